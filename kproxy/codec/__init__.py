@@ -1,0 +1,1 @@
+"""Kafka's wire format: messages of every version, record batches of every magic, compression and checksums."""

@@ -1,0 +1,1 @@
+"""What operators see: the metrics page, health and readiness."""

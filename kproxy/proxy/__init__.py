@@ -1,0 +1,1 @@
+"""The proxy without its sockets: sessions, answer order, routing, and the bridge between protocol versions."""
