@@ -1,0 +1,44 @@
+# From a fresh clone every target first makes .venv and installs kproxy with its development tools into it.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help demo test lint bench generate system clean
+.DEFAULT_GOAL := help
+
+help:            ## this list
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1	\2/p;s/^\([a-z]*\):  *## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | sort -u
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kproxy needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "this Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
+	$(BIN)/python -m kproxy.demo $(ARGS)
+
+test: $(STAMP)   ## the whole test suite (interop tests need Java 17+ and Maven: make system)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p kproxy -p bench
+	$(BIN)/lint-imports
+	@for tool in $$(grep -l -e '--check' tools/*.py 2>/dev/null); do echo "$$tool --check"; $(BIN)/python $$tool --check || exit 1; done
+
+generate: $(STAMP) ## write the generated files again
+	@for tool in $$(grep -l -e '--check' tools/*.py 2>/dev/null); do echo "$$tool"; $(BIN)/python $$tool || exit 1; done
+
+bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick for the short one)
+	$(BIN)/python -m bench $(ARGS)
+
+system:          ## Debian packages the interop tests need; nothing if they are there (root only)
+	@tools/system-packages.sh
+
+clean:           ## everything that was made, the virtual environment too
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
