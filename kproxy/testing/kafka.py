@@ -1,0 +1,272 @@
+"""A real Apache Kafka for tests, benchmarks and the demo: KRaft brokers as child processes on loopback ports.
+
+No container and no installation: the jars come from Maven (see ``kproxy.testing.maven``). One broker is ready in
+about 4 s. Every broker is also a controller, the cluster lives in one temporary directory and dies with its parent.
+"""
+
+import atexit
+import base64
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
+from kproxy.testing.probe import broker_count
+
+__all__ = ["DEFAULT_VERSION", "KafkaUnavailable", "RealKafka"]
+
+DEFAULT_VERSION: Final = "4.3.0"
+_READY_TIMEOUT_S: Final = 90.0
+_STOP_TIMEOUT_S: Final = 10.0
+_PR_SET_PDEATHSIG: Final = 1
+_QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+DEFAULT_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""For tests: a small heap and the quick compiler. A benchmark gives its own (``-Xmx2g -XX:+UseG1GC``)."""
+
+
+class RealKafka:
+    """A cluster of real Kafka brokers; use it as a context manager, or call ``start`` and ``stop``.
+
+    :param brokers: how many; node ids are 1 to ``brokers``.
+    :param version: the Kafka release.
+    :param config: broker settings that override the defaults, for all brokers.
+    :param directory: where to keep configuration, data and logs; a temporary one, removed by ``stop``, if omitted.
+    :param jvm_options: options for the brokers' Java.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        version: str = DEFAULT_VERSION,
+        config: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        jvm_options: Sequence[str] = DEFAULT_JVM_OPTIONS,
+    ) -> None:
+        self._version = version
+        self._config = dict(config or {})
+        self._jvm_options = tuple(jvm_options)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kproxy-kafka-") if directory is None else None
+        self._directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
+        self._reserved = [_reserve_port() for _ in range(2 * brokers)]
+        ports = [reserved.getsockname()[1] for reserved in self._reserved]
+        self._ports = ports[:brokers]
+        self._controller_ports = ports[brokers:]
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * brokers
+        self._java = ""
+        self._classpath = ""
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers the cluster has, dead ones included."""
+        return len(self._ports)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The port of each broker on 127.0.0.1, in the order of node ids (which begin at 1)."""
+        return tuple(self._ports)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of every broker, joined by commas: what clients call ``bootstrap.servers``."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    @property
+    def directory(self) -> Path:
+        """Where the cluster keeps its configuration, data and logs (``broker-<node id>.log``)."""
+        return self._directory
+
+    def pid(self, index: int) -> int | None:
+        """Return the process id of the broker at ``index`` (from 0), or None when it is down."""
+        process = self._processes[index]
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> Self:
+        """Resolve the jars, format the storage, start every broker and wait until all serve.
+
+        :raises KafkaUnavailable: no Java or Maven, no artefacts, or a broker that does not come up.
+        """
+        atexit.register(self.stop)
+        try:
+            self._java = find_java()
+            self._classpath = f"{kafka_jars(self._version)}/*"
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._format()
+            for index in range(self.brokers):
+                self._spawn(index)
+            self._wait_ready(range(self.brokers), self.brokers)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Kill every broker and remove the temporary directory; harmless when called again."""
+        atexit.unregister(self.stop)
+        for index in range(self.brokers):
+            self.kill(index)
+        for reserved in self._reserved:
+            reserved.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def kill(self, index: int) -> None:
+        """End the broker at ``index`` (from 0) at once, as ``kill -9`` does; its data stays on disk."""
+        process = self._processes[index]
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._processes[index] = None
+
+    def terminate(self, index: int) -> None:
+        """Shut the broker at ``index`` down in order (leaders move away first); kill it if that takes 10 s."""
+        process = self._processes[index]
+        if process is not None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_TIMEOUT_S)
+            self.kill(index)
+
+    def restart(self, index: int) -> None:
+        """Start the broker at ``index`` again (killing it if it runs) on its old port and wait until it serves.
+
+        :raises KafkaUnavailable: it does not come up.
+        """
+        self.kill(index)
+        self._spawn(index)
+        self._wait_ready([index], sum(process is not None for process in self._processes))
+
+    def pause(self, index: int) -> None:
+        """Freeze the broker at ``index``: its connections stay open and nothing answers."""
+        self._signal(index, signal.SIGSTOP)
+
+    def resume(self, index: int) -> None:
+        """Let a paused broker run on."""
+        self._signal(index, signal.SIGCONT)
+
+    def log_tail(self, index: int, lines: int = 40) -> str:
+        """Return the last lines that the broker at ``index`` printed."""
+        path = self._directory / f"broker-{index + 1}.log"
+        if not path.exists():
+            return ""
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _signal(self, index: int, number: signal.Signals) -> None:
+        process = self._processes[index]
+        if process is None:
+            raise KafkaUnavailable(f"broker {index} is not running")
+        process.send_signal(number)
+
+    def _server_properties(self, index: int) -> str:
+        node, count = index + 1, self.brokers
+        voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(self._controller_ports))
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": node,
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]},"
+            f"CONTROLLER://127.0.0.1:{self._controller_ports[index]}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self._directory / f"data-{node}",
+            "num.partitions": 1,
+            "auto.create.topics.enable": "true",
+            "offsets.topic.num.partitions": 4,
+            "offsets.topic.replication.factor": min(3, count),
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.replication.factor": min(3, count),
+            "transaction.state.log.min.isr": min(2, count),
+            "share.coordinator.state.topic.replication.factor": min(3, count),
+            "share.coordinator.state.topic.min.isr": min(2, count),
+            "group.initial.rebalance.delay.ms": 0,
+            # Failures shall be noticed within a test's patience, not within production's 9 and 2 s.
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+        }
+        settings.update(self._config)
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _format(self) -> None:
+        """Write configuration and format the storage of all brokers, side by side."""
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        tools = []
+        for index in range(self.brokers):
+            path = self._directory / f"server-{index + 1}.properties"
+            path.write_text(self._server_properties(index), encoding="utf-8")
+            arguments = ["kafka.tools.StorageTool", "format", "-g", "-t", cluster_id, "-c", str(path)]
+            tools.append(self._launch(arguments, index, ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")))
+        for index, tool in enumerate(tools):
+            if tool.wait(_READY_TIMEOUT_S) != 0:
+                raise KafkaUnavailable(f"cannot format the storage of broker {index}:\n{self.log_tail(index)}")
+
+    def _spawn(self, index: int) -> None:
+        arguments = ["kafka.Kafka", str(self._directory / f"server-{index + 1}.properties")]
+        self._processes[index] = self._launch(arguments, index, self._jvm_options)
+
+    def _launch(self, arguments: Sequence[str], index: int, jvm_options: Sequence[str]) -> subprocess.Popen[bytes]:
+        command = [self._java, *jvm_options, *_QUIET, "-cp", self._classpath, *arguments]
+        with (self._directory / f"broker-{index + 1}.log").open("ab") as output:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_die_with_parent()
+            )
+
+    def _wait_ready(self, indexes: Sequence[int], expected: int) -> None:
+        """Wait until each broker answers requests and knows ``expected`` live brokers."""
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        for index in indexes:
+            while broker_count("127.0.0.1", self._ports[index]) < expected:
+                process = self._processes[index]
+                if process is None or process.poll() is not None:
+                    raise KafkaUnavailable(f"broker {index} ended while starting:\n{self.log_tail(index)}")
+                if time.monotonic() > deadline:
+                    raise KafkaUnavailable(
+                        f"broker {index} not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.log_tail(index)}"
+                    )
+                time.sleep(0.05)
+
+
+def _reserve_port() -> socket.socket:
+    """Hold a free loopback port: bound but never listening, so that only an address-reusing server can share it.
+
+    Kept open for the cluster's life, so that nobody takes the port of a broker that is down for a moment.
+    """
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Return what the child runs before Java: ask Linux to kill it when its parent dies.
+
+    The kernel means the parent *thread*, so only the main thread may ask; else ``atexit`` must do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask

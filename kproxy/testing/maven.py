@@ -1,0 +1,109 @@
+"""Kafka's own jars from Maven, fetched once into a cache that several processes may share.
+
+The cache is ``$KPROXY_CACHE`` or ``~/.cache/kproxy``; one directory for each Kafka version. A lock file makes
+concurrent test processes wait for one download instead of racing it.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+MINIMUM_JAVA: Final = 17
+_MAVEN_TIMEOUT_S: Final = 900
+# Kafka logs through SLF4J 1.7 and brings no back end along; the simple one needs no configuration file.
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kproxy</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+class KafkaUnavailable(RuntimeError):
+    """A real Kafka cannot be had here; the message says what to install or what went wrong."""
+
+
+def find_java() -> str:
+    """Return the path of a Java of at least version 17 (``$JAVA_HOME`` first, then ``PATH``).
+
+    :raises KafkaUnavailable: none found, or too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise KafkaUnavailable(
+            f"no java found: install Java {MINIMUM_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless)"
+        )
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if match is None or int(match[1]) < MINIMUM_JAVA:
+        found = match[0] if match else "an unknown version"
+        raise KafkaUnavailable(f"{java} has {found}: Kafka 4 needs Java {MINIMUM_JAVA} or later")
+    return java
+
+
+def find_maven() -> str:
+    """Return the path of ``mvn``.
+
+    :raises KafkaUnavailable: none found.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailable("no mvn found: install Maven 3.6 or later (Debian: apt-get install maven)")
+    return maven
+
+
+def cache_directory() -> Path:
+    """Return the directory that holds downloaded jars; it may not exist yet."""
+    configured = os.environ.get("KPROXY_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "kproxy"
+
+
+def kafka_jars(version: str) -> Path:
+    """Return a directory with all jars of a Kafka broker and its tools, resolving them by Maven when first needed.
+
+    Safe to call from several processes at once.
+
+    :param version: a release of Apache Kafka, like ``4.3.0``.
+    :raises KafkaUnavailable: Maven or Java is missing, or the artefacts do not resolve.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise KafkaUnavailable(f"not a Kafka release: {version!r}")
+    cache = cache_directory()
+    jars = cache / f"kafka-{version}"
+    if jars.is_dir():
+        return jars
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"kafka-{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            _resolve(version, jars)
+    return jars
+
+
+def _resolve(version: str, target: Path) -> None:
+    """Download into a directory beside ``target`` and rename it, so that ``target`` is whole whenever it exists."""
+    find_java()
+    maven = find_maven()
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="download-") as work:
+        pom = Path(work) / "pom.xml"
+        pom.write_text(_POM.format(version), encoding="utf-8")
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command.append(f"-DoutputDirectory={work}/jars")
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise KafkaUnavailable(f"Maven did not resolve Kafka {version} in {_MAVEN_TIMEOUT_S} s") from error
+        if done.returncode != 0:
+            raise KafkaUnavailable(f"Maven cannot resolve Kafka {version}:\n{(done.stdout + done.stderr)[-3000:]}")
+        (Path(work) / "jars").rename(target)
