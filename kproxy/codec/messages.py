@@ -1,0 +1,99 @@
+"""The messages of the Kafka protocol: every request and response in every version that a client may send.
+
+The classes live in ``kproxy.codec._generated``, one module for each API key, and are imported when first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from struct import error as StructError
+from typing import TYPE_CHECKING, ClassVar, Self, cast
+
+from kproxy.codec._generated.api import APIS, ApiKey
+from kproxy.codec._generated.errors import ErrorCode
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from kproxy.codec.primitives import Buffer
+
+__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "request_class", "response_class"]
+
+
+class Message:
+    """Base of the generated messages: mutable dataclasses that hold the fields of all versions.
+
+    A field that a version lacks has its default after ``decode``. Tagged fields that the tables do not know are kept
+    raw in ``unknown_tags`` and written again. A ``records`` field is a view into the decoded buffer.
+    """
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int]
+
+    @classmethod
+    def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
+        """Reads the message that takes ``buf`` from ``pos`` to its end.
+
+        Raises RemoteProtocolError if the bytes are no such message, if any are left over, or if there is no such
+        version.
+        """
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise RemoteProtocolError(f"{cls.__name__} has no version {version}")
+        try:
+            message, end = cls._read(buf, pos, version)
+        except (StructError, IndexError, UnicodeDecodeError) as e:
+            raise RemoteProtocolError(f"{cls.__name__} version {version} is cut or damaged: {e}") from e
+        if end != len(buf):
+            word = "ends before its last field" if end > len(buf) else f"has {len(buf) - end} bytes too many"
+            raise RemoteProtocolError(f"{cls.__name__} version {version} {word}")
+        return message
+
+    def encode(self, version: int) -> bytes:
+        """The message in ``version``, without any header.
+
+        Raises LocalProtocolError if the version does not exist or cannot say what the fields hold.
+        """
+        out = bytearray()
+        self.encode_into(out, version)
+        return bytes(out)
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        """Appends what ``encode`` returns; after an error ``out`` holds an unfinished message."""
+        if not self.MIN_VERSION <= version <= self.MAX_VERSION:
+            raise LocalProtocolError(f"{type(self).__name__} has no version {version}")
+        try:
+            self._write(out, version)
+        except (StructError, UnicodeEncodeError, OverflowError, TypeError, AttributeError) as e:
+            raise LocalProtocolError(f"{type(self).__name__} version {version} cannot be written: {e}") from e
+
+    @classmethod
+    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        raise NotImplementedError
+
+    def _write(self, out: bytearray, version: int) -> None:
+        raise NotImplementedError
+
+
+@cache
+def _message_class(api_key: int, kind: str) -> type[Message]:
+    name = APIS[api_key][0]
+    module = import_module(f"kproxy.codec._generated.{ApiKey(api_key).name.lower()}")
+    return cast("type[Message]", getattr(module, name + kind))
+
+
+def request_class(api_key: int) -> type[Message]:
+    """The class of an API key's requests; RemoteProtocolError if there is no such key."""
+    if api_key not in APIS:
+        raise RemoteProtocolError(f"unknown API key {api_key}")
+    return _message_class(api_key, "Request")
+
+
+def response_class(api_key: int) -> type[Message]:
+    """The class of an API key's responses; RemoteProtocolError if there is no such key."""
+    if api_key not in APIS:
+        raise RemoteProtocolError(f"unknown API key {api_key}")
+    return _message_class(api_key, "Response")

@@ -1,0 +1,226 @@
+"""Writes the field tables under ``schema/`` from the message definitions inside two kafka-clients jars.
+
+3.9.1 is the last release that knows the oldest versions (KIP-896 dropped them in 4.0), 4.3.0 knows the newest. Where
+both know a version, 4.3.0 wins. Only facts are taken: names, types, versions, nullability, tags and defaults.
+
+    python -m tools.import_schema
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+OLD, NEW = "3.9.1", "4.3.0"
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "schema"
+OPEN = 32767
+EXTRA = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
+
+Range = tuple[int, int]
+EMPTY: Range = (0, -1)
+
+ERRORS_SOURCE = """
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.errors.RetriableException;
+public class Dump {
+    public static void main(String[] args) {
+        for (Errors e : Errors.values()) {
+            System.out.println(e.code() + " " + e.name() + (e.exception() instanceof RetriableException ? " retriable" : ""));
+        }
+    }
+}
+"""
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>kproxy</groupId><artifactId>schema</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId><version>{version}</version>
+</dependency></dependencies></project>"""
+
+
+def fetch_jars(version: str, directory: Path) -> Path:
+    """Copies kafka-clients and what it needs into a directory below ``directory`` by Maven and returns that."""
+    target = directory / version
+    target.mkdir()
+    (target / "pom.xml").write_text(POM.format(version=version))
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+    subprocess.run(["mvn", "-q", "-B", goal, f"-DoutputDirectory={target / 'libs'}"], cwd=target, check=True)
+    return target / "libs"
+
+
+def read_definitions(jar: Path) -> dict[str, dict[str, Any]]:
+    """All message definitions in a kafka-clients jar, by message name."""
+    found = {}
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            if re.fullmatch(r"common/message/\w+\.json", name):
+                text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
+                found[Path(name).stem] = json.loads(text)
+    return found
+
+
+def parse_range(text: str | None) -> Range:
+    """``"3+"``, ``"0-2"``, ``"1"`` or ``"none"`` as an inclusive pair."""
+    if text is None or text == "none":
+        return EMPTY
+    if text.endswith("+"):
+        return int(text[:-1]), OPEN
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)
+
+
+def union(first: Range, second: Range) -> Range:
+    """The union of two ranges that touch or overlap, or of which one is empty."""
+    if first[1] < first[0]:
+        return second
+    if second[1] < second[0]:
+        return first
+    if first[1] + 1 < second[0] or second[1] + 1 < first[0]:
+        raise ValueError(f"versions are not contiguous: {first} and {second}")
+    return min(first[0], second[0]), max(first[1], second[1])
+
+
+class Merge:
+    """Merges the definitions of one message from the old and the new release."""
+
+    def __init__(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        base = new or old
+        if base is None:
+            raise ValueError("neither release has this message")
+        self.old, self.new = old or {}, new or {}
+        self.new_valid = parse_range(self.new.get("validVersions"))
+        self.old_valid = parse_range(self.old.get("validVersions"))
+        if new is not None:
+            # An unstable version of the old release (early share groups) is not what the new release serves.
+            below = EMPTY if self.new_only(old) else (self.old_valid[0], self.new_valid[0] - 1)
+            self.old_valid = below
+        self.valid = union(self.old_valid, self.new_valid)
+        self.flexible = parse_range(base["flexibleVersions"])
+
+    @staticmethod
+    def new_only(old: dict[str, Any] | None) -> bool:
+        """Whether nothing is taken from the old release."""
+        return old is None or bool(old.get("unstable"))
+
+    def versions(self, old: dict[str, Any], new: dict[str, Any], key: str) -> Range:
+        """The versions under ``key`` of a field, each release's clipped to the versions taken from it."""
+        a, b = parse_range(old.get(key)), parse_range(new.get(key))
+        clipped = union(
+            (max(a[0], self.old_valid[0]), min(a[1], self.old_valid[1])),
+            (max(b[0], self.new_valid[0]), min(b[1], self.new_valid[1])),
+        )
+        return clipped if clipped[0] <= clipped[1] else EMPTY
+
+    def text(self, versions: Range) -> str:
+        """A range as it is written in the table: open-ended if it reaches the newest version."""
+        if versions[1] >= self.valid[1]:
+            return f"{versions[0]}+"
+        return str(versions[0]) if versions[0] == versions[1] else f"{versions[0]}-{versions[1]}"
+
+    def lines(self, old: list[dict[str, Any]], new: list[dict[str, Any]], depth: int) -> list[str]:
+        """The table lines of a list of fields."""
+        olds, news = {f["name"]: f for f in old}, {f["name"]: f for f in new}
+        order = list(news)
+        names = list(olds)
+        for i, name in enumerate(names):
+            if name not in news:
+                order.insert(order.index(names[i - 1]) + 1 if i else 0, name)
+        out: list[str] = []
+        for name in order:
+            out += self.field(olds.get(name, {}), news.get(name, {}), depth)
+        return out
+
+    def field(self, old: dict[str, Any], new: dict[str, Any], depth: int) -> list[str]:
+        """The table lines of one field and of the struct inside it; none if no version has it."""
+        versions = self.versions(old, new, "versions")
+        if versions == EMPTY:
+            return []
+        base = {**old, **new}
+        words = [base["name"], base["type"], self.text(versions)]
+        for key, word in (("nullableVersions", "nullable"), ("taggedVersions", "tagged")):
+            if (inner := self.versions(old, new, key)) != EMPTY:
+                words.append(f"{word}={self.text(inner)}")
+        if "tag" in base:
+            words.append(f"tag={base['tag']}")
+        default = str(base.get("default", "")).replace("0x7fffffff", "2147483647")
+        if default:
+            words.append(f"default={default.lower()}")
+        if str(base.get("ignorable", False)).lower() == "true":
+            words.append("ignorable")
+        if base.get("flexibleVersions") == "none":
+            words.append("inflexible")
+        inner_lines = self.lines(old.get("fields", []), new.get("fields", []), depth + 1)
+        return ["  " * depth + " ".join(words), *inner_lines]
+
+    def table(self, title: str) -> list[str]:
+        """The section of this message: a head line, its fields, and the structs that several fields share."""
+        flexible = "none" if self.flexible == EMPTY else f"{self.flexible[0]}+"
+        low, high = self.valid
+        out = [f"{title} {low}-{high} flexible={flexible}"]
+        out += self.lines(self.old.get("fields", []), self.new.get("fields", []), 1)
+        olds = {s["name"]: s for s in self.old.get("commonStructs", [])}
+        news = {s["name"]: s for s in self.new.get("commonStructs", [])}
+        for name in {**news, **olds}:
+            out.append(f"  struct {name}")
+            out += self.lines(olds.get(name, {}).get("fields", []), news.get(name, {}).get("fields", []), 2)
+        return out
+
+
+def snake(name: str) -> str:
+    """``OffsetCommit`` as ``offset_commit``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def client_requests(*releases: dict[str, dict[str, Any]]) -> dict[int, str]:
+    """API key to name (without ``Request``) of all that a broker's client listener serves; the last release wins."""
+    keys = {}
+    for release in releases:
+        for name, definition in release.items():
+            if definition["type"] == "request" and "broker" in definition.get("listeners", []):
+                keys[definition["apiKey"]] = name.removesuffix("Request")
+    return keys
+
+
+def import_messages(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) -> None:
+    """Writes one table for each API key and one for each embedded message of ``EXTRA``."""
+    for key, name in sorted(client_requests(old, new).items()):
+        unstable = old.get(f"{name}Request", {}).get("latestVersionUnstable", False)
+        lines = [f"api {key} {name}"]
+        for kind in ("Request", "Response"):
+            was, now = old.get(name + kind), new.get(name + kind)
+            if was is not None:
+                was["unstable"] = unstable
+            lines += Merge(was, now).table(kind.lower())
+        (SCHEMA / f"{snake(name)}.txt").write_text("\n".join(lines) + "\n")
+    for name in EXTRA:
+        lines = [f"data {name}", *Merge(old[name], new[name]).table("data")]
+        (SCHEMA / f"{snake(name)}.txt").write_text("\n".join(lines) + "\n")
+
+
+def import_errors(libs: Path, directory: Path) -> None:
+    """Writes the table of error codes as the new release's own enum has them."""
+    source = directory / "Dump.java"
+    source.write_text(ERRORS_SOURCE)
+    command = ["java", "-cp", f"{libs}/*", str(source)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    (SCHEMA / "errors.txt").write_text(done.stdout)
+
+
+def main() -> None:
+    """Fetches both releases and writes all tables."""
+    SCHEMA.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        libs = {version: fetch_jars(version, directory) for version in (OLD, NEW)}
+        old, new = (read_definitions(libs[v] / f"kafka-clients-{v}.jar") for v in (OLD, NEW))
+        import_messages(old, new)
+        import_errors(libs[NEW], directory)
+
+
+if __name__ == "__main__":
+    main()
