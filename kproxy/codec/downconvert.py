@@ -1,0 +1,177 @@
+"""Record sets of a Fetch answer to message sets of magic 0 or 1, for consumers that know nothing newer."""
+
+import zlib
+from collections.abc import Mapping
+from itertools import pairwise
+from struct import Struct
+from struct import error as StructError
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kproxy.codec import compression
+from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, entry_size, read_header, records_of
+from kproxy.codec.message_set import iter_entry, read_entry
+from kproxy.codec.records import LOG_APPEND_TIME, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
+from kproxy.codec.varint import read_varint
+
+DEFAULT_TRANSCODE: Final[Mapping[int, int]] = MappingProxyType({compression.ZSTD: compression.GZIP})
+"""zstd (KIP-110) needs magic 2: clients that need an older format cannot have it."""
+
+_ENTRY: Final = Struct(">qiI").pack
+_I32: Final = Struct(">i").pack
+_HEAD_1: Final = Struct(">BBq").pack
+_NULL: Final = b"\xff\xff\xff\xff"
+
+
+class Downconverted(NamedTuple):
+    """A message set and the offset behind the last batch that was looked at: where to read on."""
+
+    data: bytes
+    next_offset: int
+    record_count: int
+
+
+def from_v2(
+    record_set: bytes | bytearray | memoryview,
+    *,
+    magic: int,
+    first_offset: int,
+    max_decompressed_bytes: int,
+    max_bytes: int,
+    transcode: Mapping[int, int] = DEFAULT_TRANSCODE,
+) -> Downconverted:
+    """Convert batches of any magic; one of ``magic`` or older is passed on as it is.
+
+    Left out: headers, control batches, records below ``first_offset``, a last batch that is cut off. A compressed batch
+    becomes one wrapper with the batch's codec, or the one that ``transcode`` gives for it. The set ends behind a whole
+    entry, and with the batch before it would exceed ``max_bytes``; the first batch that has records is always there.
+
+    Raises ``RemoteProtocolError`` when the record set is malformed (``max_decompressed_bytes`` holds for each batch),
+    ``LocalProtocolError`` when ``transcode`` leaves a codec that ``magic`` does not have.
+    """
+    view = memoryview(record_set)
+    converter = _Converter(magic, first_offset, transcode, max_decompressed_bytes)
+    out: list[bytes | memoryview] = []
+    total = records = pos = 0
+    next_offset = first_offset
+    while (size := entry_size(view, pos)) and size <= len(view) - pos and (total < max_bytes or not out):
+        data, count, behind = converter.convert(view[pos : pos + size])
+        if data:
+            if out and total + len(data) > max_bytes:
+                break
+            out.append(data)
+            total += len(data)
+            records += count
+        next_offset = max(next_offset, behind)
+        pos += size
+    return Downconverted(b"".join(out), next_offset, records)
+
+
+class _Converter:
+    """What holds for all entries of one conversion."""
+
+    __slots__ = ("_first_offset", "_magic", "_max_decompressed", "_transcode")
+
+    def __init__(self, magic: int, first_offset: int, transcode: Mapping[int, int], max_decompressed: int) -> None:
+        self._magic = magic
+        self._first_offset = first_offset
+        self._transcode = transcode
+        self._max_decompressed = max_decompressed
+
+    def convert(self, entry: memoryview) -> tuple[bytes | memoryview, int, int]:
+        """Convert one whole entry or batch; returns ``(bytes, records in them, offset behind it)``."""
+        if entry[MAGIC_OFFSET] < 2:
+            return self._convert_legacy(entry)
+        header = read_header(entry)
+        behind = header.base_offset + header.last_offset_delta + 1
+        if header.is_control or not header.record_count or behind <= self._first_offset:
+            return b"", 0, behind
+        payload = records_of(header, entry, self._max_decompressed)
+        return (*self._message_set(header, payload, header.codec), behind)
+
+    def _convert_legacy(self, data: memoryview) -> tuple[bytes | memoryview, int, int]:
+        """Brokers keep segments of old formats for as long as retention lets them."""
+        entry = read_entry(data, 0, check_crc=False)
+        behind = entry.offset + 1
+        if behind <= self._first_offset:
+            return b"", 0, behind
+        records = [one for one in iter_entry(data, self._max_decompressed) if one.offset >= self._first_offset]
+        if entry.magic <= self._magic and entry.codec not in self._transcode:
+            return data, len(records), behind
+        if any(one.offset >= two.offset for one, two in pairwise(records)):
+            raise CorruptRecord("offsets inside a wrapper do not rise")
+        if not records:
+            return b"", 0, behind
+        batch = build_batch(records, base_offset=records[0].offset, timestamp_type=1 if entry.is_log_append_time else 0)
+        return (*self._message_set(read_header(batch), bytes(batch[HEADER_SIZE:]), entry.codec), behind)
+
+    def _message_set(self, header: BatchHeader, payload: bytes, codec: int) -> tuple[bytes, int]:
+        """The entries, or the one wrapper, that say the same as a batch with these records (decompressed)."""
+        codec = self._transcode.get(codec, codec)
+        magic = self._magic
+        relative = magic == 1 and codec != compression.NONE
+        attributes = header.attributes & LOG_APPEND_TIME if magic else 0
+        try:
+            parts, last, latest = _entries(payload, header, magic, attributes, self._first_offset, relative)
+        except (IndexError, StructError) as error:
+            raise CorruptRecord("record cut short, or with an absurd number") from error
+        data, count = b"".join(parts), len(parts) // 2
+        if count and codec != compression.NONE:
+            data = _wrapper(compression.compress(codec, data, magic=magic), magic, attributes | codec, last, latest)
+        return data, count
+
+
+def _wrapper(value: bytes, magic: int, attributes: int, offset: int, timestamp: int) -> bytes:
+    fixed = _HEAD_1(1, attributes, timestamp) if magic else bytes((0, attributes))
+    body = b"%b%b%b%b" % (fixed, _NULL, _I32(len(value)), value)
+    return _ENTRY(offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def _entries(
+    data: bytes, header: BatchHeader, magic: int, attributes: int, first_offset: int, relative: bool
+) -> tuple[list[bytes], int, int]:
+    """Turn the records of a batch into entries; returns ``(two pieces for each, last offset, latest timestamp)``.
+
+    Written out at length, since a call for each number would double the cost: a byte with neither its first nor its
+    last bit set is a whole, non-negative varint. Raises ``IndexError`` when cut short, ``struct.error`` for a time or an
+    offset beyond 64 bits, besides ``RemoteProtocolError``.
+    """
+    varint, crc32, pack_entry, pack_i32, pack_head = read_varint, zlib.crc32, _ENTRY, _I32, _HEAD_1
+    base_time = header.base_timestamp
+    fixed_time = header.max_timestamp if header.is_log_append_time else None
+    origin = 0 if relative else header.base_offset
+    first_delta = first_offset - header.base_offset
+    out: list[bytes] = []
+    last, latest = header.base_offset, NO_TIMESTAMP
+    pos, stop = 0, len(data)
+    for _ in range(header.record_count):
+        size, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
+        end = pos + size
+        pos += 1  # the record's attributes, which have no meaning yet
+        time, pos = varint(data, pos)
+        delta, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
+        key_size, pos = varint(data, pos)
+        key = data[pos : pos + key_size] if key_size > 0 else b""
+        pos += len(key)
+        value_size, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
+        value = data[pos : pos + value_size] if value_size > 0 else b""
+        pos += len(value)
+        if key_size < -1 or value_size < -1 or pos >= end or end > stop:
+            raise CorruptRecord("lengths inside a record contradict each other")
+        pos = end
+        if delta < first_delta:
+            continue
+        time = base_time + time if fixed_time is None else fixed_time
+        latest = time if time > latest else latest
+        last = header.base_offset + delta
+        body = b"%b%b%b%b%b" % (
+            pack_head(1, attributes, time) if magic else b"\0\0",
+            pack_i32(key_size),
+            key,
+            pack_i32(value_size),
+            value,
+        )
+        out += pack_entry(origin + delta, len(body) + 4, crc32(body)), body
+    if pos != stop:
+        raise CorruptRecord("batch has bytes behind its last record")
+    return out, last, latest

@@ -1,0 +1,48 @@
+"""Zigzag varints as used inside record format v2 (KIP-98; Kafka's ``ByteUtils``)."""
+
+from typing import Final
+
+from kproxy.errors import RemoteProtocolError
+
+_MASK_64: Final = (1 << 64) - 1
+_MAX_BYTES: Final = 10
+
+
+def encode_varint(value: int) -> bytes:
+    """The zigzag varint of a signed integer of at most 64 bits: 1 to 10 bytes, the lowest seven bits first."""
+    rest = ((value << 1) ^ (value >> 63)) & _MASK_64
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+class _Varints(dict[int, bytes]):
+    """Encodings of small numbers made once; a larger one is computed and not kept, so the table never grows."""
+
+    def __missing__(self, value: int) -> bytes:
+        return encode_varint(value)
+
+
+# A lookup costs a tenth of an encoding, and nearly every number in a batch is a short length or a small delta.
+VARINTS: Final[dict[int, bytes]] = _Varints((value, encode_varint(value)) for value in range(-64, 8192))
+
+
+def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
+    """Decode the zigzag varint (up to 64 bits) at ``pos``; returns ``(value, position after it)``.
+
+    Raises ``RemoteProtocolError`` when it is cut short or longer than ten bytes.
+    """
+    first = buf[pos] if pos < len(buf) else 0x80
+    if first < 0x80:
+        return (first >> 1) ^ -(first & 1), pos + 1
+    result = shift = 0
+    for byte in buf[pos : pos + _MAX_BYTES]:
+        pos += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), pos
+        shift += 7
+    raise RemoteProtocolError("varint cut short or too long")
