@@ -1,0 +1,139 @@
+"""Frames and record sets built beforehand: what the clients send and what the sink serves."""
+
+import random
+from functools import cache
+
+from bench.load import Call
+from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
+from kproxy.codec._generated.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestListOffsetsPartition,
+    ListOffsetsRequestListOffsetsTopic,
+)
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.batch import build_batch
+from kproxy.codec.header import encode_request
+from kproxy.codec.legacy import from_v2
+from kproxy.codec.records import Record
+
+LARGE = "bench-1kb"
+"""The topic of 1 KB records."""
+SMALL = "bench-100b"
+"""The topic of 100-byte records."""
+RECORD_BYTES = {LARGE: 1024, SMALL: 100}
+
+BATCH_BYTES = 16 * 1024
+FETCH_BYTES = 1 << 20
+CLIENT_ID = "bench"
+MODERN_PRODUCE, MODERN_FETCH = 7, 11
+OLD_PRODUCE, OLD_FETCH = 2, 2
+_TIMESTAMP_MS = 1_700_000_000_000
+_PARTITION_ERROR_AT = 4 + 4 + 2 + 4 + 4
+"""Correlation id, number of topics, length of the topic's name, number of partitions, partition. Add the name."""
+
+
+def records_per_batch(topic: str) -> int:
+    """How many records of the topic fill a 16 KB batch."""
+    return max(1, BATCH_BYTES // RECORD_BYTES[topic])
+
+
+@cache
+def batch(topic: str, base_offset: int = 0) -> bytes:
+    """One 16 KB batch of format v2; values are random, so that nobody compresses them by accident."""
+    values = random.Random(1)
+    return bytes(
+        build_batch(
+            [
+                Record(base_offset + number, _TIMESTAMP_MS + number, None, values.randbytes(RECORD_BYTES[topic]), ())
+                for number in range(records_per_batch(topic))
+            ],
+            base_offset=base_offset,
+        )
+    )
+
+
+@cache
+def served(topic: str, magic: int) -> bytes:
+    """About 1 MB of batches from offset 0 on, or the same records as a message set of `magic` 0 or 1."""
+    count, step = FETCH_BYTES // len(batch(topic)), records_per_batch(topic)
+    record_set = b"".join(batch(topic, number * step) for number in range(count))
+    return record_set if magic == 2 else message_set(record_set, magic)
+
+
+def message_set(record_set: bytes, magic: int) -> bytes:
+    """Batches of format v2 as a message set of `magic` 0 or 1."""
+    converted = from_v2(
+        record_set,
+        magic=magic,
+        first_offset=0,
+        transcode={},
+        max_decompressed_bytes=1 << 30,
+        max_bytes=1 << 30,
+    )
+    return bytes(converted.data)
+
+
+def served_records(topic: str) -> int:
+    """How many records `served` holds."""
+    return FETCH_BYTES // len(batch(topic)) * records_per_batch(topic)
+
+
+def produce_call(topic: str, version: int) -> Call:
+    """A Produce request with one 16 KB batch, acks=all: format v2, or magic 1 below version 3."""
+    data = batch(topic) if version >= 3 else message_set(batch(topic), 1)
+    count = records_per_batch(topic)
+    return _produce(topic, version, data, count, count * RECORD_BYTES[topic])
+
+
+def small_produce_call() -> Call:
+    """A Produce request with one record of 100 bytes."""
+    record = Record(0, _TIMESTAMP_MS, None, bytes(RECORD_BYTES[SMALL]), ())
+    return _produce(SMALL, MODERN_PRODUCE, bytes(build_batch([record])), 1, RECORD_BYTES[SMALL])
+
+
+def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes: int) -> Call:
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[
+            ProduceRequestTopicProduceData(
+                name=topic, partition_data=[ProduceRequestPartitionProduceData(index=0, records=data)]
+            )
+        ],
+    )
+    frame = bytearray(encode_request(request, version, 0, CLIENT_ID))
+    return Call(frame, _PARTITION_ERROR_AT + len(topic), records, payload_bytes)
+
+
+def fetch_call(topic: str, version: int) -> Call:
+    """A Fetch request for about 1 MB from offset 0 on."""
+    partition = FetchRequestFetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=2 * FETCH_BYTES,
+        topics=[FetchRequestFetchTopic(topic=topic, partitions=[partition])],
+    )
+    # Before the topics an answer has: the throttle time from v1 on, error code and session id from v7 on.
+    ahead = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
+    return Call(bytearray(encode_request(request, version, 0, CLIENT_ID)), ahead + _PARTITION_ERROR_AT + len(topic))
+
+
+def list_offsets_call() -> Call:
+    """A ListOffsets request for the end of one partition."""
+    partition = ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequestListOffsetsTopic(name=SMALL, partitions=[partition])]
+    )
+    return Call(bytearray(encode_request(request, 1, 0, CLIENT_ID)), _PARTITION_ERROR_AT + len(SMALL))
+
+
+def metadata_frame(topics: list[str]) -> bytes:
+    """A Metadata request, version 1, that names the topics."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
+    return encode_request(request, 1, 0, CLIENT_ID)

@@ -1,0 +1,54 @@
+"""Figures, and how they are shown."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table: what was measured, for each way to the broker (None where it makes no sense)."""
+
+    case: str
+    unit: str
+    direct: float | None
+    relay: float | None
+    kproxy: float
+    goal: str = ""
+    met: bool | None = None
+
+
+def show(figures: Iterable[Figure], title: str, console: Console) -> None:
+    """Print the table; a goal that was missed is red."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("direct", "bare relay", "kproxy"):
+        table.add_column(name, justify="right")
+    table.add_column("unit")
+    table.add_column("goal")
+    for figure in figures:
+        style = {True: "green", False: "bold red", None: ""}[figure.met]
+        table.add_row(
+            figure.case,
+            _number(figure.direct),
+            _number(figure.relay),
+            f"[{style}]{_number(figure.kproxy)}[/]" if style else _number(figure.kproxy),
+            figure.unit,
+            figure.goal,
+        )
+    console.print(table)
+
+
+def save(figures: Iterable[Figure], path: Path) -> None:
+    """Write the figures as a JSON list of objects."""
+    path.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n", encoding="utf-8")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"

@@ -1,0 +1,77 @@
+"""The three ways to the broker: directly, through the bare relay, through kproxy."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench import payloads
+from bench.load import Address, Connection, LoadError
+from bench.processes import Program, free_port, running
+from kproxy.codec._generated.metadata import MetadataResponse
+
+_HOST = "127.0.0.1"
+_CORRELATION_BYTES = 4
+_READY_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a client connects, and the process in between (None: there is none)."""
+
+    name: str
+    address: Address
+    program: Program | None = None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of what is in between so far, in seconds."""
+        return self.program.cpu_seconds() if self.program else 0.0
+
+
+@contextlib.contextmanager
+def open_sink(stall_after_bytes: int | None = None) -> Iterator[int]:
+    """Run the sink broker while the block lasts; gives its port."""
+    port = free_port()
+    command = ["-m", "bench.sink", str(port)]
+    if stall_after_bytes is not None:
+        command.append(str(stall_after_bytes))
+    with running("sink", port, *command):
+        yield port
+
+
+@contextlib.contextmanager
+def open_kproxy(broker_port: int, *options: str) -> Iterator[Target]:
+    """Run kproxy in front of the broker; the target's address is the one that kproxy gives for the topics' leader."""
+    port, leader_port = free_port(), free_port()
+    command = ["-m", "kproxy", "run", "--bootstrap-servers", f"{_HOST}:{broker_port}", "--listen", f"{_HOST}:{port}"]
+    command += ["--broker-ports", f"{leader_port}-{leader_port}", "--http", "off", "--log-level", "error"]
+    with running("kproxy", port, *command, *options) as program:
+        yield Target("kproxy", leader((_HOST, port)), program)
+
+
+@contextlib.contextmanager
+def open_targets(broker_port: int) -> Iterator[list[Target]]:
+    """All three ways to the broker on `broker_port`."""
+    relay_port = free_port()
+    with (
+        running("relay", relay_port, "-m", "bench.relay", str(relay_port), str(broker_port)) as relay,
+        open_kproxy(broker_port) as kproxy,
+    ):
+        yield [Target("direct", (_HOST, broker_port)), Target("relay", (_HOST, relay_port), relay), kproxy]
+
+
+def leader(bootstrap: Address) -> Address:
+    """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 20 s for an answer.
+
+    Raises:
+        LoadError: nobody leads them.
+    """
+    frame = payloads.metadata_frame(list(payloads.RECORD_BYTES))
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(LoadError, OSError), Connection(bootstrap) as connection:
+            answer = MetadataResponse.decode(bytes(connection.ask(frame)), 1, _CORRELATION_BYTES)
+            if answer.brokers and not any(topic.error_code for topic in answer.topics):
+                return answer.brokers[0].host, answer.brokers[0].port
+        time.sleep(0.1)
+    raise LoadError(f"no leader for the topics at {bootstrap[0]}:{bootstrap[1]}")
