@@ -1,0 +1,5 @@
+"""The ``kproxy`` command."""
+
+from kproxy.cli.main_command import main
+
+__all__ = ["main"]

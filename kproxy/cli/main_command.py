@@ -1,0 +1,135 @@
+"""The commands and how they end. Imports are lazy: ``--help`` must not wait for the proxy's own modules."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kproxy import __version__
+from kproxy.cli.flags import ConfigCommand, given_flags
+from kproxy.config import ConfigError, ExitCode, load, load_with_sources
+from kproxy.errors import KproxyError
+
+_INTERRUPTED = 130
+_EXIT_CODES = (
+    "\b\nExit codes:\n  0  all well\n  1  failed while running\n  2  wrong command line or configuration\n"
+    "  3  cannot listen: address in use, or none of this host's"
+)
+_SOURCES = (
+    "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "
+    "(KPROXY_BOOTSTRAP_SERVERS). A flag beats the environment, that beats the file."
+)
+_EXAMPLES = """\b
+Examples:
+  kproxy run --bootstrap-servers kafka-1:9092,kafka-2:9092
+  kproxy run --bootstrap-servers kafka:9092 --listen 0.0.0.0:9092 --advertised-address gateway.example:9092
+  KPROXY_BOOTSTRAP_SERVERS=kafka:9092 kproxy run --config kproxy.yaml --log-level debug"""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; no expected error shows a traceback."""
+    try:
+        result = cli.main(None if args is None else list(args), prog_name="kproxy", standalone_mode=False)
+        return int(result or ExitCode.OK)
+    except click.UsageError as error:
+        _say([error.format_message(), *_valid_words(error)])
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        _say([error.format_message()])
+        return error.exit_code
+    except ConfigError as error:
+        _say(error.problems)
+        return ExitCode.USAGE
+    except KproxyError as error:
+        _say([str(error)])
+        return int(getattr(error, "exit_code", ExitCode.FAILURE))
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        click.echo(f"kproxy: {line}", err=True)
+
+
+def _valid_words(error: click.UsageError) -> list[str]:
+    if error.ctx is None:
+        return []
+    command = error.ctx.command
+    if isinstance(error, click.NoSuchOption):
+        valid = [flag for param in command.get_params(error.ctx) for flag in param.opts if flag.startswith("--")]
+        return [f"valid options: {', '.join(valid)}"]
+    if isinstance(command, click.Group):
+        return [f"valid commands: {', '.join(command.list_commands(error.ctx))}"]
+    return [f"see: {error.ctx.command_path} --help"]
+
+
+@click.group(invoke_without_command=True, epilog=_EXIT_CODES)
+@click.option("--version", is_flag=True, help="Print the version and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --version: as JSON.")
+@click.pass_context
+def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
+    """A Kafka-compatible proxy that gives idempotence and transactions to clients that have none."""
+    if version:
+        _print_version(as_json)
+        ctx.exit()
+    if as_json:
+        raise click.UsageError("--json goes with --version here, or after the command", ctx)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _print_version(as_json: bool) -> None:
+    if not as_json:
+        click.echo(f"kproxy {__version__}")
+        return
+    import json
+    import platform
+
+    click.echo(json.dumps({"version": __version__, "python": platform.python_version(), "system": platform.system()}))
+
+
+@cli.command(cls=ConfigCommand, epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
+def run(**params: Any) -> int:
+    """Run the proxy until SIGTERM or SIGINT."""
+    config = load(given_flags(params), _environment())
+    from kproxy.app import run as run_proxy
+
+    return run_proxy(config)
+
+
+run.help = f"{run.help}\n\n{_SOURCES}"
+
+
+@cli.command(cls=ConfigCommand, params=[click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")])
+def check_config(as_json: bool, **params: Any) -> int:
+    """Check the configuration and print every value with its source; takes the options of run."""
+    from kproxy.cli.report import print_json, print_table
+
+    try:
+        loaded = load_with_sources(given_flags(params), _environment())
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print_json(None, error.problems)
+        return ExitCode.USAGE
+    if as_json:
+        print_json(loaded, [])
+    else:
+        print_table(loaded)
+    return ExitCode.OK
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def demo(arguments: tuple[str, ...]) -> int:
+    """Show a client of 2015 at work on a Kafka of today."""
+    from kproxy.demo.command import demo as command
+
+    return int(command.main(list(arguments), prog_name="kproxy demo", standalone_mode=False) or ExitCode.OK)
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)

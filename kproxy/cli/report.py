@@ -1,0 +1,39 @@
+"""What ``check-config`` prints."""
+
+import json
+import sys
+
+from kproxy.cli.flags import OPTIONS
+from kproxy.config import Loaded, show
+
+_PIPE_WIDTH = 160
+
+
+def print_json(loaded: Loaded | None, problems: list[str]) -> None:
+    """One JSON object: ``ok``, ``problems``, and ``options`` with value and source of each."""
+    found = {} if loaded is None else {name: _entry(loaded, name) for name in OPTIONS}
+    json.dump({"ok": not problems, "problems": problems, "options": found}, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_table(loaded: Loaded) -> None:
+    """A table of option, value, unit and source."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    table = Table("option", "value", "unit", "source", title="Effective configuration of kproxy")
+    for name, entry in OPTIONS.items():
+        value = getattr(loaded.config, entry.attribute)
+        shown = f"({entry.default_text})" if value is None and entry.default_text != "off" else show(value)
+        source = loaded.sources[name]
+        table.add_row(name, shown, entry.kind.unit, source, style="dim" if source == "default" else "bold")
+    console.print(table, markup=False)
+
+
+def _entry(loaded: Loaded, name: str) -> dict[str, object]:
+    value = getattr(loaded.config, OPTIONS[name].attribute)
+    plain = value if isinstance(value, (bool, int, str)) or value is None else show(value)
+    return {"value": plain, "source": loaded.sources[name]}

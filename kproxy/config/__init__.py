@@ -1,0 +1,26 @@
+"""Configuration: one table of options, three sources (file, environment, flags), one frozen result.
+
+``Config`` may also be built directly, ``Config(bootstrap_servers=(Address("localhost", 9092),))``; every other field
+then has its default. ``load`` checks what people wrote and reports everything that is wrong with it at once.
+"""
+
+from kproxy.config.exits import ExitCode, StartupError
+from kproxy.config.model import Config
+from kproxy.config.options import Option, options
+from kproxy.config.sources import ConfigError, Loaded, load, load_with_sources
+from kproxy.config.values import Address, DeliverRule, show
+
+__all__ = [
+    "Address",
+    "Config",
+    "ConfigError",
+    "DeliverRule",
+    "ExitCode",
+    "Loaded",
+    "Option",
+    "StartupError",
+    "load",
+    "load_with_sources",
+    "options",
+    "show",
+]

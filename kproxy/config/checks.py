@@ -1,0 +1,52 @@
+"""Rules between options: each value is fine alone, together they cannot work."""
+
+from collections.abc import Iterator
+
+from kproxy.config.model import Config
+from kproxy.config.values import Address, show
+
+
+def cross_check(config: Config) -> list[str]:
+    """One line for each rule that is broken; empty if all is well."""
+    return [*_check_addresses(config), *_check_ports(config), *_check_sizes(config)]
+
+
+def _overlap(one: Address, other: Address) -> bool:
+    same_host = one.host == other.host or one.is_wildcard or other.is_wildcard
+    return same_host and one.port == other.port != 0
+
+
+def _check_addresses(config: Config) -> Iterator[str]:
+    if config.listen in config.bootstrap_servers:
+        yield f"listen = '{config.listen}' is one of bootstrap.servers: kproxy would connect to itself"
+    if config.http is not None and _overlap(config.http, config.listen):
+        yield f"http = '{config.http}' is the listen address: they need different ports"
+
+
+def _check_ports(config: Config) -> Iterator[str]:
+    ports = config.broker_port_range
+    shown = f"broker.ports = '{show(ports)}'" if ports else ""
+    if config.listen.port in ports:
+        yield f"{shown} contains the listen port {config.listen.port}"
+    if config.http is not None and any(_overlap(config.http, Address(config.listen.host, port)) for port in ports):
+        yield f"{shown} contains the port of http = '{config.http}'"
+    if config.listen.port and not ports:
+        yield f"listen = '{config.listen}' leaves no port for brokers after it: give broker.ports"
+    advertised = config.advertised_broker_ports
+    if advertised is not None and len(advertised) != len(ports):
+        yield (
+            f"advertised.broker.ports = '{show(advertised)}' must name as many ports as broker.ports, "
+            f"which has {len(ports)}"
+        )
+
+
+def _check_sizes(config: Config) -> Iterator[str]:
+    for small, large in (
+        ("max_frame_bytes", "buffer_memory"),
+        ("connection_buffer_bytes", "buffer_memory"),
+        ("max_message_bytes", "max_frame_bytes"),
+        ("retry_backoff_ms", "retry_backoff_max_ms"),
+    ):
+        low, high = getattr(config, small), getattr(config, large)
+        if low > high:
+            yield f"{small.replace('_', '.')} = {low} must not exceed {large.replace('_', '.')} = {high}"

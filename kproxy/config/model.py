@@ -1,0 +1,219 @@
+"""``Config``: every option with its type, default, unit and reason. This is the one table; all else is made from it."""
+
+# ruff: noqa: RUF009 - option() makes a dataclasses.field, it is not a shared mutable default.
+
+import socket
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from kproxy.config.options import describe, option
+from kproxy.config.values import (
+    ADDRESSES,
+    BOOLEAN,
+    DELIVER_RULES,
+    LISTEN_ADDRESS,
+    OPTIONAL_LISTEN_ADDRESS,
+    PORTS,
+    REACHABLE_ADDRESS,
+    Address,
+    DeliverRule,
+    choice,
+    pattern,
+    whole_number,
+)
+
+_MIB = 1 << 20
+_INT32_MAX = (1 << 31) - 1
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_BYTES = whole_number(1024, _INT32_MAX, "bytes")
+_MEMORY = whole_number(_MIB, 1 << 40, "bytes")
+_MS = whole_number(1, _DAY_MS, "ms")
+_PORTS_AFTER_LISTEN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The effective configuration of one kproxy process. Sizes are in bytes, times in milliseconds."""
+
+    bootstrap_servers: tuple[Address, ...] = field(
+        metadata=describe(
+            ADDRESSES,
+            "Brokers to ask for the cluster's members; two or three are enough, the others are found through them. "
+            "An IPv6 address stands in brackets.",
+            group="Addresses",
+        )
+    )
+    listen: Address = option(
+        Address("127.0.0.1", 19092),
+        LISTEN_ADDRESS,
+        "Where clients bootstrap. Loopback, because a sidecar serves its own host and no one else; "
+        "not 9092, so that it can stand next to a broker. 0.0.0.0:9092 makes it a gateway.",
+    )
+    advertised_address: Address | None = option(
+        None,
+        REACHABLE_ADDRESS,
+        "What clients are told to connect to, where that differs from the bound address (NAT, containers).",
+        default_text="the listen address; for 0.0.0.0 or [::] the IP address that the client connected to",
+    )
+    broker_ports: range | None = option(
+        None,
+        PORTS,
+        "Every broker gets one port of this range, so that a client which connects to a broker's port is relayed "
+        "to that broker. At least as many ports as brokers.",
+        default_text="the 100 ports after the listen port; any free ports if that is 0",
+    )
+    advertised_broker_ports: range | None = option(
+        None,
+        PORTS,
+        "The ports clients are told in place of broker.ports, one for one, where ports are mapped on the way.",
+        default_text="broker.ports",
+    )
+    http: Address | None = option(
+        Address("127.0.0.1", 19644),
+        OPTIONAL_LISTEN_ADDRESS,
+        "Metrics, health and readiness. Loopback, because the page has no password; off or empty: no HTTP at all.",
+    )
+    instance_id: str = option(
+        socket.gethostname(),
+        pattern("[A-Za-z0-9._-]{1,200}", "1 to 200 of letters, digits, dot, underscore and hyphen"),
+        "Names this kproxy. No two that run at a time may share it, and a restarted one must have its old one.",
+        default_text="the host name",
+    )
+    max_frame_bytes: int = option(
+        104_857_600,
+        _BYTES,
+        "Longest request from a client; a longer one ends its connection. Kafka's socket.request.max.bytes.",
+        group="Memory and sizes",
+    )
+    connection_buffer_bytes: int = option(
+        8 * _MIB,
+        _MEMORY,
+        "Requests held for one connection before kproxy stops reading from it. Holds 5 in flight of a common "
+        "1 MiB request; a single longer request still passes, alone.",
+    )
+    buffer_memory: int = option(
+        128 * _MIB,
+        _MEMORY,
+        "Requests and answers held in the whole process before kproxy stops reading from clients. A slow broker "
+        "slows its clients and never grows the heap. Holds one request of max.frame.bytes.",
+    )
+    max_connections: int = option(
+        10_000,
+        whole_number(1, 1_000_000, "connections"),
+        "Clients connected at a time; more are closed at once and counted, so that a reconnect storm cannot "
+        "take all file descriptors.",
+    )
+    decompression_max_bytes: int = option(
+        64 * _MIB,
+        _BYTES,
+        "Longest content of one compressed batch that has to be converted; guards against a few bytes that "
+        "unpack to gigabytes. Batches that are not converted are never unpacked.",
+    )
+    max_message_bytes: int = option(
+        1_048_588,
+        _BYTES,
+        "Converted batches are split so that none is longer. Kafka's message.max.bytes; set it to the smallest "
+        "of your topics.",
+    )
+    fetch_max_bytes: int = option(
+        16 * _MIB,
+        _BYTES,
+        "Longest Fetch answer that is converted for an old client; bounds the memory of one conversion. Old "
+        "clients ask for at most 1 MiB a partition by default.",
+    )
+    frame_timeout_ms: int = option(
+        30_000,
+        _MS,
+        "A request that has begun must be complete within this time, else its connection is closed: half a "
+        "request must not hold memory for ever.",
+        group="Times",
+    )
+    connections_max_idle_ms: int = option(
+        600_000,
+        _MS,
+        "A client that sends nothing for so long is disconnected. Kafka's connections.max.idle.ms.",
+    )
+    upstream_connect_timeout_ms: int = option(
+        10_000,
+        _MS,
+        "Give up an attempt to connect to a broker, and try the next. Kafka's setup time-out.",
+    )
+    upstream_request_timeout_ms: int = option(
+        30_000,
+        _MS,
+        "A broker that has not answered a request by then counts as lost; a request that carries its own "
+        "time-out (Produce, Fetch, JoinGroup) gets that on top. Kafka's request.timeout.ms.",
+    )
+    retry_backoff_ms: int = option(100, _MS, "First pause before a retry towards a broker; doubles with every failure.")
+    retry_backoff_max_ms: int = option(
+        1_000, _MS, "Longest pause between retries; short, because clients wait meanwhile."
+    )
+    metadata_max_age_ms: int = option(
+        30_000,
+        _MS,
+        "Ask for the cluster's members at least this often, so that a new broker has its port before clients "
+        "need it. Errors refresh at once.",
+    )
+    delivery_timeout_ms: int = option(
+        120_000,
+        _MS,
+        "How long kproxy goes on to send a batch whose fate is open after its client has gone. "
+        "Kafka's delivery.timeout.ms.",
+    )
+    shutdown_grace_ms: int = option(
+        10_000,
+        whole_number(0, _HOUR_MS, "ms"),
+        "After SIGTERM: time for requests in flight to be answered. Well under the 30 s that Kubernetes allows.",
+    )
+    idempotence_enable: bool = option(
+        True,
+        BOOLEAN,
+        "Stamp the batches of producers that are not idempotent themselves with producer id, epoch and sequence. "
+        "Off, kproxy only bridges versions.",
+        group="Idempotence",
+    )
+    max_in_flight_per_partition: int = option(
+        5,
+        whole_number(1, 5, "batches"),
+        "Stamped batches on their way for one producer and partition. A broker remembers the last 5, "
+        "so more could not be recognised as duplicates.",
+    )
+    deliver_codecs: tuple[DeliverRule, ...] = option(
+        (DeliverRule("kafka-node-client*", ((3, 1),)), DeliverRule("no-kafka-client*", ((2, 1), (3, 1)))),
+        DELIVER_RULES,
+        "Re-encode for consumers that cannot read a codec; the first client.id pattern that matches counts. The "
+        "default helps two Node.js clients which hand on compressed bytes as data, or die. zstd always becomes "
+        "gzip below Fetch v10, which cannot say zstd.",
+        group="Old clients",
+    )
+    legacy_clients_max: int = option(
+        200,
+        whole_number(0, 100_000, "clients"),
+        "Clients that kproxy_legacy_requests_total tells apart; the others are counted as one, so that random "
+        "client ids cannot flood the metrics.",
+    )
+    log_level: str = option(
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "Least weight of what is logged; info is quiet.",
+        group="To watch",
+    )
+    log_format: str = option(
+        "auto", choice("auto", "console", "json"), "auto: console on a terminal, else one JSON object a line."
+    )
+
+    @property
+    def broker_port_range(self) -> range:
+        """The ports to listen on for brokers; empty if any free port will do (listen port 0)."""
+        if self.broker_ports is not None:
+            return self.broker_ports
+        first = self.listen.port + 1
+        return range(first, min(first + _PORTS_AFTER_LISTEN, 65536)) if self.listen.port else range(0)
+
+    def transcode(self, client_id: str | None) -> dict[int, int]:
+        """Codec code as stored -> code to deliver, from the first rule of ``deliver.codecs`` that fits the client."""
+        for rule in self.deliver_codecs:
+            if fnmatchcase(client_id or "", rule.client_id):
+                return dict(rule.codecs)
+        return {}

@@ -1,0 +1,77 @@
+"""What an option is: the metadata that a field of ``Config`` carries, and the table made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kproxy.config.values import show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kproxy.config.values import Kind
+
+_KEY = "option"
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option in all its spellings.
+
+    ``reason`` says what it is for and why the default is what it is.
+    """
+
+    attribute: str
+    kind: Kind[Any]
+    group: str
+    reason: str
+    default_text: str
+    required: bool
+
+    @property
+    def name(self) -> str:
+        """Spelling in a file: ``bootstrap.servers``."""
+        return self.attribute.replace("_", ".")
+
+    @property
+    def flag(self) -> str:
+        """Spelling on the command line: ``--bootstrap-servers``."""
+        return f"--{self.attribute.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """Spelling in the environment: ``KPROXY_BOOTSTRAP_SERVERS``."""
+        return f"KPROXY_{self.attribute.upper()}"
+
+
+def describe(
+    kind: Kind[Any], reason: str, *, group: str = "", default_text: str | None = None
+) -> Mapping[str, tuple[Kind[Any], str, str, str | None]]:
+    """Metadata of a field; ``group`` stands at the first field of each group, ``default_text`` replaces the default."""
+    return {_KEY: (kind, reason, group, default_text)}
+
+
+def option(
+    default: _Value, kind: Kind[_Value], reason: str, *, group: str = "", default_text: str | None = None
+) -> _Value:
+    """A field of ``Config`` with a default; to a type checker it is the default, as in ``dataclasses.field``."""
+    metadata = describe(kind, reason, group=group, default_text=default_text)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options(model: type[Any]) -> dict[str, Option]:
+    """The options of a dataclass by dotted name, in the order of its fields."""
+    table = {}
+    group = ""
+    for field in dataclasses.fields(model):
+        kind, reason, new_group, default_text = field.metadata[_KEY]
+        group = new_group or group
+        required = field.default is dataclasses.MISSING
+        if default_text is None:
+            default_text = "" if required else show(field.default)
+        entry = Option(field.name, kind, group, reason, default_text, required)
+        table[entry.name] = entry
+    return table

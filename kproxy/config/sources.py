@@ -1,0 +1,164 @@
+"""Reading the three sources. A flag beats the environment, that beats the file, that beats the default."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from kproxy.config.checks import cross_check
+from kproxy.config.model import Config
+from kproxy.config.options import options
+from kproxy.config.values import Raw, show, suggest
+from kproxy.errors import KproxyError
+
+CONFIG_FILE = "config"
+CONFIG_FILE_VARIABLE = "KPROXY_CONFIG"
+
+_OPTIONS = options(Config)
+_PREFIX = "KPROXY_"
+# Kubernetes sets such variables in every pod if there is a service called kproxy or kproxy-something;
+# KPROXY_CACHE is where the demo and the tests keep their downloads.
+_FOREIGN_VARIABLE = re.compile(
+    r"KPROXY_(CONFIG|CACHE|(\w+_)?(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?))"
+)
+
+
+class ConfigError(KproxyError):
+    """The configuration cannot be used; ``problems`` has one line for each thing to put right."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration and, for each option's dotted name, where its value comes from."""
+
+    config: Config
+    sources: dict[str, str]
+
+
+class _Given(NamedTuple):
+    raw: Raw
+    source: str
+
+
+class _UniqueKeyLoader(yaml.BaseLoader):
+    """All scalars stay text, so that YAML's own idea of ``off`` or ``1:30`` cannot change a value; no key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def load(flags: Mapping[str, str], environ: Mapping[str, str]) -> Config:
+    """The effective configuration.
+
+    ``flags`` is keyed by dotted option name; ``config`` in it names the file. Raises ConfigError with all problems.
+    """
+    return load_with_sources(flags, environ).config
+
+
+def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> Loaded:
+    """As ``load``, with the source of every value."""
+    problems: list[str] = []
+    path = flags.get(CONFIG_FILE) or environ.get(CONFIG_FILE_VARIABLE)
+    unknown: list[str] = []
+    given: dict[str, _Given] = {}
+    file_read = True
+    if path:
+        source = f"file {path}"
+        try:
+            given |= {name: _Given(raw, source) for name, raw in _flatten(_read_file(path))}
+        except ConfigError as error:
+            file_read = False
+            problems += error.problems
+    given |= dict(_from_environment(environ))
+    given |= {name: _Given(raw, _flag_source(name)) for name, raw in flags.items() if name != CONFIG_FILE}
+    unknown = [_unknown_option(name, entry) for name, entry in given.items() if name not in _OPTIONS]
+    if unknown:
+        problems += [*unknown, f"valid options: {', '.join(_OPTIONS)}"]
+    values = _parse(given, problems)
+    if "bootstrap.servers" not in given and file_read:
+        problems.append(_missing("bootstrap.servers"))
+    if problems:
+        raise ConfigError(problems)
+    config = Config(**values)
+    if problems := cross_check(config):
+        raise ConfigError(problems)
+    return Loaded(config, {name: given[name].source if name in given else "default" for name in _OPTIONS})
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except OSError as error:
+        raise ConfigError([f"cannot read the configuration file {path}: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([f"the configuration file {path} is not UTF-8 text"]) from None
+    except yaml.YAMLError as error:
+        raise ConfigError([f"the configuration file {path} is not valid YAML: {_on_one_line(error)}"]) from None
+    if content in (None, ""):
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError([f"the configuration file {path} must hold lines of 'option: value'"])
+    return content
+
+
+def _on_one_line(error: yaml.YAMLError) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{where}{problem or ' '.join(str(error).split())}"
+
+
+def _flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Raw]]:
+    """``log: {level: debug}`` means the same as ``log.level: debug``."""
+    for key, raw in content.items():
+        name = f"{prefix}{key}"
+        is_section = name not in _OPTIONS and any(known.startswith(f"{name}.") for known in _OPTIONS)
+        if is_section and isinstance(raw, dict):
+            yield from _flatten(raw, f"{name}.")
+        else:
+            yield name, raw
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+    names = {entry.variable: name for name, entry in _OPTIONS.items()}
+    for variable, text in environ.items():
+        if variable in names:
+            yield names[variable], _Given(text, f"environment {variable}")
+        elif variable.startswith(_PREFIX) and not _FOREIGN_VARIABLE.fullmatch(variable):
+            name = variable.removeprefix(_PREFIX).lower().replace("_", ".")
+            yield name, _Given(text, f"environment {variable}")
+
+
+def _flag_source(name: str) -> str:
+    return f"flag --{name.replace('.', '-')}"
+
+
+def _unknown_option(name: str, entry: _Given) -> str:
+    return f"unknown option {name!r} ({entry.source}){suggest(name, list(_OPTIONS))}"
+
+
+def _missing(name: str) -> str:
+    entry = _OPTIONS[name]
+    return f"{name} is required: give {entry.flag} HOST:PORT, {entry.variable} or {name} in the configuration file"
+
+
+def _parse(given: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
+    values = {}
+    for name, entry in given.items():
+        if name in _OPTIONS:
+            try:
+                values[_OPTIONS[name].attribute] = _OPTIONS[name].kind.parse(entry.raw)
+            except ValueError as error:
+                problems.append(f"{name} = {show(entry.raw)!r} ({entry.source}): {error}")
+    return values

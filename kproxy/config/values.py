@@ -1,0 +1,238 @@
+"""Values of options: what people may write, and how it is shown again.
+
+A raw value is text (flag, environment, YAML scalar) or a YAML list or mapping whose leaves are text. A parser returns
+the typed value or raises ``ValueError`` with a text that says what would have been right.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import yaml
+
+_Value = TypeVar("_Value")
+Raw = str | list[Any] | dict[str, Any]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Kafka's compression types; the index is the code in a batch's attributes."""
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_PORT_LIMIT = 65535
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
+
+
+class Address(NamedTuple):
+    """A TCP address; as text an IPv6 host stands in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
+        return self.host in _WILDCARDS
+
+
+class DeliverRule(NamedTuple):
+    """For consumers whose client.id matches the glob pattern: codec code as stored -> code to deliver instead."""
+
+    client_id: str
+    codecs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[_Value]):
+    """A kind of value: how the documentation calls it, its parser, its place holder in help, its unit or nothing."""
+
+    label: str
+    parse: Callable[[Raw], _Value]
+    metavar: str
+    unit: str = ""
+
+
+def suggest(word: str, valid: tuple[str, ...] | list[str]) -> str:
+    """``"; did you mean 'x'?"`` for the closest valid word, or the empty string."""
+    close = get_close_matches(word, valid, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _text(raw: Raw) -> str:
+    if not isinstance(raw, str):
+        raise ValueError("must be a single value, not a list or a mapping")
+    return raw.strip()
+
+
+def whole_number(lowest: int, highest: int, unit: str) -> Kind[int]:
+    """An integer within bounds, both included."""
+
+    def parse(raw: Raw) -> int:
+        text = _text(raw)
+        # Bounded digits: int() of a very long text is slow and then refuses with another error.
+        if re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) and lowest <= int(text) <= highest:
+            return int(text)
+        raise ValueError(f"must be a whole number from {lowest} to {highest}")
+
+    return Kind(f"integer, {lowest} to {highest}", parse, "N", unit)
+
+
+def choice(*valid: str) -> Kind[str]:
+    """One of some words."""
+
+    def parse(raw: Raw) -> str:
+        text = _text(raw).lower()
+        if text not in valid:
+            raise ValueError(f"must be one of {', '.join(valid)}{suggest(text, valid)}")
+        return text
+
+    return Kind(f"one of {', '.join(valid)}", parse, "|".join(valid))
+
+
+def pattern(regex: str, label: str) -> Kind[str]:
+    """Text that matches a regular expression as a whole; ``label`` says in words what that is."""
+
+    def parse(raw: Raw) -> str:
+        text = _text(raw)
+        if not re.fullmatch(regex, text):
+            raise ValueError(f"must be {label}")
+        return text
+
+    return Kind(label, parse, "NAME")
+
+
+def _parse_boolean(raw: Raw) -> bool:
+    text = _text(raw).lower()
+    if text in ("true", "yes", "on"):
+        return True
+    if text in ("false", "no", "off"):
+        return False
+    raise ValueError("must be true or false")
+
+
+def _check_host(host: str) -> None:
+    if ":" in host:
+        ipaddress.IPv6Address(host)
+    elif re.fullmatch(r"[0-9.]+", host):
+        ipaddress.IPv4Address(host)
+    elif not _HOST_NAME.fullmatch(host):
+        raise ValueError
+
+
+def parse_address(raw: Raw, lowest_port: int = 1) -> Address:
+    """``host:port``, ``1.2.3.4:port`` or ``[::1]:port``."""
+    text = _text(raw)
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII):
+        raise ValueError("must be HOST:PORT")
+    if not lowest_port <= int(port) <= _PORT_LIMIT:
+        raise ValueError(f"the port must be a number from {lowest_port} to {_PORT_LIMIT}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        if ":" not in host:
+            raise ValueError("brackets are for IPv6 addresses: must be HOST:PORT")
+    elif ":" in host:
+        hint = "HOST:PORT without a scheme" if "//" in host else "HOST:PORT, an IPv6 address in brackets: [::1]:9092"
+        raise ValueError(f"must be {hint}")
+    try:
+        _check_host(host)
+    except ValueError:
+        raise ValueError(f"{host!r} is neither a host name nor an IP address: must be HOST:PORT") from None
+    return Address(host, int(port))
+
+
+def _parse_listen_address(raw: Raw) -> Address:
+    return parse_address(raw, lowest_port=0)
+
+
+def _parse_optional_listen_address(raw: Raw) -> Address | None:
+    return None if _text(raw).lower() in ("", "off", "none", "false") else _parse_listen_address(raw)
+
+
+def _parse_reachable_address(raw: Raw) -> Address:
+    address = parse_address(raw)
+    if address.is_wildcard:
+        raise ValueError("clients cannot connect to a wildcard address; give the host name or IP that they reach")
+    return address
+
+
+def _parse_addresses(raw: Raw) -> tuple[Address, ...]:
+    items = raw if isinstance(raw, list) else _text(raw).split(",")
+    addresses = []
+    for item in items:
+        try:
+            addresses.append(parse_address(item))
+        except ValueError as error:
+            raise ValueError(f"{error} (at {str(item).strip()!r})" if len(items) > 1 else str(error)) from None
+    if not addresses:
+        raise ValueError("must be one or more HOST:PORT, separated by commas")
+    return tuple(dict.fromkeys(addresses))
+
+
+def _parse_ports(raw: Raw) -> range:
+    match = re.fullmatch(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", _text(raw), re.ASCII)
+    if match:
+        first, last = int(match[1]), int(match[2])
+        if 1 <= first <= last <= _PORT_LIMIT:
+            return range(first, last + 1)
+    raise ValueError(f"must be FIRST-LAST, two ports from 1 to {_PORT_LIMIT} in rising order, such as 19093-19192")
+
+
+def _codec(word: Any, *, stored: bool) -> int:
+    valid = CODECS[1:] if stored else CODECS
+    if not isinstance(word, str) or word not in valid:
+        raise ValueError(f"codec {word!r} must be one of {', '.join(valid)}{suggest(str(word), valid)}")
+    return CODECS.index(word)
+
+
+def _parse_deliver_rules(raw: Raw) -> tuple[DeliverRule, ...]:
+    wanted = 'must map a client.id pattern to {stored codec: codec to deliver}, such as {"old-*": {lz4: gzip}}'
+    if isinstance(raw, str):
+        try:
+            raw = yaml.load(raw, Loader=yaml.BaseLoader) or {}
+        except yaml.YAMLError:
+            raise ValueError(wanted) from None
+    if not isinstance(raw, Mapping):
+        raise ValueError(wanted)
+    rules = []
+    for client_id, codecs in raw.items():
+        if not isinstance(client_id, str) or not isinstance(codecs, Mapping):
+            raise ValueError(wanted)
+        pairs = tuple((_codec(old, stored=True), _codec(new, stored=False)) for old, new in codecs.items())
+        rules.append(DeliverRule(client_id, pairs))
+    return tuple(rules)
+
+
+BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
+LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
+OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
+REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_address, "HOST:PORT")
+ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
+PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
+DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
+
+
+def show(value: object) -> str:
+    """A typed value as it would be written on the command line."""
+    match value:
+        case None:
+            return "off"
+        case bool():
+            return str(value).lower()
+        case range():
+            return f"{value[0]}-{value[-1]}"
+        case Address():
+            return str(value)
+        case [DeliverRule(), *_]:
+            return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
+        case tuple():
+            return ",".join(str(item) for item in value) or "{}"
+    return str(value)
+
+
+def _show_rule(rule: DeliverRule) -> str:
+    return f'"{rule.client_id}": {{{", ".join(f"{CODECS[old]}: {CODECS[new]}" for old, new in rule.codecs)}}}'

@@ -1,0 +1,148 @@
+"""The Prometheus page, made from the counters of ``Stats`` at the moment somebody asks for it."""
+
+import platform
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from kproxy import __version__
+from kproxy.codec.messages import ApiKey
+from kproxy.proxy.stats import LATENCY_BUCKETS, Stats
+
+_BOUNDS = tuple("+Inf" if bound == LATENCY_BUCKETS[-1] else repr(bound) for bound in LATENCY_BUCKETS)
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, ``ListOffsets``; the number as text if it is not known."""
+    try:
+        return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+    except ValueError:
+        return str(api_key)
+
+
+def make_registry(stats: Stats) -> CollectorRegistry:
+    """A registry with kproxy's own metrics and those of the process (CPU, memory, file descriptors)."""
+    registry = CollectorRegistry()
+    registry.register(StatsCollector(stats))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The page and its content type, in the newest format that the ``Accept`` header allows."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class StatsCollector(Collector):
+    """Turns counters into metric families."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, in the order of the page."""
+        yield from self._process()
+        yield from self._connections()
+        yield from self._requests()
+        yield from self._bytes()
+        yield from self._batches()
+        yield from self._faults()
+
+    def _process(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily(
+            "kproxy_build_info", "Always 1; its labels say what runs.", labels=("version", "python")
+        )
+        info.add_metric((__version__, platform.python_version()), 1)
+        yield info
+        yield GaugeMetricFamily("kproxy_ready", "1 if clients are served.", value=int(self._stats.ready))
+        yield GaugeMetricFamily("kproxy_brokers", "Brokers known.", value=self._stats.brokers)
+
+    def _connections(self) -> Iterator[Metric]:
+        stats = self._stats
+        yield GaugeMetricFamily("kproxy_connections", "Client connections open.", value=stats.connections_open)
+        yield CounterMetricFamily(
+            "kproxy_connections_accepted", "Client connections since the start.", value=stats.connections_total
+        )
+        yield _counter(
+            "kproxy_connections_refused", "Client connections refused.", ("reason",), _single(stats.connections_refused)
+        )
+        yield GaugeMetricFamily(
+            "kproxy_upstream_connections", "Connections to brokers open.", value=stats.upstream_connections_open
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        total = CounterMetricFamily(
+            "kproxy_requests", "Requests of clients that were answered.", labels=("api_key", "api_version")
+        )
+        seconds = HistogramMetricFamily(
+            "kproxy_request_duration_seconds",
+            "Time from a request's last byte to its answer; long for Fetch and JoinGroup, which wait on purpose.",
+            labels=("api_key", "api_version"),
+        )
+        for (key, version), stat in sorted(self._stats.requests.items()):
+            labels = (api_name(key), str(version))
+            total.add_metric(labels, stat.count)
+            seconds.add_metric(labels, list(zip(_BOUNDS, accumulate(stat.buckets), strict=True)), stat.seconds_sum)
+        yield total
+        yield seconds
+        legacy = {
+            (api_name(key), str(version), _printable(client_id), _printable(software)): count
+            for (key, version, client_id, software), count in self._stats.legacy_requests.items()
+        }
+        yield _counter(
+            "kproxy_legacy_requests",
+            "Requests in versions that Kafka 4 removed: who must be upgraded before a direct connection works.",
+            ("api_key", "api_version", "client_id", "client_software"),
+            legacy,
+        )
+
+    def _bytes(self) -> Iterator[Metric]:
+        stats = self._stats
+        client = {("in",): stats.client_bytes_in, ("out",): stats.client_bytes_out}
+        upstream = {("in",): stats.upstream_bytes_in, ("out",): stats.upstream_bytes_out}
+        yield _counter("kproxy_client_bytes", "Bytes from (in) and to (out) clients.", ("direction",), client)
+        yield _counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
+        yield GaugeMetricFamily("kproxy_buffered_bytes", "Bytes held in buffers.", value=stats.buffered_bytes)
+
+    def _batches(self) -> Iterator[Metric]:
+        stats = self._stats
+        yield CounterMetricFamily("kproxy_batches_stamped", "Batches stamped.", value=stats.batches_stamped)
+        yield CounterMetricFamily("kproxy_records_stamped", "Records in stamped batches.", value=stats.records_stamped)
+        for what, counts in (("batches", stats.batches_converted), ("records", stats.records_converted)):
+            yield _counter(
+                f"kproxy_{what}_converted",
+                f"{what.capitalize()} converted from (up) or to (down) an old format.",
+                ("direction", "magic"),
+                {(direction, str(magic)): count for (direction, magic), count in counts.items()},
+            )
+        yield GaugeMetricFamily("kproxy_producer_ids_active", "Producer ids in use.", value=stats.producer_ids_active)
+        yield GaugeMetricFamily("kproxy_sends_in_flight", "Stamped batches on their way.", value=stats.sends_in_flight)
+
+    def _faults(self) -> Iterator[Metric]:
+        stats = self._stats
+        yield CounterMetricFamily("kproxy_epoch_bumps", "Producer epochs given up.", value=stats.epoch_bumps)
+        yield _counter("kproxy_resends", "Batches sent again.", ("reason",), _single(stats.resends))
+        yield _counter("kproxy_refusals", "Requests or batches refused.", ("reason",), _single(stats.refusals))
+        yield _counter("kproxy_upstream_errors", "Faults towards brokers.", ("kind",), _single(stats.upstream_errors))
+
+
+def _single(counts: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    return {(label,): count for label, count in counts.items()}
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
+    return family
+
+
+def _printable(label: str) -> str:
+    # A client chooses its id; one lone surrogate must not cost us the whole page.
+    return label.encode("utf-8", "replace").decode()

@@ -1,0 +1,94 @@
+"""Counters that the data path raises and the metrics page reads.
+
+Plain attributes and dictionaries: counting must cost next to nothing, all formatting happens when somebody asks.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from math import inf
+
+LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, inf)
+"""Upper bounds in seconds, each included. Fine below 1 ms, since that is what kproxy itself may add."""
+
+OTHER_CLIENTS = "(other)"
+"""Stands for all clients beyond ``legacy_clients_max``, both as client.id and as software."""
+
+_LABEL_LIMIT = 128
+
+
+@dataclass(slots=True)
+class RequestStat:
+    """Requests of one API key and version: how many, how long in all, and how many fell into which bucket."""
+
+    count: int = 0
+    seconds_sum: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * len(LATENCY_BUCKETS))
+
+
+@dataclass(slots=True)
+class Stats:
+    """What one kproxy process has done since it began, and its state now.
+
+    Keys of ``requests`` must be versions that kproxy serves, else a peer could make the dictionary grow.
+    """
+
+    legacy_clients_max: int = 200
+
+    ready: bool = False
+    brokers: int = 0
+
+    connections_open: int = 0
+    connections_total: int = 0
+    connections_refused: dict[str, int] = field(default_factory=dict)
+    """By reason."""
+
+    requests: dict[tuple[int, int], RequestStat] = field(default_factory=dict)
+    """By API key and version."""
+    legacy_requests: dict[tuple[int, int, str, str], int] = field(default_factory=dict)
+    """Requests in versions that Kafka 4 removed, by API key, version, client.id and client software."""
+
+    client_bytes_in: int = 0
+    client_bytes_out: int = 0
+    upstream_bytes_in: int = 0
+    upstream_bytes_out: int = 0
+    upstream_connections_open: int = 0
+    upstream_errors: dict[str, int] = field(default_factory=dict)
+    """By kind."""
+
+    batches_stamped: int = 0
+    records_stamped: int = 0
+    batches_converted: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By direction ("up": from a producer, "down": to a consumer) and the magic of the old format."""
+    records_converted: dict[tuple[str, int], int] = field(default_factory=dict)
+    """As ``batches_converted``."""
+
+    producer_ids_active: int = 0
+    sends_in_flight: int = 0
+    epoch_bumps: int = 0
+    resends: dict[str, int] = field(default_factory=dict)
+    """By reason."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """By reason."""
+    buffered_bytes: int = 0
+
+    _legacy_clients: set[tuple[str, str]] = field(default_factory=set)
+
+    def observe(self, api_key: int, api_version: int, seconds: float) -> None:
+        """Count one answered request and the seconds from its last byte to the first byte of its answer."""
+        stat = self.requests.get((api_key, api_version))
+        if stat is None:
+            stat = self.requests[api_key, api_version] = RequestStat()
+        stat.count += 1
+        stat.seconds_sum += seconds
+        stat.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
+
+    def observe_legacy(self, api_key: int, api_version: int, client_id: str | None, software: str) -> None:
+        """Count one request in a removed version; clients beyond the limit are counted as one."""
+        client = ((client_id or "")[:_LABEL_LIMIT], software[:_LABEL_LIMIT])
+        if client not in self._legacy_clients:
+            if len(self._legacy_clients) < self.legacy_clients_max:
+                self._legacy_clients.add(client)
+            else:
+                client = (OTHER_CLIENTS, OTHER_CLIENTS)
+        key = (api_key, api_version, *client)
+        self.legacy_requests[key] = self.legacy_requests.get(key, 0) + 1
