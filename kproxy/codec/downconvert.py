@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kproxy.codec import compression
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, entry_size, read_header, records_of
+from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, read_header
+from kproxy.codec.batch_reader import entry_size, records_of
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import LOG_APPEND_TIME, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
 from kproxy.codec.varint import read_varint
@@ -21,6 +22,7 @@ _ENTRY: Final = Struct(">qiI").pack
 _I32: Final = Struct(">i").pack
 _HEAD_1: Final = Struct(">BBq").pack
 _NULL: Final = b"\xff\xff\xff\xff"
+_CHUNK: Final = 1 << 14  # records whose pieces are joined at a time, so that they never outweigh what they hold
 
 
 class Downconverted(NamedTuple):
@@ -108,16 +110,19 @@ class _Converter:
     def _message_set(self, header: BatchHeader, payload: bytes, codec: int) -> tuple[bytes, int]:
         """The entries, or the one wrapper, that say the same as a batch with these records (decompressed)."""
         codec = self._transcode.get(codec, codec)
-        magic = self._magic
-        relative = magic == 1 and codec != compression.NONE
-        attributes = header.attributes & LOG_APPEND_TIME if magic else 0
-        try:
-            parts, last, latest = _entries(payload, header, magic, attributes, self._first_offset, relative)
-        except (IndexError, StructError) as error:
-            raise CorruptRecord("record cut short, or with an absurd number") from error
-        data, count = b"".join(parts), len(parts) // 2
+        layout = _Layout(
+            magic=self._magic,
+            attributes=header.attributes & LOG_APPEND_TIME if self._magic else 0,
+            # KIP-31: inside a wrapper magic 1 counts from the wrapper's first offset, so that brokers can renumber it.
+            origin=0 if self._magic == 1 and codec != compression.NONE else header.base_offset,
+            first_delta=self._first_offset - header.base_offset,
+            base_time=header.base_timestamp,
+            fixed_time=header.max_timestamp if header.is_log_append_time else None,
+        )
+        data, count, last, latest = _convert_all(payload, header.record_count, layout)
         if count and codec != compression.NONE:
-            data = _wrapper(compression.compress(codec, data, magic=magic), magic, attributes | codec, last, latest)
+            value = compression.compress(codec, data, magic=self._magic)
+            data = _wrapper(value, self._magic, layout.attributes | codec, header.base_offset + last, latest)
         return data, count
 
 
@@ -127,24 +132,48 @@ def _wrapper(value: bytes, magic: int, attributes: int, offset: int, timestamp: 
     return _ENTRY(offset, len(body) + 4, zlib.crc32(body)) + body
 
 
-def _entries(
-    data: bytes, header: BatchHeader, magic: int, attributes: int, first_offset: int, relative: bool
-) -> tuple[list[bytes], int, int]:
-    """Turn the records of a batch into entries; returns ``(two pieces for each, last offset, latest timestamp)``.
+class _Layout(NamedTuple):
+    """How the records of one batch are read and its entries written: offsets relative to the batch, times in ms."""
+
+    magic: int
+    attributes: int
+    origin: int
+    first_delta: int
+    base_time: int
+    fixed_time: int | None
+
+
+def _convert_all(data: bytes, count: int, layout: _Layout) -> tuple[bytes, int, int, int]:
+    """The entries for all records of a batch; returns ``(bytes, how many, last offset delta, latest timestamp)``."""
+    chunks: list[bytes] = []
+    pos = kept = last = 0
+    latest = NO_TIMESTAMP
+    try:
+        for done in range(0, count, _CHUNK):
+            parts, pos, last, latest = _convert_some(data, pos, min(_CHUNK, count - done), layout, last, latest)
+            kept += len(parts) // 2
+            chunks.append(b"".join(parts))
+    except (IndexError, StructError) as error:
+        raise CorruptRecord("record cut short, or with an absurd number") from error
+    if pos != len(data):
+        raise CorruptRecord("batch has bytes behind its last record")
+    return b"".join(chunks), kept, last, latest
+
+
+def _convert_some(
+    data: bytes, pos: int, count: int, layout: _Layout, last: int, latest: int
+) -> tuple[list[bytes], int, int, int]:
+    """Two pieces for each of the next ``count`` records, with the position behind them and the new ``last, latest``.
 
     Written out at length, since a call for each number would double the cost: a byte with neither its first nor its
-    last bit set is a whole, non-negative varint. Raises ``IndexError`` when cut short, ``struct.error`` for a time or an
-    offset beyond 64 bits, besides ``RemoteProtocolError``.
+    last bit set is a whole, non-negative varint. Raises ``IndexError`` when cut short, ``struct.error`` for a time or
+    an offset beyond 64 bits, besides ``RemoteProtocolError``.
     """
     varint, crc32, pack_entry, pack_i32, pack_head = read_varint, zlib.crc32, _ENTRY, _I32, _HEAD_1
-    base_time = header.base_timestamp
-    fixed_time = header.max_timestamp if header.is_log_append_time else None
-    origin = 0 if relative else header.base_offset
-    first_delta = first_offset - header.base_offset
+    magic, attributes, origin, first_delta, base_time, fixed_time = layout
+    stop = len(data)
     out: list[bytes] = []
-    last, latest = header.base_offset, NO_TIMESTAMP
-    pos, stop = 0, len(data)
-    for _ in range(header.record_count):
+    for _ in range(count):
         size, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
         end = pos + size
         pos += 1  # the record's attributes, which have no meaning yet
@@ -163,7 +192,7 @@ def _entries(
             continue
         time = base_time + time if fixed_time is None else fixed_time
         latest = time if time > latest else latest
-        last = header.base_offset + delta
+        last = delta
         body = b"%b%b%b%b%b" % (
             pack_head(1, attributes, time) if magic else b"\0\0",
             pack_i32(key_size),
@@ -172,6 +201,4 @@ def _entries(
             value,
         )
         out += pack_entry(origin + delta, len(body) + 4, crc32(body)), body
-    if pos != stop:
-        raise CorruptRecord("batch has bytes behind its last record")
-    return out, last, latest
+    return out, pos, last, latest

@@ -5,6 +5,7 @@ timestamp, then key and value with signed lengths. A compressed set is an entry 
 """
 
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
@@ -99,10 +100,13 @@ def iter_entry(entry: memoryview, max_decompressed_bytes: int) -> Iterator[Recor
     if not outer.codec:
         yield _record(outer, outer.offset, outer.timestamp)
         return
-    inner = list(_inner_entries(memoryview(unwrap(outer, max_decompressed_bytes)), outer.magic))
-    shift = outer.offset - inner[-1].offset if outer.magic and inner else 0
-    for one in inner:
-        yield _record(one, one.offset + shift, outer.timestamp if outer.is_log_append_time else one.timestamp)
+    inner = memoryview(unwrap(outer, max_decompressed_bytes))
+    # Two passes, since a list of them all would be many times the size that the limit allows.
+    last = deque(_inner_entries(inner, outer.magic), maxlen=1) if outer.magic else ()
+    shift = outer.offset - last[0].offset if last else 0
+    for one in _inner_entries(inner, outer.magic):
+        timestamp = outer.timestamp if outer.is_log_append_time else one.timestamp
+        yield _record(one, one.offset + shift, timestamp)
 
 
 def _inner_entries(view: memoryview, magic: int) -> Iterator[Entry]:

@@ -9,7 +9,8 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from kproxy.codec import compression
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, assemble, build_batch, iter_records
+from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, iter_records
+from kproxy.codec.batch_header import assemble
 from kproxy.codec.message_set import read_entry, unwrap
 from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
 from kproxy.codec.varint import VARINTS
@@ -20,6 +21,7 @@ _KEY_AT: Final = (22, 30)
 _I32: Final = Struct(">i").unpack_from
 _TIMESTAMP: Final = Struct(">18xq").unpack_from
 _UNLIMITED: Final = 1 << 62
+_CHUNK: Final = 1 << 20
 
 
 class ConvertedBatch(NamedTuple):
@@ -88,7 +90,8 @@ class _Builder:
         self.batches: list[ConvertedBatch] = []
         self._arrival = arrival_ms
         self._max_batch = max_batch_bytes
-        # Uncompressed, the size is known while records are added; compressed, only at the end (``flush``).
+        # Uncompressed, the size is known while records are added, and the limit is that of the batch. Compressed, it is
+        # known only at the end (``flush``), and the limit is where the small pieces are joined to keep memory low.
         self._limit = max_batch_bytes
         self._codec = compression.NONE
         self._reset()
@@ -104,7 +107,7 @@ class _Builder:
         """Compress with this codec unless an earlier wrapper has chosen one."""
         if self._codec == compression.NONE:
             self._codec = codec
-            self._limit = _UNLIMITED
+            self._limit = self._size + _CHUNK
 
     def add_entries(self, data: bytes, pos: int, magic: int, timestamp: int | None) -> int:
         """Add plain entries of one magic; returns where it stopped: the end, a wrapper, or an entry of another magic.
@@ -114,13 +117,13 @@ class _Builder:
         try:
             while (stopped := self._fill(data, pos, magic, timestamp)) < 0:
                 pos = ~stopped
-                self.flush()
+                self._make_room()
         except StructError as error:
             raise CorruptRecord("entry cut short") from error
         return stopped
 
     def _fill(self, data: bytes, pos: int, magic: int, timestamp: int | None) -> int:
-        """Add entries until ``add_entries`` has to stop; or until the batch is full, which the inverted position says.
+        """Add entries until ``add_entries`` has to stop; or until the limit, which the inverted position says.
 
         The key's length, the value's, and the end of the entry are read three ways and must agree. A null value needs
         no branch: its length, -1, has an encoding like any other, and its slice is empty.
@@ -162,16 +165,24 @@ class _Builder:
             if rest < 0 or key_size < -1 or (rest != value_size and (rest or value_size != -1)):
                 raise CorruptRecord("lengths inside an entry contradict each other")
             length = varints[len(head) + rest + 1]
-            total += len(length) + len(head) + rest + 1
-            if total > limit and count:
+            grown = total + len(length) + len(head) + rest + 1
+            if grown > limit and len(parts) > 1:
                 pos = ~pos
                 break
+            total = grown
             parts += length, head, data[value_at:end], b"\0"
             latest = time if time > latest else latest
             count += 1
             pos = end
         self._count, self._size, self._base, self._latest = count, total, base, latest
         return pos
+
+    def _make_room(self) -> None:
+        if self._codec == compression.NONE:
+            self.flush()
+        else:
+            self._parts = [b"".join(self._parts)]
+            self._limit = self._size + _CHUNK
 
     def flush(self) -> None:
         """Finish the batch under construction, if it has a record."""

@@ -1,0 +1,118 @@
+"""The header of a record batch in format v2 (magic 2, KIP-98): reading it, stamping it, its checksum.
+
+Layout as in Kafka's ``DefaultRecordBatch``: a header of 61 bytes, then the records, compressed as one block if at all.
+The checksum is CRC-32C and covers everything from the attributes (byte 21) to the end.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kproxy.codec.crc32c import crc32c, mend
+from kproxy.codec.records import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from kproxy.errors import RemoteProtocolError
+
+HEADER_SIZE: Final = 61
+"""Bytes before the first record."""
+LOG_OVERHEAD: Final = 12
+"""Bytes of offset and length, which the length field does not count; the same in every format."""
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+_STAMP: Final = Struct(">qhi")
+_STAMP_FROM: Final = 43
+_STAMP_END: Final = 57
+_BEFORE_STAMP: Final = Struct(">8xi4xbI22x14s")
+
+
+class BatchHeader(NamedTuple):
+    """The header fields in wire order; ``length`` counts the bytes behind itself (size minus 12), times in ms."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD + self.length
+
+    @property
+    def codec(self) -> int:
+        """The compression codec, 0 to 7."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a transaction marker instead of data."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to one of Kafka's own transactions."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether ``max_timestamp`` (the broker's clock) holds for every record."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+
+def read_header(buf: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeader:
+    """Decode the header at ``pos``; whether the rest of the batch is there is for the caller to see (``size``).
+
+    Raises ``RemoteProtocolError`` when 61 bytes are not there, the magic is not 2, or its figures contradict.
+    """
+    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+        raise RemoteProtocolError("record batch header cut short")
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.magic != 2:
+        raise RemoteProtocolError(f"record batch has magic {header.magic}, not 2")
+    if header.length < HEADER_SIZE - LOG_OVERHEAD or not 0 <= header.record_count <= header.last_offset_delta + 1:
+        raise RemoteProtocolError("record batch header contradicts itself")
+    return header
+
+
+def stamp(buf: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int, pos: int = 0) -> None:
+    """Write the producer's identity into the batch at ``pos``, in place, and mend the checksum.
+
+    The payload is not read: a batch whose checksum was wrong before is wrong after. Raises ``RemoteProtocolError`` when
+    the batch is not whole.
+    """
+    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+        raise RemoteProtocolError("record batch header cut short")
+    length, magic, crc, old = _BEFORE_STAMP.unpack_from(buf, pos)
+    behind = length - (_STAMP_END - LOG_OVERHEAD)
+    if magic != 2 or behind < HEADER_SIZE - _STAMP_END or length + LOG_OVERHEAD > len(buf) - pos:
+        raise RemoteProtocolError("record batch is not whole, or not of magic 2")
+    new = _STAMP.pack(producer_id, producer_epoch, base_sequence)
+    buf[pos + _STAMP_FROM : pos + _STAMP_END] = new
+    _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, behind))
+
+
+def crc_ok(buf: bytes | bytearray | memoryview, pos: int, end: int) -> bool:
+    """Whether the CRC-32C of the batch that fills ``buf[pos:end]`` is right; False too when it is too short."""
+    if pos < 0 or end > len(buf) or end - pos < HEADER_SIZE:
+        return False
+    stored: int = _CRC.unpack_from(buf, pos + _CRC_AT)[0]
+    return crc32c(memoryview(buf)[pos + _CRC_FROM : end]) == stored
+
+
+def assemble(header: BatchHeader, payload: bytes | bytearray) -> bytearray:
+    """Join a header, whose ``length`` and ``crc`` are filled in here, and the (already compressed) records."""
+    out = bytearray(HEADER_SIZE)
+    out += payload
+    _HEADER.pack_into(out, 0, *header._replace(length=len(out) - LOG_OVERHEAD, magic=2, crc=0))
+    _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[_CRC_FROM:]))
+    return out

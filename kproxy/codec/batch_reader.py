@@ -1,0 +1,106 @@
+"""Reading the records of a record set, whatever the formats of its batches."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kproxy.codec import compression
+from kproxy.codec.batch_header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from kproxy.codec.message_set import MIN_SIZE, iter_entry
+from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord, Record
+from kproxy.codec.varint import read_varint
+
+_MIN_SIZE: Final = (*MIN_SIZE, HEADER_SIZE)
+
+
+def iter_records(
+    buf: bytes | bytearray | memoryview, *, max_decompressed_bytes: int, include_control: bool = False
+) -> Iterator[Record]:
+    """Yield the records of every entry and batch, whatever their magic; a last one that is cut off is left out.
+
+    Control batches are left out unless ``include_control``. At most ``max_decompressed_bytes`` for each batch.
+    Checksums are not checked (``crc_ok``). Raises ``RemoteProtocolError`` (``CorruptRecord`` and the others of
+    ``kproxy.codec.records``) when the bytes are no record set.
+    """
+    view = memoryview(buf)
+    pos = 0
+    while (size := entry_size(view, pos)) and size <= len(view) - pos:
+        entry = view[pos : pos + size]
+        if entry[MAGIC_OFFSET] == 2:
+            header = read_header(entry)
+            if include_control or not header.is_control:
+                yield from _iter_batch(header, entry, max_decompressed_bytes)
+        else:
+            yield from iter_entry(entry, max_decompressed_bytes)
+        pos += size
+
+
+def entry_size(view: memoryview, pos: int) -> int:
+    """Bytes of the entry or batch at ``pos``, or 0 when not even its magic byte is there; it may itself be cut off.
+
+    Raises ``CorruptRecord`` when the size is impossible.
+    """
+    if len(view) - pos <= MAGIC_OFFSET:
+        return 0
+    size = LOG_OVERHEAD + int.from_bytes(view[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
+    magic = view[pos + MAGIC_OFFSET]
+    if magic > 2 or size < _MIN_SIZE[magic]:
+        raise CorruptRecord(f"entry of magic {magic} with {size} bytes")
+    return size
+
+
+def records_of(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> bytes:
+    """The decompressed records of one whole batch, headers and all, as one block."""
+    return bytes(compression.decompress(header.codec, batch[HEADER_SIZE:], max_bytes=max_decompressed_bytes))
+
+
+def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> Iterator[Record]:
+    data = records_of(header, batch, max_decompressed_bytes)
+    fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
+    pos = 0
+    for _ in range(header.record_count):
+        size, pos = read_varint(data, pos)
+        end = pos + size
+        if size < 1 or end > len(data):
+            raise CorruptRecord("record reaches beyond its batch")
+        timestamp, pos = read_varint(data, pos + 1)
+        delta, pos = read_varint(data, pos)
+        key, pos = _read_nullable(data, pos)
+        value, pos = _read_nullable(data, pos)
+        headers, pos = _read_headers(data, pos)
+        if pos != end:
+            raise CorruptRecord("record length does not fit its content")
+        if fixed_timestamp is None:
+            timestamp += header.base_timestamp
+        else:
+            timestamp = fixed_timestamp
+        yield Record(header.base_offset + delta, timestamp, key, value, headers)
+    if pos != len(data):
+        raise CorruptRecord("batch has bytes behind its last record")
+
+
+def _read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:
+    size, pos = read_varint(data, pos)
+    if size == -1:
+        return None, pos
+    if size < 0 or size > len(data) - pos:
+        raise CorruptRecord("field reaches beyond its batch")
+    return data[pos : pos + size], pos + size
+
+
+def _read_headers(data: bytes, pos: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, pos = read_varint(data, pos)
+    if count == 0:
+        return (), pos
+    if count < 0 or count > len(data) - pos:
+        raise CorruptRecord("impossible number of record headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, pos = _read_nullable(data, pos)
+        value, pos = _read_nullable(data, pos)
+        if name is None:
+            raise CorruptRecord("record header without a name")
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise CorruptRecord("record header name is not UTF-8") from error
+    return tuple(headers), pos
