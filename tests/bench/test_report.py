@@ -1,0 +1,25 @@
+import json
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.report import Figure, save, show
+
+FIGURES = [
+    Figure("v2 produce: CPU", "s/GB", None, 1.5, 1.8, "<= 1.3 x relay: 1.20", True),
+    Figure("p50", "ms", 0.1, 0.2, 1234.5),
+]
+
+
+def test_the_table_has_each_figure_with_its_goal() -> None:
+    out = StringIO()
+    show(FIGURES, "title", Console(file=out, width=140))
+    for text in ("title", "v2 produce: CPU", "1.50", "1.80", "<= 1.3 x relay: 1.20", "1,234"):
+        assert text in out.getvalue()
+
+
+def test_json_holds_the_same(tmp_path: Path) -> None:
+    save(FIGURES, tmp_path / "figures.json")
+    loaded = json.loads((tmp_path / "figures.json").read_text())
+    assert [Figure(**each) for each in loaded] == FIGURES
