@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# The tools that can also tell whether what they write is up to date.
+GENERATORS = $(subst /,.,$(basename $(shell grep -l -e '--check' tools/*.py)))
 
 .PHONY: help demo test lint bench generate system clean
 .DEFAULT_GOAL := help
@@ -19,7 +21,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
-	$(BIN)/python -m kproxy.demo $(ARGS)
+	$(BIN)/kproxy demo $(ARGS)
 
 test: $(STAMP)   ## the whole test suite (interop tests need Java 17+ and Maven: make system)
 	$(BIN)/python -m pytest $(ARGS)
@@ -28,10 +30,10 @@ lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p kproxy -p bench
 	$(BIN)/lint-imports
-	@for tool in $$(grep -l -e '--check' tools/*.py 2>/dev/null); do echo "$$tool --check"; $(BIN)/python $$tool --check || exit 1; done
+	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
 
 generate: $(STAMP) ## write the generated files again
-	@for tool in $$(grep -l -e '--check' tools/*.py 2>/dev/null); do echo "$$tool"; $(BIN)/python $$tool || exit 1; done
+	@for tool in $(GENERATORS); do echo "$$tool"; $(BIN)/python -m $$tool || exit 1; done
 
 bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick for the short one)
 	$(BIN)/python -m bench $(ARGS)
