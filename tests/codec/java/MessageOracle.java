@@ -71,7 +71,12 @@ public class MessageOracle {
     }
 
     private static Object message(ClassLoader loader, String name) throws Exception {
-        return type(loader, "message." + name + "Data").getConstructor().newInstance();
+        return type(loader, "message." + dataName(name)).getConstructor().newInstance();
+    }
+
+    /** Requests and responses have classes that end in Data, messages inside them have not. */
+    private static String dataName(String name) {
+        return name.endsWith("Request") || name.endsWith("Response") ? name + "Data" : name;
     }
 
     private static Class<?> type(ClassLoader loader, String name) throws Exception {
@@ -96,7 +101,7 @@ public class MessageOracle {
     }
 
     private static String write(ClassLoader loader, String[] words) throws Exception {
-        Class<?> converter = type(loader, "message." + words[0] + "DataJsonConverter");
+        Class<?> converter = type(loader, "message." + dataName(words[0]) + "JsonConverter");
         short version = Short.parseShort(words[1]);
         JsonNode node = JSON.readTree(words[2]);
         Object message = converter.getMethod("read", JsonNode.class, short.class).invoke(null, node, version);
@@ -104,10 +109,15 @@ public class MessageOracle {
     }
 
     private static String bytes(ClassLoader loader, Object message, short version) throws Exception {
-        Class<?> util = type(loader, "protocol.MessageUtil");
-        Method convert = util.getMethod("toByteBufferAccessor", type(loader, "protocol.Message"), short.class);
-        Object accessor = convert.invoke(null, message, version);
-        return hex((ByteBuffer) call(accessor, "buffer"));
+        Class<?> cacheType = type(loader, "protocol.ObjectSerializationCache");
+        Object cache = cacheType.getConstructor().newInstance();
+        Method size = message.getClass().getMethod("size", cacheType, short.class);
+        ByteBuffer buffer = ByteBuffer.allocate((Integer) size.invoke(message, cache, version));
+        Object accessor = type(loader, "protocol.ByteBufferAccessor").getConstructor(ByteBuffer.class).newInstance(buffer);
+        Method write = message.getClass().getMethod("write", type(loader, "protocol.Writable"), cacheType, short.class);
+        write.invoke(message, accessor, cache, version);
+        buffer.flip();
+        return hex(buffer);
     }
 
     private static String hex(ByteBuffer buffer) {
