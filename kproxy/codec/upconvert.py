@@ -21,7 +21,7 @@ _KEY_AT: Final = (22, 30)
 _I32: Final = Struct(">i").unpack_from
 _TIMESTAMP: Final = Struct(">18xq").unpack_from
 _UNLIMITED: Final = 1 << 62
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 16
 
 
 class ConvertedBatch(NamedTuple):
@@ -76,6 +76,7 @@ class _Builder:
     __slots__ = (
         "_arrival",
         "_base",
+        "_chunks",
         "_codec",
         "_count",
         "_latest",
@@ -97,6 +98,7 @@ class _Builder:
         self._reset()
 
     def _reset(self) -> None:
+        self._chunks: list[bytes] = []
         self._parts: list[bytes] = []
         self._count = 0
         self._size = HEADER_SIZE
@@ -166,7 +168,7 @@ class _Builder:
                 raise CorruptRecord("lengths inside an entry contradict each other")
             length = varints[len(head) + rest + 1]
             grown = total + len(length) + len(head) + rest + 1
-            if grown > limit and len(parts) > 1:
+            if grown > limit and parts:
                 pos = ~pos
                 break
             total = grown
@@ -181,7 +183,8 @@ class _Builder:
         if self._codec == compression.NONE:
             self.flush()
         else:
-            self._parts = [b"".join(self._parts)]
+            self._chunks.append(b"".join(self._parts))
+            self._parts = []
             self._limit = self._size + _CHUNK
 
     def flush(self) -> None:
@@ -202,7 +205,7 @@ class _Builder:
                 base_sequence=-1,
                 record_count=self._count,
             )
-            batch = assemble(header, compression.compress(self._codec, b"".join(self._parts)))
+            batch = assemble(header, compression.compress(self._codec, b"".join((*self._chunks, *self._parts))))
             self._add(batch, self._count)
         self._reset()
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.errors import RemoteProtocolError
+from kproxy.codec.records import CorruptRecord
 
 _MASK_64: Final = (1 << 64) - 1
 _MAX_BYTES: Final = 10
@@ -33,7 +33,7 @@ VARINTS: Final[dict[int, bytes]] = _Varints((value, encode_varint(value)) for va
 def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     """Decode the zigzag varint (up to 64 bits) at ``pos``; returns ``(value, position after it)``.
 
-    Raises ``RemoteProtocolError`` when it is cut short or longer than ten bytes.
+    Raises ``CorruptRecord`` when it is cut short or longer than ten bytes.
     """
     first = buf[pos] if pos < len(buf) else 0x80
     if first < 0x80:
@@ -45,4 +45,4 @@ def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
         if byte < 0x80:
             return (result >> 1) ^ -(result & 1), pos
         shift += 7
-    raise RemoteProtocolError("varint cut short or too long")
+    raise CorruptRecord("varint cut short or too long")
