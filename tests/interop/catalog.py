@@ -1,0 +1,175 @@
+"""The released clients of the interop tests: how each is installed, set up, and what it can express."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.support.clients import Command, go_driver, java_driver, node_driver, python_driver
+
+ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+OLD_CODECS: Final = ("none", "gzip", "snappy", "lz4")
+GZIP: Final = ("none", "gzip")
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a client can write (and hand out again): fields of a record that its API or its format knows.
+
+    `null_value` is a record with a key and no value, `empty` one whose key or value has length 0.
+    `reads` are the codecs that it reads when its Fetch gets what is in the log; zstd is kproxy's to re-encode.
+    """
+
+    codecs: tuple[str, ...] = ALL_CODECS
+    reads: tuple[str, ...] = OLD_CODECS
+    timestamps: bool = True
+    headers: bool = True
+    repeated_headers: bool = True
+    null_key: bool = True
+    null_value: bool = True
+    empty: bool = True
+    reads_timestamps: bool = True
+    reads_headers: bool = True
+
+
+@dataclass(frozen=True)
+class Client:
+    """One row of the matrix."""
+
+    name: str
+    install: Callable[[], Command]
+    options: dict[str, Any] = field(default_factory=dict)
+    can: Abilities = Abilities()
+    idempotent: bool = False
+    """Whether its batches carry a producer id of their own, which kproxy leaves alone."""
+    refused: bool = False
+    """Whether Kafka 4 refuses what it sends, so that it works through kproxy only."""
+
+
+_FIRST: Final = Abilities(
+    codecs=OLD_CODECS, timestamps=False, headers=False, reads_timestamps=False, reads_headers=False
+)
+"""Magic 0: neither timestamps nor headers."""
+_SECOND: Final = Abilities(codecs=OLD_CODECS, headers=False, reads_headers=False)
+"""Magic 1: timestamps, no headers."""
+_THIRD: Final = Abilities(codecs=OLD_CODECS)
+"""Magic 2 before zstd."""
+
+
+def _java(version: str, can: Abilities, **more: Any) -> Client:
+    name = more.pop("name", f"java-{version}")
+    coordinate = f"org.apache.kafka:kafka-clients:{version}"
+    return Client(name, lambda: java_driver(coordinate, "java"), can=can, **more)
+
+
+def _java08(offsets: int, producer: str, can: Abilities) -> Client:
+    options = {"client": "Simple", "offsets": offsets, "producer_kind": producer, "producer": {"acks": "1"}}
+    install = lambda: java_driver("org.apache.kafka:kafka_2.11:0.8.2.2", "java", "java08")  # noqa: E731
+    return Client(f"java-0.8.2.2-{producer}-offsets-v{offsets}", install, options, can, refused=True)
+
+
+def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities, **more: Any) -> Client:
+    extras = ["lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0"]
+    name = f"kafka-python-{release}" + ("" if version is None else "-pinned-" + ".".join(map(str, version)))
+    options = {"version": list(version) if version else None, **more.pop("options", {})}
+    return Client(
+        name, lambda: python_driver("kafka_python.py", f"kafka-python=={release}", *extras), options, can, **more
+    )
+
+
+def _confluent(release: str, fallback: str | None, can: Abilities, **more: Any) -> Client:
+    both: dict[str, Any] = {}
+    if fallback is not None:
+        both = {"api.version.request": False, "broker.version.fallback": fallback}
+    name = more.pop("name", f"librdkafka-{release}" + (f"-fallback-{fallback}" if fallback else ""))
+    options = {"producer": {**both, **more.pop("producer", {})}, "consumer": both, **more.pop("options", {})}
+    return Client(name, lambda: python_driver("confluent.py", f"confluent-kafka=={release}"), options, can, **more)
+
+
+def _sarama(name: str, modfile: str, version: str, can: Abilities, **more: Any) -> Client:
+    tags = ["old"] if modfile == "old.mod" else []
+    return Client(
+        f"{name}-{version}", lambda: go_driver(modfile, *tags), {"client": "sarama", "version": version}, can, **more
+    )
+
+
+def _go(client: str, **more: Any) -> Client:
+    options = {"client": client, **more.pop("options", {})}
+    return Client(more.pop("name", client), lambda: go_driver("go.mod"), options, **more)
+
+
+def _node(name: str, can: Abilities, **more: Any) -> Client:
+    return Client(name, node_driver, {"client": name}, can, **more)
+
+
+CLIENTS: Final = (
+    _java08(1, "java", _FIRST),
+    _java08(0, "scala", _FIRST),
+    _java("0.9.0.1", _FIRST, refused=True),
+    _java("0.10.2.2", _SECOND, refused=True),
+    _java("1.1.1", _THIRD),
+    _java("2.0.1", _THIRD),
+    _java(
+        "2.0.1",
+        _THIRD,
+        name="java-2.0.1-idempotent",
+        idempotent=True,
+        options={"producer": {"enable.idempotence": "true"}},
+    ),
+    _java("4.3.0", Abilities(), idempotent=True),
+    _java(
+        "4.3.0",
+        Abilities(),
+        name="java-4.3.0-plain",
+        options={"producer": {"enable.idempotence": "false", "acks": "1"}, "consumer": {"group.protocol": "consumer"}},
+    ),
+    _java(
+        "4.3.0",
+        Abilities(),
+        name="java-4.3.0-transactional",
+        idempotent=True,
+        options={"producer": {"transactional.id": "interop-java"}, "consumer": {"isolation.level": "read_committed"}},
+    ),
+    _kafka_python("1.4.7", (0, 8, 2), _FIRST, refused=True),
+    _kafka_python("1.4.7", (0, 9), _FIRST, refused=True),
+    _kafka_python("1.4.7", (0, 10), _SECOND, refused=True),
+    _kafka_python("1.4.7", (0, 11), _THIRD, refused=True),
+    _kafka_python("2.0.2", None, Abilities()),
+    _kafka_python("2.0.2", (0, 10, 1), _SECOND, refused=True),
+    _kafka_python("3.0.12", None, Abilities()),
+    _confluent("2.16.1", "0.8.2.2", _FIRST, options={"assign": True}, refused=True),
+    _confluent("2.16.1", "0.9.0.1", _FIRST, refused=True),
+    _confluent("2.16.1", None, Abilities()),
+    _confluent(
+        "2.16.1",
+        None,
+        Abilities(),
+        name="librdkafka-2.16.1-transactional",
+        idempotent=True,
+        producer={"transactional.id": "interop-librdkafka"},
+    ),
+    _confluent("2.0.2", "0.10.0.0", _SECOND, refused=True),
+    _confluent("2.0.2", None, Abilities()),
+    Client("aiokafka-0.14.0", lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0")),
+    _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", _FIRST, refused=True),
+    _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
+    _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),
+    _sarama("sarama-1.61.1", "go.mod", "2.8.1", Abilities()),
+    _go("kafka-go"),
+    _go("franz-go", idempotent=True, options={"producer": {"idempotent": "true"}}),
+    _go("franz-go", name="franz-go-plain"),
+    _node(
+        "kafkajs",
+        Abilities(codecs=("none", "gzip", "snappy"), reads=("none", "gzip", "snappy"), repeated_headers=False),
+    ),
+    _node("kafka-node", Abilities(codecs=GZIP, reads=GZIP, headers=False, reads_headers=False), refused=True),
+    _node(
+        "no-kafka",
+        Abilities(
+            codecs=GZIP, reads=GZIP, timestamps=False, headers=False, reads_timestamps=False, reads_headers=False
+        ),
+        refused=True,
+    ),
+)
+
+NEWEST: Final = next(client for client in CLIENTS if client.name == "librdkafka-2.16.1")
+"""Writes what all others read, and reads what all others wrote."""

@@ -1,0 +1,43 @@
+"""What the interop tests share: a broker, kproxy in front of it, and each client's run.
+
+With `KPROXY_INTEROP=direct` the clients talk to a Kafka 3.9.1, which serves every version since 0.8, with no kproxy in
+between: this shows that the drivers are right, and what a client can do at all.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kproxy.testing.kafka import RealKafka
+from tests.interop.proxy import KproxyProcess
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the clients connect to, and the broker behind."""
+
+    bootstrap: str
+    kafka: RealKafka
+    kproxy: KproxyProcess | None
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if os.environ.get("KPROXY_INTEROP") == "direct":
+        with RealKafka(version="3.9.1") as kafka:
+            yield Target(kafka.bootstrap, kafka, None)
+        return
+    kafka = request.getfixturevalue("kafka")
+    with KproxyProcess(kafka.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as kproxy:
+        yield Target(kproxy.bootstrap, kafka, kproxy)
+        kproxy.check()
+
+
+@pytest.fixture(autouse=True)
+def _proxy_in_order(target: Target) -> Iterator[None]:
+    """Each test ends with kproxy alive and no traceback in its log."""
+    yield
+    if target.kproxy is not None:
+        target.kproxy.check()

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+type franz struct {
+	bootstrap string
+	options   options
+}
+
+var franzCodecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func (c *franz) produce(s step) ([][2]int64, error) {
+	settings := []kgo.Opt{
+		kgo.SeedBrokers(c.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(30 * time.Millisecond),
+		kgo.ProducerBatchCompression(franzCodecs[s.Codec]), kgo.RecordDeliveryTimeout(s.timeout()),
+	}
+	if c.options.Producer["idempotent"] != "true" {
+		settings = append(settings, kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
+	}
+	client, err := kgo.NewClient(settings...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for _, f := range s.Records {
+		r := &kgo.Record{Topic: s.Topic, Partition: f.P, Key: f.K, Value: f.V, Timestamp: f.when()}
+		for _, p := range f.H {
+			name, value := header(p)
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: value})
+		}
+		records = append(records, r)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	defer cancel()
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return nil, err
+	}
+	acked := make([][2]int64, len(records))
+	for i, r := range records {
+		acked[i] = [2]int64{int64(r.Partition), r.Offset}
+	}
+	return acked, nil
+}
+
+func (c *franz) consume(s step) ([]fields, error) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(c.bootstrap), kgo.ConsumerGroup(s.Group), kgo.ConsumeTopics(s.Topic), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	defer cancel()
+	var records []fields
+	var last []*kgo.Record
+	for len(records) < s.Count && ctx.Err() == nil {
+		for _, r := range client.PollRecords(ctx, s.Count-len(records)).Records() {
+			records, last = append(records, franzFields(r)), append(last, r)
+		}
+	}
+	if err := client.CommitRecords(context.Background(), last...); err != nil {
+		return records, err
+	}
+	if s.ExtraMs > 0 {
+		more, stop := context.WithTimeout(context.Background(), s.extra())
+		defer stop()
+		for _, r := range client.PollRecords(more, 10).Records() {
+			records = append(records, franzFields(r))
+		}
+	}
+	return records, nil
+}
+
+func franzFields(r *kgo.Record) fields {
+	f := fields{P: r.Partition, O: r.Offset, K: r.Key, V: r.Value, Ts: millis(r.Timestamp), H: [][2]*bytes{}}
+	for _, h := range r.Headers {
+		f.H = append(f.H, pair(h.Key, h.Value))
+	}
+	return f
+}

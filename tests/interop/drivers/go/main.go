@@ -1,0 +1,107 @@
+// The Go driver: reads a job from standard input and runs its steps with the client that options.client names.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+type options struct {
+	Client   string            `json:"client"`
+	Version  string            `json:"version"`
+	Producer map[string]string `json:"producer"`
+}
+
+type fields struct {
+	P  int32       `json:"p"`
+	O  int64       `json:"o"`
+	K  []byte      `json:"k"`
+	V  []byte      `json:"v"`
+	Ts *int64      `json:"ts"`
+	H  [][2]*bytes `json:"h"`
+}
+
+// bytes is a header's name (plain text) or value (base64): which, its place in the pair says.
+type bytes struct{ text string }
+
+func (b *bytes) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &b.text) }
+func (b bytes) MarshalJSON() ([]byte, error)     { return json.Marshal(b.text) }
+
+type step struct {
+	Op        string   `json:"op"`
+	Topic     string   `json:"topic"`
+	Codec     string   `json:"codec"`
+	Group     string   `json:"group"`
+	Records   []fields `json:"records"`
+	Count     int      `json:"count"`
+	TimeoutMs int      `json:"timeout_ms"`
+	ExtraMs   int      `json:"extra_ms"`
+}
+
+func (s step) timeout() time.Duration { return time.Duration(s.TimeoutMs) * time.Millisecond }
+func (s step) extra() time.Duration   { return time.Duration(s.ExtraMs) * time.Millisecond }
+
+type result struct {
+	Op       string     `json:"op"`
+	Error    string     `json:"error,omitempty"`
+	Acked    [][2]int64 `json:"acked,omitempty"`
+	Records  []fields   `json:"records"`
+	TimedOut bool       `json:"timed_out"`
+}
+
+type client interface {
+	produce(s step) ([][2]int64, error)
+	consume(s step) ([]fields, error)
+}
+
+func choose(bootstrap string, o options) (client, error) {
+	switch o.Client {
+	case "sarama":
+		return newSarama(bootstrap, o)
+	case "kafka-go":
+		return &segment{bootstrap}, nil
+	case "franz-go":
+		return &franz{bootstrap, o}, nil
+	}
+	return nil, fmt.Errorf("no client %q", o.Client)
+}
+
+func run(c client, s step) (r result) {
+	var err error
+	if s.Op == "produce" {
+		r.Acked, err = c.produce(s)
+	} else {
+		r.Records, err = c.consume(s)
+		r.TimedOut = len(r.Records) < s.Count
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+func main() {
+	var job struct {
+		Bootstrap string  `json:"bootstrap"`
+		Options   options `json:"options"`
+		Steps     []step  `json:"steps"`
+	}
+	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	c, err := choose(job.Bootstrap, job.Options)
+	for _, s := range job.Steps {
+		r := result{}
+		if err != nil {
+			r.Error = err.Error()
+		} else {
+			r = run(c, s)
+		}
+		r.Op = s.Op
+		line, _ := json.Marshal(r)
+		fmt.Println("RESULT", string(line))
+	}
+}

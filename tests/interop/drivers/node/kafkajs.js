@@ -1,0 +1,51 @@
+'use strict';
+
+const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
+const { unpack, pack, Taker } = require('./records.js');
+
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy');
+
+const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
+
+module.exports = (job) => {
+  const kafka = new Kafka({ clientId: 'kafkajs', brokers: [job.bootstrap], logLevel: logLevel.WARN });
+
+  async function produce(step) {
+    const producer = kafka.producer({ allowAutoTopicCreation: false, ...job.options.producer });
+    await producer.connect();
+    const messages = step.records.map((fields) => ({
+      partition: fields.p,
+      key: unpack(fields.k),
+      value: unpack(fields.v),
+      timestamp: fields.ts === null ? undefined : String(fields.ts),
+      headers: Object.fromEntries(fields.h.map(([name, value]) => [name, unpack(value)])),
+    }));
+    await producer.send({ topic: step.topic, messages, compression: CODECS[step.codec], timeout: step.timeout_ms });
+    await producer.disconnect();
+    return {};
+  }
+
+  async function consume(step) {
+    const consumer = kafka.consumer({ groupId: step.group, maxWaitTimeInMs: 200, rebalanceTimeout: 3000 });
+    const taker = new Taker(step);
+    await consumer.connect();
+    await consumer.subscribe({ topic: step.topic, fromBeginning: true });
+    await consumer.run({
+      autoCommit: false,
+      eachMessage: async ({ partition, message }) => taker.take({
+        p: partition,
+        o: Number(message.offset),
+        k: pack(message.key),
+        v: pack(message.value),
+        ts: Number(message.timestamp),
+        h: Object.entries(message.headers || {}).map(([name, value]) => [name, pack(value)]),
+      }),
+    });
+    const result = await taker.finish((positions) => consumer.commitOffsets(
+      [...positions].map(([partition, offset]) => ({ topic: step.topic, partition, offset: String(offset) }))));
+    await consumer.disconnect();
+    return result;
+  }
+
+  return { produce, consume };
+};

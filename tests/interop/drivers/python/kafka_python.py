@@ -1,0 +1,123 @@
+"""Driver for kafka-python (1.4, 2.0 and 3)."""
+
+import sys
+import warnings
+from typing import Any
+
+import wire
+
+warnings.simplefilter("ignore")
+
+
+def _use_installed_six() -> None:
+    """Python 3.12 cannot import the copy of six inside kafka-python 1.4 and 2.0: put today's six in its place."""
+    try:
+        import six
+    except ImportError:
+        return
+    import six.moves.urllib.parse
+
+    for name, module in list(sys.modules.items()):
+        if name == "six" or name.startswith("six."):
+            sys.modules["kafka.vendor." + name] = module
+    for name in ("queue", "range", "urllib"):
+        getattr(six.moves, name)
+    sys.modules["kafka.vendor.six"] = six
+    sys.modules["kafka.vendor.six.moves"] = six.moves
+
+
+_use_installed_six()
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # noqa: E402
+from kafka.structs import OffsetAndMetadata  # noqa: E402
+
+
+def _options(job: dict[str, Any], section: str) -> dict[str, Any]:
+    options = dict(job["options"].get(section, {}))
+    version = job["options"].get("version")
+    if version:
+        options["api_version"] = tuple(version)
+    return {"bootstrap_servers": job["bootstrap"], **options}
+
+
+def _position(offset: int) -> OffsetAndMetadata:
+    fields = len(OffsetAndMetadata._fields)
+    return OffsetAndMetadata(*(offset, "", -1)[:fields])
+
+
+class Steps:
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self._version = tuple(job["options"].get("version") or (99,))
+
+    def produce(self, step: dict[str, Any]) -> dict[str, Any]:
+        codec = None if step["codec"] == "none" else step["codec"]
+        producer = KafkaProducer(linger_ms=30, compression_type=codec, **_options(self._job, "producer"))
+        sent = [self._send(producer, step["topic"], fields) for fields in step["records"]]
+        acked = [future.get(step["timeout_ms"] / 1000) for future in sent]
+        producer.close()
+        return {"acked": [[metadata.partition, metadata.offset] for metadata in acked]}
+
+    def _send(self, producer: Any, topic: str, fields: dict[str, Any]) -> Any:
+        more: dict[str, Any] = {}
+        if self._version >= (0, 10):
+            more["timestamp_ms"] = fields["ts"]
+        if self._version >= (0, 11):
+            more["headers"] = [(name, wire.unpack(data)) for name, data in fields["h"]]
+        return producer.send(
+            topic, key=wire.unpack(fields["k"]), value=wire.unpack(fields["v"]), partition=fields["p"], **more
+        )
+
+    def consume(self, step: dict[str, Any]) -> dict[str, Any]:
+        consumer = KafkaConsumer(
+            group_id=step["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **_options(self._job, "consumer"),
+        )
+        if self._version < (0, 9):
+            # No groups before 0.9: a consumer of that age takes its partitions itself.
+            consumer.assign([TopicPartition(step["topic"], partition) for partition in range(3)])
+        else:
+            consumer.subscribe([step["topic"]])
+        records: list[dict[str, Any]] = []
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        deadline = wire.Deadline(step["timeout_ms"])
+        while len(records) < step["count"] and deadline.left():
+            self._take(consumer, step["count"], records, positions)
+        if positions:
+            consumer.commit(positions)
+        extra = wire.Deadline(step["extra_ms"])
+        while extra.left():
+            self._take(consumer, sys.maxsize, records, positions)
+        consumer.close()
+        return {"records": records, "timed_out": len(records) < step["count"]}
+
+    def _take(
+        self,
+        consumer: Any,
+        count: int,
+        records: list[dict[str, Any]],
+        positions: dict[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        for where, batch in consumer.poll(timeout_ms=100).items():
+            for found in batch[: count - len(records)]:
+                records.append(
+                    wire.record(
+                        found.partition,
+                        found.offset,
+                        found.key,
+                        found.value,
+                        found.timestamp,
+                        found.headers if hasattr(found, "headers") else (),
+                    )
+                )
+                positions[where] = _position(found.offset + 1)
+
+
+def _steps(job: dict[str, Any]) -> dict[str, Any]:
+    steps = Steps(job)
+    return {"produce": steps.produce, "consume": steps.consume}
+
+
+wire.run(_steps)

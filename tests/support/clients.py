@@ -1,0 +1,188 @@
+"""Released Kafka clients for tests, each installed once from its ordinary registry into the cache directory.
+
+Four tool chains: Maven and javac, pip, Go, npm. Every installation is pinned, lives in a directory named by a hash of
+all that went into it, and is made under a lock, so that several test processes may share the cache. What is missing
+raises :class:`ToolUnavailable`: a test fails then, it is never skipped.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kproxy.testing.maven import KafkaUnavailable, cache_directory, find_java, find_maven
+
+DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
+_INSTALL_TIMEOUT_S: Final = 600
+_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_GSON: Final = "com.google.code.gson:gson:2.11.0"
+
+
+class ToolUnavailable(RuntimeError):
+    """A client cannot be installed here; the message says what to install or what went wrong."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a driver: its argument list and what it needs in the environment."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+    """Run one job (see the drivers' README) and return one result for each of its steps.
+
+    A driver that ends or is cut off early gives an ``error`` result for every step that it did not reach.
+    """
+    with tempfile.TemporaryFile() as noise:
+        process = subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=noise,
+            env={**os.environ, **command.environment},
+        )
+        try:
+            output, _ = process.communicate(json.dumps(job).encode(), timeout_s)
+            ending = f"exit code {process.returncode}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            ending = f"killed after {timeout_s:.0f} s"
+        noise.seek(0)
+        tail = noise.read().decode("utf-8", "replace")[-3000:]
+    lines = output.decode("utf-8", "replace").splitlines()
+    results = [json.loads(line.removeprefix("RESULT ")) for line in lines if line.startswith("RESULT ")]
+    for result in results:
+        if "error" in result:
+            result["error"] = f"{result['error']}\n{tail}"
+    for step in job["steps"][len(results) :]:
+        results.append({"op": step["op"], "error": f"{ending}; standard error ends with:\n{tail}"})
+    return results
+
+
+def java_driver(client: str, *sources: str) -> Command:
+    """Compile the Java driver against one release (``group:artefact:version``) and return how to start it."""
+    files = [path for source in sources for path in sorted((DRIVERS / source).glob("*.java"))]
+    if "java08" in sources:
+        # KafkaConsumer of 0.8.2 is an empty shell that later sources do not compile against.
+        files = [path for path in files if path.name != "NewSteps.java"]
+
+    def install(target: Path) -> None:
+        try:
+            find_java()
+            maven = find_maven()
+        except KafkaUnavailable as error:
+            raise ToolUnavailable(str(error)) from error
+        javac = _tool("javac", "a JDK 17 or later (Debian: apt-get install openjdk-17-jdk-headless)")
+        (target / "pom.xml").write_text(_pom([client, _GSON]), encoding="utf-8")
+        copy = "dependency:copy-dependencies"
+        _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
+        _run([javac, "-proc:none", "-nowarn", "-d", "classes", "-cp", "libs/*", *map(str, files)], target)
+
+    home = _installed("java", [client, _GSON, *(path.read_text(encoding="utf-8") for path in files)], install)
+    return Command(("java", *_JVM, "-cp", f"{home}/classes:{home}/libs/*", "Driver"))
+
+
+def python_driver(script: str, *requirements: str) -> Command:
+    """Install pinned requirements into a directory of their own and return how to start the driver with them."""
+
+    def install(target: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
+        _run([*pip, "--target", str(target / "site"), *requirements], target)
+
+    home = _installed("python", [sys.version, *requirements], install)
+    return Command((sys.executable, str(DRIVERS / "python" / script)), {"PYTHONPATH": f"{home}/site"})
+
+
+def go_driver(modfile: str, *tags: str) -> Command:
+    """Build the Go driver with the given module file and return how to start it."""
+    source = DRIVERS / "go"
+
+    def install(target: Path) -> None:
+        go = _tool("go", "Go 1.21 or later")
+        options = ["-modfile", modfile, "-tags", ",".join(tags), "-trimpath"]
+        _run([go, "build", *options, "-o", str(target / "driver"), "."], source)
+
+    files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()]
+    home = _installed("go", [modfile, *tags, *files], install)
+    return Command((f"{home}/driver",))
+
+
+def node_driver() -> Command:
+    """Install the Node clients and return how to start the driver with them."""
+    source = DRIVERS / "node"
+    files = sorted(path for path in source.iterdir() if path.is_file())
+
+    def install(target: Path) -> None:
+        _tool("node", "Node 18 or later")
+        npm = _tool("npm", "npm, which comes with Node")
+        for path in files:
+            shutil.copy(path, target)
+        # Without install scripts and optional packages: nothing is compiled, only plain JavaScript is used.
+        quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=optional"]
+        _run([npm, "install", *quiet], target)
+
+    home = _installed("node", [path.read_text(encoding="utf-8") for path in files], install)
+    return Command((_tool("node", "Node 18 or later"), "--no-deprecation", f"{home}/driver.js"))
+
+
+def _pom(coordinates: Iterable[str]) -> str:
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *coordinate.split(":")
+        )
+        for coordinate in coordinates
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>kproxy</groupId><artifactId>drivers</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _installed(kind: str, inputs: Sequence[str], install: Callable[[Path], None]) -> Path:
+    """Return the directory that ``install`` filled for just these inputs, filling it first when it is not there."""
+    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
+    target = cache_directory() / "clients" / f"{kind}-{digest}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            # Whole or absent: only a finished installation gets the name that is looked for.
+            work = Path(tempfile.mkdtemp(dir=target.parent, prefix="install-"))
+            try:
+                install(work)
+                work.rename(target)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _tool(name: str, advice: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ToolUnavailable(f"no {name} found: install {advice}")
+    return found
+
+
+def _run(command: Sequence[str], directory: Path) -> None:
+    try:
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolUnavailable(f"{command[0]} did not end in {_INSTALL_TIMEOUT_S} s: {' '.join(command)}") from error
+    if done.returncode:
+        raise ToolUnavailable(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
