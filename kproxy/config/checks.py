@@ -1,9 +1,30 @@
 """Rules between options: each value is fine alone, together they cannot work."""
 
 from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
 
 from kproxy.config.model import Config
 from kproxy.config.values import Address, show
+
+
+# In this order: the bound of the third is itself bounded by the first.
+_BOUNDED_BY = (
+    ("max_frame_bytes", "buffer_memory"),
+    ("connection_buffer_bytes", "buffer_memory"),
+    ("max_message_bytes", "max_frame_bytes"),
+    ("retry_backoff_ms", "retry_backoff_max_ms"),
+)
+
+
+def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Values by attribute, completed so that no default exceeds a bound that was given lower: one option is enough."""
+    fitted = dict(values)
+    defaults = {field.name: field.default for field in fields(Config)}
+    for small, large in _BOUNDED_BY:
+        if small not in values and large in fitted:
+            fitted[small] = min(defaults[small], fitted[large])
+    return fitted
 
 
 def cross_check(config: Config) -> list[str]:
@@ -19,6 +40,9 @@ def _overlap(one: Address, other: Address) -> bool:
 def _check_addresses(config: Config) -> Iterator[str]:
     if config.listen in config.bootstrap_servers:
         yield f"listen = '{config.listen}' is one of bootstrap.servers: kproxy would connect to itself"
+    for server in config.bootstrap_servers:
+        if config.broker_ports and server.host == config.listen.host and server.port in config.broker_ports:
+            yield f"broker.ports = '{show(config.broker_ports)}' contains the port of the bootstrap server '{server}'"
     if config.http is not None and _overlap(config.http, config.listen):
         yield f"http = '{config.http}' is the listen address: they need different ports"
 
@@ -41,12 +65,7 @@ def _check_ports(config: Config) -> Iterator[str]:
 
 
 def _check_sizes(config: Config) -> Iterator[str]:
-    for small, large in (
-        ("max_frame_bytes", "buffer_memory"),
-        ("connection_buffer_bytes", "buffer_memory"),
-        ("max_message_bytes", "max_frame_bytes"),
-        ("retry_backoff_ms", "retry_backoff_max_ms"),
-    ):
+    for small, large in _BOUNDED_BY:
         low, high = getattr(config, small), getattr(config, large)
         if low > high:
             yield f"{small.replace('_', '.')} = {low} must not exceed {large.replace('_', '.')} = {high}"

@@ -27,7 +27,7 @@ _INT32_MAX = (1 << 31) - 1
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _BYTES = whole_number(1024, _INT32_MAX, "bytes")
-_MEMORY = whole_number(_MIB, 1 << 40, "bytes")
+_MEMORY = whole_number(65_536, 1 << 40, "bytes")
 _MS = whole_number(1, _DAY_MS, "ms")
 _PORTS_AFTER_LISTEN = 100
 
@@ -83,14 +83,16 @@ class Config:
     max_frame_bytes: int = option(
         104_857_600,
         _BYTES,
-        "Longest request from a client; a longer one ends its connection. Kafka's socket.request.max.bytes.",
+        "Longest request from a client; a longer one ends its connection. Kafka's socket.request.max.bytes. "
+        "If not given, never more than buffer.memory.",
         group="Memory and sizes",
     )
     connection_buffer_bytes: int = option(
         8 * _MIB,
         _MEMORY,
         "Requests held for one connection before kproxy stops reading from it. Holds 5 in flight of a common "
-        "1 MiB request; a single longer request still passes, alone.",
+        "1 MiB request; a single longer request still passes, alone. "
+        "If not given, never more than buffer.memory.",
     )
     buffer_memory: int = option(
         128 * _MIB,
@@ -114,7 +116,7 @@ class Config:
         1_048_588,
         _BYTES,
         "Converted batches are split so that none is longer. Kafka's message.max.bytes; set it to the smallest "
-        "of your topics.",
+        "of your topics. If not given, never more than max.frame.bytes.",
     )
     fetch_max_bytes: int = option(
         16 * _MIB,
@@ -137,7 +139,7 @@ class Config:
     upstream_connect_timeout_ms: int = option(
         10_000,
         _MS,
-        "Give up an attempt to connect to a broker, and try the next. Kafka's setup time-out.",
+        "Give up an attempt to connect to a broker, and try the next. Kafka's socket.connection.setup.timeout.ms.",
     )
     upstream_request_timeout_ms: int = option(
         30_000,

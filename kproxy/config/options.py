@@ -29,6 +29,8 @@ class Option:
     group: str
     reason: str
     default_text: str
+    default_is_text: bool
+    """True if the default is worked out, so that its text is a description and no value."""
     required: bool
 
     @property
@@ -70,8 +72,8 @@ def options(model: type[Any]) -> dict[str, Option]:
         kind, reason, new_group, default_text = field.metadata[_KEY]
         group = new_group or group
         required = field.default is dataclasses.MISSING
-        if default_text is None:
-            default_text = "" if required else show(field.default)
-        entry = Option(field.name, kind, group, reason, default_text, required)
+        shown = "" if required else show(field.default)
+        is_text = default_text is not None
+        entry = Option(field.name, kind, group, reason, default_text or shown, is_text, required)
         table[entry.name] = entry
     return table

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from kproxy.config.checks import cross_check
+from kproxy.config.checks import cross_check, fit_defaults
 from kproxy.config.model import Config
 from kproxy.config.options import options
 from kproxy.config.values import Raw, show, suggest
@@ -71,13 +71,11 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
     """As ``load``, with the source of every value."""
     problems: list[str] = []
     path = flags.get(CONFIG_FILE) or environ.get(CONFIG_FILE_VARIABLE)
-    unknown: list[str] = []
     given: dict[str, _Given] = {}
     file_read = True
     if path:
-        source = f"file {path}"
         try:
-            given |= {name: _Given(raw, source) for name, raw in _flatten(_read_file(path))}
+            given |= _from_file(path)
         except ConfigError as error:
             file_read = False
             problems += error.problems
@@ -91,10 +89,19 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
         problems.append(_missing("bootstrap.servers"))
     if problems:
         raise ConfigError(problems)
-    config = Config(**values)
+    config = Config(**fit_defaults(values))
     if problems := cross_check(config):
         raise ConfigError(problems)
     return Loaded(config, {name: given[name].source if name in given else "default" for name in _OPTIONS})
+
+
+def _from_file(path: str) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for name, raw in _flatten(_read_file(path)):
+        if name in given:
+            raise ConfigError([f"{name} is given twice in the configuration file {path}"])
+        given[name] = _Given(raw, f"file {path}")
+    return given
 
 
 def _read_file(path: str) -> dict[str, Any]:

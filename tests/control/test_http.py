@@ -1,0 +1,137 @@
+import gc
+import json
+import logging
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kproxy.config import Address, Config, ExitCode, StartupError
+from kproxy.control.http import not_ready_reasons, serve_http
+from kproxy.proxy.stats import Stats
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+def make_config(http: Address | None = LOOPBACK) -> Config:
+    return Config(bootstrap_servers=(Address("kafka<1>", 9092),), http=http, instance_id="box-1")
+
+
+async def get(address: Address, path: str, *headers: str) -> tuple[int, dict[str, str], str]:
+    stream = await trio.open_tcp_stream(address.host, address.port)
+    async with stream:
+        lines = [f"GET {path} HTTP/1.1", f"Host: {address}", "Connection: close", *headers, "", ""]
+        await stream.send_all("\r\n".join(lines).encode())
+        answer = b"".join([part async for part in stream]).decode()
+    head, _, body = answer.partition("\r\n\r\n")
+    first, *rest = head.split("\r\n")
+    return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in rest), body
+
+
+async def fetch(stats: Stats, path: str, *headers: str) -> tuple[int, dict[str, str], str]:
+    """One request to a server of its own; leaves nothing behind, else the garbage check of pytest complains."""
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(serve_http, make_config(), stats)
+            answer = await get(address, path, *headers)
+            nursery.cancel_scope.cancel()
+    gc.collect()
+    return answer
+
+
+async def test_healthz_answers_while_not_ready():
+    status, _, body = await fetch(Stats(), "/healthz")
+    assert (status, body) == (200, "ok\n")
+
+
+async def test_readyz_names_the_reasons():
+    status, headers, body = await fetch(Stats(), "/readyz")
+    assert status == 503
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body) == {"ready": False, "brokers": 0, "reasons": ["no broker has been reached yet"]}
+
+
+async def test_readyz_when_ready():
+    status, _, body = await fetch(Stats(ready=True, brokers=3), "/readyz")
+    assert status == 200
+    assert json.loads(body) == {"ready": True, "brokers": 3, "reasons": []}
+
+
+def test_not_ready_although_a_broker_is_known():
+    assert not_ready_reasons(Stats(brokers=1)) == ["not listening for clients: starting up or shutting down"]
+
+
+async def test_metrics_page():
+    status, headers, body = await fetch(Stats(connections_open=7), "/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain")
+    assert "kproxy_connections 7.0\n" in body
+    assert "process_resident_memory_bytes" in body
+
+
+async def test_metrics_page_as_openmetrics():
+    _, headers, body = await fetch(Stats(), "/metrics", "Accept: application/openmetrics-text;version=1.0.0")
+    assert headers["content-type"].startswith("application/openmetrics-text")
+    assert body.endswith("# EOF\n")
+
+
+async def test_index_is_escaped_and_links_the_pages():
+    status, headers, body = await fetch(Stats(), "/")
+    assert status == 200
+    assert headers["content-type"].startswith("text/html")
+    assert "kafka&lt;1&gt;:9092" in body
+    for path in ("/metrics", "/healthz", "/readyz"):
+        assert f'href="{path}"' in body
+
+
+async def test_unknown_page_and_method():
+    assert (await fetch(Stats(), "/nothing"))[0] == 404
+
+
+async def test_address_in_use_is_a_startup_error():
+    [taken] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with taken:
+        port = taken.socket.getsockname()[1]
+        with pytest.raises(StartupError, match=rf"cannot listen on http = '127.0.0.1:{port}'") as caught:
+            await serve_http(make_config(Address("127.0.0.1", port)), Stats())
+    assert caught.value.exit_code == ExitCode.CANNOT_BIND
+
+
+async def test_host_name_that_does_not_exist_is_a_startup_error():
+    with pytest.raises(StartupError, match="cannot listen on http"):
+        await serve_http(make_config(Address("no-such-host.invalid", 0)), Stats())
+
+
+async def test_off_returns_at_once():
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            assert await nursery.start(serve_http, make_config(http=None), Stats()) is None
+
+
+async def test_garbage_harms_no_one_and_is_not_logged(caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(serve_http, make_config(), Stats())
+            stream = await trio.open_tcp_stream(*address)
+            async with stream:
+                await stream.send_all(b"\x00\x00\x00\x10 no HTTP at all\r\n\r\n")
+                async for _ in stream:
+                    pass
+            assert (await get(address, "/healthz"))[0] == 200
+            nursery.cancel_scope.cancel()
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_cancelled_with_a_connection_open():
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(serve_http, make_config(), Stats())
+            stream = await trio.open_tcp_stream(*address)
+            await wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        async with stream:
+            assert await stream.receive_some() == b""
+        with pytest.raises(OSError):
+            await trio.open_tcp_stream(*address)
