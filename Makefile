@@ -28,6 +28,7 @@ test: $(STAMP)   ## the whole test suite (interop tests need Java 17+ and Maven:
 
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p kproxy -p bench
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
