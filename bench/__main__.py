@@ -2,6 +2,7 @@
 
 import contextlib
 import platform
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kproxy.testing.kafka import RealKafka
 MEGABYTE = 1_000_000
 FULL_MEGABYTES, QUICK_MEGABYTES = 512, 128
 PREFILL_BYTES = 4 << 20
+_FILE_COLUMNS = 120
 
 SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "v2-produce": cases.v2_produce,
@@ -47,7 +49,7 @@ def main(quick: bool, megabytes: int | None, broker: str, only: tuple[str, ...],
     GB and MB are powers of ten, of payload. The exit status does not depend on the figures.
     """
     raise_file_limit()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     chosen = only or (*SHARED, *ALONE)
     total_bytes = (megabytes or (QUICK_MEGABYTES if quick else FULL_MEGABYTES)) * MEGABYTE
     figures = []
