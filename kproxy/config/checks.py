@@ -7,7 +7,6 @@ from typing import Any
 from kproxy.config.model import Config
 from kproxy.config.values import Address, show
 
-
 # In this order: the bound of the third is itself bounded by the first.
 _BOUNDED_BY = (
     ("max_frame_bytes", "buffer_memory"),

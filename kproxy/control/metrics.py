@@ -1,6 +1,7 @@
 """The Prometheus page, made from the counters of ``Stats`` at the moment somebody asks for it."""
 
 import platform
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
@@ -91,10 +92,10 @@ class StatsCollector(Collector):
             seconds.add_metric(labels, list(zip(_BOUNDS, accumulate(stat.buckets), strict=True)), stat.seconds_sum)
         yield total
         yield seconds
-        legacy = {
-            (api_name(key), str(version), _printable(client_id), _printable(software)): count
-            for (key, version, client_id, software), count in self._stats.legacy_requests.items()
-        }
+        # A sum, because two client ids may become one when they are made printable.
+        legacy: Counter[tuple[str, ...]] = Counter()
+        for (key, version, client_id, software), count in self._stats.legacy_requests.items():
+            legacy[api_name(key), str(version), _printable(client_id), _printable(software)] += count
         yield _counter(
             "kproxy_legacy_requests",
             "Requests in versions that Kafka 4 removed: who must be upgraded before a direct connection works.",

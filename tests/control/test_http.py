@@ -39,29 +39,29 @@ async def fetch(stats: Stats, path: str, *headers: str) -> tuple[int, dict[str, 
     return answer
 
 
-async def test_healthz_answers_while_not_ready():
+async def test_healthz_answers_while_not_ready() -> None:
     status, _, body = await fetch(Stats(), "/healthz")
     assert (status, body) == (200, "ok\n")
 
 
-async def test_readyz_names_the_reasons():
+async def test_readyz_names_the_reasons() -> None:
     status, headers, body = await fetch(Stats(), "/readyz")
     assert status == 503
     assert headers["content-type"] == "application/json"
     assert json.loads(body) == {"ready": False, "brokers": 0, "reasons": ["no broker has been reached yet"]}
 
 
-async def test_readyz_when_ready():
+async def test_readyz_when_ready() -> None:
     status, _, body = await fetch(Stats(ready=True, brokers=3), "/readyz")
     assert status == 200
     assert json.loads(body) == {"ready": True, "brokers": 3, "reasons": []}
 
 
-def test_not_ready_although_a_broker_is_known():
+def test_not_ready_although_a_broker_is_known() -> None:
     assert not_ready_reasons(Stats(brokers=1)) == ["not listening for clients: starting up or shutting down"]
 
 
-async def test_metrics_page():
+async def test_metrics_page() -> None:
     status, headers, body = await fetch(Stats(connections_open=7), "/metrics")
     assert status == 200
     assert headers["content-type"].startswith("text/plain")
@@ -69,13 +69,13 @@ async def test_metrics_page():
     assert "process_resident_memory_bytes" in body
 
 
-async def test_metrics_page_as_openmetrics():
+async def test_metrics_page_as_openmetrics() -> None:
     _, headers, body = await fetch(Stats(), "/metrics", "Accept: application/openmetrics-text;version=1.0.0")
     assert headers["content-type"].startswith("application/openmetrics-text")
     assert body.endswith("# EOF\n")
 
 
-async def test_index_is_escaped_and_links_the_pages():
+async def test_index_is_escaped_and_links_the_pages() -> None:
     status, headers, body = await fetch(Stats(), "/")
     assert status == 200
     assert headers["content-type"].startswith("text/html")
@@ -84,11 +84,11 @@ async def test_index_is_escaped_and_links_the_pages():
         assert f'href="{path}"' in body
 
 
-async def test_unknown_page_and_method():
+async def test_unknown_page() -> None:
     assert (await fetch(Stats(), "/nothing"))[0] == 404
 
 
-async def test_address_in_use_is_a_startup_error():
+async def test_address_in_use_is_a_startup_error() -> None:
     [taken] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with taken:
         port = taken.socket.getsockname()[1]
@@ -97,18 +97,20 @@ async def test_address_in_use_is_a_startup_error():
     assert caught.value.exit_code == ExitCode.CANNOT_BIND
 
 
-async def test_host_name_that_does_not_exist_is_a_startup_error():
+async def test_host_name_that_does_not_exist_is_a_startup_error() -> None:
     with pytest.raises(StartupError, match="cannot listen on http"):
         await serve_http(make_config(Address("no-such-host.invalid", 0)), Stats())
 
 
-async def test_off_returns_at_once():
+async def test_off_returns_at_once() -> None:
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             assert await nursery.start(serve_http, make_config(http=None), Stats()) is None
 
 
-async def test_garbage_harms_no_one_and_is_not_logged(caplog, capfd):
+async def test_garbage_harms_no_one_and_is_not_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.DEBUG)
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -124,7 +126,7 @@ async def test_garbage_harms_no_one_and_is_not_logged(caplog, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-async def test_cancelled_with_a_connection_open():
+async def test_cancelled_with_a_connection_open() -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             address = await nursery.start(serve_http, make_config(), Stats())

@@ -1,0 +1,55 @@
+import dataclasses
+from typing import Any
+
+import pytest
+
+from kproxy.config import Address, Config
+from kproxy.config.checks import cross_check, fit_defaults
+
+GOOD = Config(bootstrap_servers=(Address("127.0.0.1", 9092),))
+
+
+def test_defaults_are_fine() -> None:
+    assert cross_check(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"listen": Address("127.0.0.1", 9092), "broker_ports": range(1, 2)}, "kproxy would connect to itself"),
+        ({"http": Address("127.0.0.1", 19092)}, "http = '127.0.0.1:19092' is the listen address"),
+        ({"http": Address("0.0.0.0", 19092)}, "is the listen address"),
+        ({"broker_ports": range(19090, 19100)}, "broker.ports = '19090-19099' contains the listen port 19092"),
+        ({"broker_ports": range(9090, 9100)}, "contains the port of the bootstrap server '127.0.0.1:9092'"),
+        ({"http": Address("127.0.0.1", 19100)}, "contains the port of http = '127.0.0.1:19100'"),
+        ({"listen": Address("127.0.0.1", 65535)}, "leaves no port for brokers"),
+        ({"advertised_broker_ports": range(1, 3)}, "must name as many ports as broker.ports, which has 100"),
+        ({"buffer_memory": 1_000_000_00}, "max.frame.bytes = 104857600 must not exceed buffer.memory = 100000000"),
+        ({"connection_buffer_bytes": 1 << 30}, "connection.buffer.bytes"),
+        ({"max_message_bytes": 1 << 30}, "max.message.bytes"),
+        ({"retry_backoff_ms": 2000}, "retry.backoff.ms = 2000 must not exceed retry.backoff.max.ms = 1000"),
+    ],
+)
+def test_what_cannot_work_together(changes: dict[str, Any], reason: str) -> None:
+    [problem] = cross_check(dataclasses.replace(GOOD, **changes))
+    assert reason in problem
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"http": Address("127.0.0.2", 19092)},
+        {"http": Address("127.0.0.1", 0), "listen": Address("127.0.0.1", 0)},
+        {"http": None},
+        {"broker_ports": range(5, 8), "advertised_broker_ports": range(15, 18)},
+        {"listen": Address("10.0.0.1", 9000), "broker_ports": range(9090, 9100)},
+    ],
+)
+def test_what_can_work_together(changes: dict[str, Any]) -> None:
+    assert cross_check(dataclasses.replace(GOOD, **changes)) == []
+
+
+def test_given_values_are_never_changed() -> None:
+    values = {"buffer_memory": 1_000_000, "max_frame_bytes": 2_000_000}
+    fitted = fit_defaults(values)
+    assert fitted == {**values, "connection_buffer_bytes": 1_000_000, "max_message_bytes": 1_048_588}

@@ -1,0 +1,73 @@
+import dataclasses
+
+import pytest
+
+from kproxy.config import Address, Config, DeliverRule, options
+
+SERVERS = (Address("kafka", 9092),)
+
+
+def test_direct_construction_has_all_defaults() -> None:
+    config = Config(bootstrap_servers=SERVERS)
+    assert config.listen == ("127.0.0.1", 19092)
+    assert config.max_frame_bytes == 104857600
+    assert config.instance_id
+
+
+def test_config_is_frozen_and_slotted() -> None:
+    config = Config(bootstrap_servers=SERVERS)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.http = None  # type: ignore[misc]
+    assert not hasattr(config, "__dict__")
+
+
+def test_broker_ports_follow_the_listen_port() -> None:
+    config = Config(bootstrap_servers=SERVERS, listen=Address("127.0.0.1", 9000))
+    assert config.broker_port_range == range(9001, 9101)
+
+
+def test_broker_ports_are_any_with_an_ephemeral_listen_port() -> None:
+    assert not Config(bootstrap_servers=SERVERS, listen=Address("127.0.0.1", 0)).broker_port_range
+
+
+def test_broker_ports_end_with_the_last_port() -> None:
+    config = Config(bootstrap_servers=SERVERS, listen=Address("127.0.0.1", 65530))
+    assert config.broker_port_range == range(65531, 65536)
+
+
+def test_given_broker_ports_win() -> None:
+    assert Config(bootstrap_servers=SERVERS, broker_ports=range(5, 8)).broker_port_range == range(5, 8)
+
+
+def test_first_rule_that_matches_decides_the_transcoding() -> None:
+    rules = (DeliverRule("old-*", ((3, 1),)), DeliverRule("old-x", ((2, 1),)), DeliverRule("", ((4, 0),)))
+    config = Config(bootstrap_servers=SERVERS, deliver_codecs=rules)
+    assert config.transcode("old-x") == {3: 1}
+    assert config.transcode("OLD-x") == {}
+    assert config.transcode(None) == config.transcode("") == {4: 0}
+
+
+def test_two_known_clients_are_helped_by_default() -> None:
+    config = Config(bootstrap_servers=SERVERS)
+    assert config.transcode("kafka-node-client") == {3: 1}
+    assert config.transcode("no-kafka-client") == {2: 1, 3: 1}
+    assert config.transcode("anything else") == {}
+
+
+@pytest.mark.parametrize("option", options(Config).values(), ids=lambda option: option.name)
+def test_every_option_is_complete(option: object) -> None:
+    entry = options(Config)[option.name]  # type: ignore[attr-defined]
+    assert entry.reason.endswith(".")
+    assert entry.group
+    assert entry.kind.label
+    assert entry.required or entry.default_text
+    default = next(field.default for field in dataclasses.fields(Config) if field.name == entry.attribute)
+    if isinstance(default, int) and not isinstance(default, bool):
+        assert entry.kind.unit, "a number needs a unit"
+        assert entry.kind.parse(str(default)) == default
+
+
+def test_spellings() -> None:
+    entry = options(Config)["bootstrap.servers"]
+    assert (entry.flag, entry.variable) == ("--bootstrap-servers", "KPROXY_BOOTSTRAP_SERVERS")
+    assert entry.required

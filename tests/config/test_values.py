@@ -1,0 +1,166 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproxy.config import values
+from kproxy.config.values import Address, DeliverRule, Kind, Raw, choice, parse_address, pattern, show, whole_number
+
+ALL_KINDS: list[Kind[object]] = [
+    values.BOOLEAN,
+    values.LISTEN_ADDRESS,
+    values.OPTIONAL_LISTEN_ADDRESS,
+    values.REACHABLE_ADDRESS,
+    values.ADDRESSES,
+    values.PORTS,
+    values.DELIVER_RULES,
+    whole_number(1, 10, "ms"),
+    choice("red", "green"),
+    pattern("[a-z]+", "letters"),
+]  # type: ignore[list-item]  # Kind is invariant, and only its parser is used
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("localhost:9092", "localhost", 9092),
+        (" kafka-1.example.com:1 ", "kafka-1.example.com", 1),
+        ("10.0.0.1:65535", "10.0.0.1", 65535),
+        ("[::1]:9092", "::1", 9092),
+        ("[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
+        ("my_service:80", "my_service", 80),
+    ],
+)
+def test_address(text: str, host: str, port: int) -> None:
+    assert parse_address(text) == (host, port)
+    assert parse_address(show(parse_address(text))) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "must be HOST:PORT"),
+        ("localhost", "must be HOST:PORT"),
+        (":9092", "neither a host name nor an IP"),
+        ("localhost:", "must be HOST:PORT"),
+        ("localhost:kafka", "must be HOST:PORT"),
+        ("localhost:-1", "must be HOST:PORT"),
+        ("localhost:0", "from 1 to 65535"),
+        ("localhost:65536", "from 1 to 65535"),
+        ("localhost:٣", "must be HOST:PORT"),
+        ("::1:9092", "IPv6 address in brackets"),
+        ("PLAINTEXT://localhost:9092", "without a scheme"),
+        ("[localhost]:9092", "brackets are for IPv6"),
+        ("[::g]:9092", "neither a host name nor an IP"),
+        ("256.0.0.1:9092", "neither a host name nor an IP"),
+        ("bad host:9092", "neither a host name nor an IP"),
+        ("a,b:9092", "neither a host name nor an IP"),
+    ],
+)
+def test_bad_address(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_address(text)
+
+
+def test_addresses_from_text_and_list() -> None:
+    wanted = (Address("a", 1), Address("b", 2))
+    assert values.ADDRESSES.parse("a:1, b:2") == wanted
+    assert values.ADDRESSES.parse(["a:1", "b:2", "a:1"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"), [("a:1,b", "at 'b'"), ([], "one or more"), ([["a:1"]], "single"), ("", "HOST")]
+)
+def test_bad_addresses(raw: Raw, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        values.ADDRESSES.parse(raw)
+
+
+def test_http_can_be_off() -> None:
+    assert [values.OPTIONAL_LISTEN_ADDRESS.parse(text) for text in ("", "off", "none", "False")] == [None] * 4
+    assert values.OPTIONAL_LISTEN_ADDRESS.parse("[::]:0") == ("::", 0)
+
+
+def test_clients_cannot_be_sent_to_a_wildcard() -> None:
+    with pytest.raises(ValueError, match="wildcard"):
+        values.REACHABLE_ADDRESS.parse("0.0.0.0:9092")
+
+
+def test_ports() -> None:
+    assert values.PORTS.parse("19093-19192") == range(19093, 19193)
+    assert values.PORTS.parse("7 - 7") == range(7, 8)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0-5", "5-4", "1-65536", "a-b", "1-2-3", "-1-2"])
+def test_bad_ports(text: str) -> None:
+    with pytest.raises(ValueError, match="FIRST-LAST"):
+        values.PORTS.parse(text)
+
+
+@pytest.mark.parametrize("text", ["0", "11", "-1", "1.0", "1e3", "", "x", "9" * 5000, "٣"])
+def test_number_out_of_bounds(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a whole number from 1 to 10"):
+        whole_number(1, 10, "ms").parse(text)
+
+
+def test_number_within_bounds() -> None:
+    assert [whole_number(1, 10, "ms").parse(text) for text in ("1", " 10 ", "007")] == [1, 10, 7]
+
+
+def test_booleans() -> None:
+    assert [values.BOOLEAN.parse(text) for text in ("true", "Yes", "on")] == [True] * 3
+    assert [values.BOOLEAN.parse(text) for text in ("false", "no", "OFF")] == [False] * 3
+    with pytest.raises(ValueError, match="must be true or false"):
+        values.BOOLEAN.parse("1")
+
+
+def test_choice_suggests_the_nearest_word() -> None:
+    assert choice("debug", "info").parse("INFO") == "info"
+    with pytest.raises(ValueError, match="must be one of debug, info; did you mean 'info'"):
+        choice("debug", "info").parse("inof")
+    with pytest.raises(ValueError, match=r"must be one of debug, info$"):
+        choice("debug", "info").parse("zzz")
+
+
+def test_deliver_rules_from_text_and_mapping() -> None:
+    wanted = (DeliverRule("old-*", ((3, 1), (2, 0))), DeliverRule("*", ((4, 1),)))
+    assert values.DELIVER_RULES.parse('{"old-*": {lz4: gzip, snappy: none}, "*": {"zstd": "gzip"}}') == wanted
+    assert values.DELIVER_RULES.parse({"old-*": {"lz4": "gzip", "snappy": "none"}, "*": {"zstd": "gzip"}}) == wanted
+    assert values.DELIVER_RULES.parse("") == ()
+
+
+def test_deliver_rules_can_be_shown_and_parsed_again() -> None:
+    rules = (DeliverRule("old-*", ((3, 1), (2, 0))), DeliverRule("*", ((4, 1),)))
+    assert values.DELIVER_RULES.parse(show(rules)) == rules
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("[a]", "must map"),
+        ("text", "must map"),
+        ("{", "must map"),
+        ({"a": "gzip"}, "must map"),
+        ({"a": {"lzo": "gzip"}}, "codec 'lzo' must be one of gzip, snappy, lz4, zstd"),
+        ({"a": {"none": "gzip"}}, "codec 'none' must be one of"),
+        ({"a": {"lz4": "gzpi"}}, "did you mean 'gzip'"),
+        ({"a": {"lz4": ["gzip"]}}, "must be one of"),
+    ],
+)
+def test_bad_deliver_rules(raw: Raw, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        values.DELIVER_RULES.parse(raw)
+
+
+@given(
+    st.sampled_from(ALL_KINDS), st.recursive(st.text(), lambda leaf: st.lists(leaf) | st.dictionaries(st.text(), leaf))
+)
+def test_a_parser_raises_nothing_but_value_error(kind: Kind[object], raw: Raw) -> None:
+    try:
+        kind.parse(raw)
+    except ValueError as error:
+        assert str(error)
+
+
+def test_show() -> None:
+    shown = [show(value) for value in (None, True, 5, "text", range(1, 4), Address("::1", 9), (Address("a", 1),), ())]
+    assert shown == ["off", "true", "5", "text", "1-3", "[::1]:9", "a:1", "{}"]

@@ -1,0 +1,145 @@
+import re
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.samples import Sample
+
+from kproxy import __version__
+from kproxy.control.metrics import api_name, make_registry, render
+from kproxy.proxy.stats import LATENCY_BUCKETS, Stats
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+
+def samples(stats: Stats) -> list[Sample]:
+    page, _ = render(make_registry(stats), "")
+    return [sample for family in parse_text(page.decode()) for sample in family.samples]
+
+
+def value(stats: Stats, name: str, **labels: str) -> float:
+    [found] = [sample.value for sample in samples(stats) if sample.name == name and sample.labels == labels]
+    return float(found)
+
+
+def filled() -> Stats:
+    stats = Stats(ready=True, brokers=3, connections_open=4, connections_total=5, buffered_bytes=6, epoch_bumps=7)
+    stats.client_bytes_in, stats.client_bytes_out = 11, 12
+    stats.upstream_bytes_in, stats.upstream_bytes_out = 13, 14
+    stats.batches_stamped, stats.records_stamped = 15, 16
+    stats.producer_ids_active, stats.sends_in_flight, stats.upstream_connections_open = 17, 18, 19
+    stats.batches_converted["up", 1] = 20
+    stats.records_converted["down", 0] = 21
+    stats.connections_refused["max.connections"] = 22
+    stats.resends["NOT_LEADER_OR_FOLLOWER"] = 23
+    stats.refusals["frame too long"] = 24
+    stats.upstream_errors["connect"] = 25
+    stats.observe(0, 2, 0.003)
+    stats.observe(0, 2, 100.0)
+    stats.observe_legacy(0, 2, "shipper", "")
+    return stats
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("kproxy_ready", {}, 1),
+        ("kproxy_brokers", {}, 3),
+        ("kproxy_connections", {}, 4),
+        ("kproxy_connections_accepted_total", {}, 5),
+        ("kproxy_connections_refused_total", {"reason": "max.connections"}, 22),
+        ("kproxy_upstream_connections", {}, 19),
+        ("kproxy_requests_total", {"api_key": "Produce", "api_version": "2"}, 2),
+        ("kproxy_request_duration_seconds_count", {"api_key": "Produce", "api_version": "2"}, 2),
+        ("kproxy_request_duration_seconds_sum", {"api_key": "Produce", "api_version": "2"}, 100.003),
+        ("kproxy_client_bytes_total", {"direction": "in"}, 11),
+        ("kproxy_client_bytes_total", {"direction": "out"}, 12),
+        ("kproxy_upstream_bytes_total", {"direction": "in"}, 13),
+        ("kproxy_upstream_bytes_total", {"direction": "out"}, 14),
+        ("kproxy_buffered_bytes", {}, 6),
+        ("kproxy_batches_stamped_total", {}, 15),
+        ("kproxy_records_stamped_total", {}, 16),
+        ("kproxy_batches_converted_total", {"direction": "up", "magic": "1"}, 20),
+        ("kproxy_records_converted_total", {"direction": "down", "magic": "0"}, 21),
+        ("kproxy_producer_ids_active", {}, 17),
+        ("kproxy_sends_in_flight", {}, 18),
+        ("kproxy_epoch_bumps_total", {}, 7),
+        ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
+        ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
+        ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
+    ],
+)
+def test_every_counter_is_on_the_page(name: str, labels: dict[str, str], expected: float) -> None:
+    assert value(filled(), name, **labels) == expected
+
+
+def test_legacy_requests_name_the_client() -> None:
+    labels = {"api_key": "Produce", "api_version": "2", "client_id": "shipper", "client_software": ""}
+    assert value(filled(), "kproxy_legacy_requests_total", **labels) == 1
+
+
+def test_buckets_are_cumulative() -> None:
+    buckets = [s for s in samples(filled()) if s.name == "kproxy_request_duration_seconds_bucket"]
+    assert [float(sample.labels["le"]) for sample in buckets] == list(LATENCY_BUCKETS)
+    assert [sample.value for sample in buckets if sample.labels["le"] in ("0.0025", "0.005", "30.0", "+Inf")] == [
+        0,
+        1,
+        1,
+        2,
+    ]
+
+
+def test_build_info() -> None:
+    [info] = [sample for sample in samples(Stats()) if sample.name == "kproxy_build_info"]
+    assert info.value == 1
+    assert info.labels["version"] == __version__
+
+
+def test_process_metrics() -> None:
+    names = {sample.name for sample in samples(Stats())}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"} <= names
+
+
+def test_page_follows_the_counters() -> None:
+    stats = Stats()
+    registry = make_registry(stats)
+    assert b"kproxy_brokers 0.0\n" in render(registry, "")[0]
+    stats.brokers = 3
+    assert b"kproxy_brokers 3.0\n" in render(registry, "")[0]
+
+
+@pytest.mark.parametrize("stats", [Stats(), filled()], ids=["empty", "filled"])
+def test_page_is_strictly_valid_openmetrics(stats: Stats) -> None:
+    page, content_type = render(make_registry(stats), OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text")
+    families = [family.name for family in parse_openmetrics(page.decode())]
+    assert len(families) == len(set(families))
+
+
+def test_names_follow_the_rules_of_prometheus() -> None:
+    page = render(make_registry(filled()), "")[0].decode()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE):
+        assert (kind == "counter") == name.endswith("_total")
+
+
+@pytest.mark.parametrize("client_id", ['quo"te', "back\\slash", "new\nline", "\ud800", "\x00", "ü"])
+def test_a_strange_client_id_harms_nothing(client_id: str) -> None:
+    stats = Stats(brokers=2)
+    stats.observe_legacy(0, 0, client_id, client_id)
+    stats.observe_legacy(0, 0, "?", "?")
+    labels = {"api_key": "Produce", "api_version": "0"}
+    found = [sample for sample in samples(stats) if sample.name == "kproxy_legacy_requests_total"]
+    assert sum(sample.value for sample in found) == 2
+    assert all(sample.labels.items() >= labels.items() for sample in found)
+    assert value(stats, "kproxy_brokers") == 2
+
+
+def test_api_names_are_kafkas() -> None:
+    assert [api_name(key) for key in (0, 2, 18, 22, 61)] == [
+        "Produce",
+        "ListOffsets",
+        "ApiVersions",
+        "InitProducerId",
+        "DescribeProducers",
+    ]
+    assert api_name(9999) == "9999"
