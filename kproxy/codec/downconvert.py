@@ -13,7 +13,7 @@ from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, read_heade
 from kproxy.codec.batch_reader import entry_size, records_of
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import LOG_APPEND_TIME, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
-from kproxy.codec.varint import read_varint
+from kproxy.codec.varint import ZIGZAG, read_varint
 
 DEFAULT_TRANSCODE: Final[Mapping[int, int]] = MappingProxyType({compression.ZSTD: compression.GZIP})
 """zstd (KIP-110) needs magic 2: clients that need an older format cannot have it."""
@@ -165,24 +165,24 @@ def _convert_some(
 ) -> tuple[list[bytes], int, int, int]:
     """Two pieces for each of the next ``count`` records, with the position behind them and the new ``last, latest``.
 
-    Written out at length, since a call for each number would double the cost: a byte with neither its first nor its
-    last bit set is a whole, non-negative varint. Raises ``IndexError`` when cut short, ``struct.error`` for a time or
-    an offset beyond 64 bits, besides ``RemoteProtocolError``.
+    Written out at length, since a call for each number would double the cost. Raises ``IndexError`` when cut short,
+    ``struct.error`` for a time or an offset beyond 64 bits, besides ``RemoteProtocolError``.
     """
-    varint, crc32, pack_entry, pack_i32, pack_head = read_varint, zlib.crc32, _ENTRY, _I32, _HEAD_1
+    varint, zigzag = read_varint, ZIGZAG
+    crc32, pack_entry, pack_i32, pack_head = zlib.crc32, _ENTRY, _I32, _HEAD_1
     magic, attributes, origin, first_delta, base_time, fixed_time = layout
     stop = len(data)
     out: list[bytes] = []
     for _ in range(count):
-        size, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
+        size, pos = (zigzag[data[pos]], pos + 1) if data[pos] < 0x80 else varint(data, pos)
         end = pos + size
         pos += 1  # the record's attributes, which have no meaning yet
-        time, pos = varint(data, pos)
-        delta, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
-        key_size, pos = varint(data, pos)
+        time, pos = (zigzag[data[pos]], pos + 1) if data[pos] < 0x80 else varint(data, pos)
+        delta, pos = (zigzag[data[pos]], pos + 1) if data[pos] < 0x80 else varint(data, pos)
+        key_size, pos = (zigzag[data[pos]], pos + 1) if data[pos] < 0x80 else varint(data, pos)
         key = data[pos : pos + key_size] if key_size > 0 else b""
         pos += len(key)
-        value_size, pos = (data[pos] >> 1, pos + 1) if not data[pos] & 0x81 else varint(data, pos)
+        value_size, pos = (zigzag[data[pos]], pos + 1) if data[pos] < 0x80 else varint(data, pos)
         value = data[pos : pos + value_size] if value_size > 0 else b""
         pos += len(value)
         if key_size < -1 or value_size < -1 or pos >= end or end > stop:

@@ -29,15 +29,25 @@ class _Varints(dict[int, bytes]):
 # A lookup costs a tenth of an encoding, and nearly every number in a batch is a short length or a small delta.
 VARINTS: Final[dict[int, bytes]] = _Varints((value, encode_varint(value)) for value in range(-64, 8192))
 
+# What a varint of one byte says.
+ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+
 
 def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     """Decode the zigzag varint (up to 64 bits) at ``pos``; returns ``(value, position after it)``.
 
     Raises ``CorruptRecord`` when it is cut short or longer than ten bytes.
     """
-    first = buf[pos] if pos < len(buf) else 0x80
-    if first < 0x80:
-        return (first >> 1) ^ -(first & 1), pos + 1
+    try:
+        first = buf[pos]
+        if first < 0x80:
+            return ZIGZAG[first], pos + 1
+        second = buf[pos + 1]
+        if second < 0x80:
+            result = first & 0x7F | second << 7
+            return (result >> 1) ^ -(result & 1), pos + 2
+    except IndexError as error:
+        raise CorruptRecord("varint cut short") from error
     result = shift = 0
     for byte in buf[pos : pos + _MAX_BYTES]:
         pos += 1
