@@ -16,14 +16,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from tools.codec_tables import NEVER, Range, parse_range, snake
+
 OLD, NEW = "3.9.1", "4.3.0"
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
-OPEN = 32767
 EXTRA = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
 
-Range = tuple[int, int]
-EMPTY: Range = (0, -1)
+EMPTY: Range = parse_range("none", NEVER)
 
 ERRORS_SOURCE = """
 import org.apache.kafka.common.protocol.Errors;
@@ -31,7 +31,8 @@ import org.apache.kafka.common.errors.RetriableException;
 public class Dump {
     public static void main(String[] args) {
         for (Errors e : Errors.values()) {
-            System.out.println(e.code() + " " + e.name() + (e.exception() instanceof RetriableException ? " retriable" : ""));
+            String retriable = e.exception() instanceof RetriableException ? " retriable" : "";
+            System.out.println(e.code() + " " + e.name() + retriable);
         }
     }
 }
@@ -64,16 +65,6 @@ def read_definitions(jar: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def parse_range(text: str | None) -> Range:
-    """``"3+"``, ``"0-2"``, ``"1"`` or ``"none"`` as an inclusive pair."""
-    if text is None or text == "none":
-        return EMPTY
-    if text.endswith("+"):
-        return int(text[:-1]), OPEN
-    low, _, high = text.partition("-")
-    return int(low), int(high or low)
-
-
 def union(first: Range, second: Range) -> Range:
     """The union of two ranges that touch or overlap, or of which one is empty."""
     if first[1] < first[0]:
@@ -93,14 +84,14 @@ class Merge:
         if base is None:
             raise ValueError("neither release has this message")
         self.old, self.new = old or {}, new or {}
-        self.new_valid = parse_range(self.new.get("validVersions"))
-        self.old_valid = parse_range(self.old.get("validVersions"))
+        self.new_valid = parse_range(self.new.get("validVersions", "none"), NEVER)
+        self.old_valid = parse_range(self.old.get("validVersions", "none"), NEVER)
         if new is not None:
             # An unstable version of the old release (early share groups) is not what the new release serves.
             below = EMPTY if self.new_only(old) else (self.old_valid[0], self.new_valid[0] - 1)
             self.old_valid = below
         self.valid = union(self.old_valid, self.new_valid)
-        self.flexible = parse_range(base["flexibleVersions"])
+        self.flexible = parse_range(base["flexibleVersions"], NEVER)
 
     @staticmethod
     def new_only(old: dict[str, Any] | None) -> bool:
@@ -109,7 +100,7 @@ class Merge:
 
     def versions(self, old: dict[str, Any], new: dict[str, Any], key: str) -> Range:
         """The versions under ``key`` of a field, each release's clipped to the versions taken from it."""
-        a, b = parse_range(old.get(key)), parse_range(new.get(key))
+        a, b = (parse_range(side.get(key, "none"), NEVER) for side in (old, new))
         clipped = union(
             (max(a[0], self.old_valid[0]), min(a[1], self.old_valid[1])),
             (max(b[0], self.new_valid[0]), min(b[1], self.new_valid[1])),
@@ -169,11 +160,6 @@ class Merge:
             out.append(f"  struct {name}")
             out += self.lines(olds.get(name, {}).get("fields", []), news.get(name, {}).get("fields", []), 2)
         return out
-
-
-def snake(name: str) -> str:
-    """``OffsetCommit`` as ``offset_commit``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def client_requests(*releases: dict[str, dict[str, Any]]) -> dict[int, str]:

@@ -13,7 +13,8 @@ from struct import error as StructError
 from typing import TYPE_CHECKING
 
 from kproxy.codec.messages import APIS, ApiKey
-from kproxy.codec.primitives import read_nullable_string, read_tags, write_nullable_string
+from kproxy.codec.primitive_writers import write_nullable_string
+from kproxy.codec.primitives import read_nullable_string, read_tags
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ class Message:
             raise LocalProtocolError(f"{type(self).__name__} has no version {version}")
         try:
             self._write(out, version)
-        except (StructError, UnicodeEncodeError, OverflowError, TypeError, AttributeError) as e:
+        except (StructError, ValueError, OverflowError, TypeError, AttributeError) as e:
             raise LocalProtocolError(f"{type(self).__name__} version {version} cannot be written: {e}") from e
 
     @classmethod

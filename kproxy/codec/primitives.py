@@ -1,28 +1,27 @@
-"""Readers and writers of the wire types that the generated message codec is made of.
+"""Readers of the wire types that the generated message codec is made of.
 
 A reader takes ``(buf, pos)`` and returns ``(value, next position)``. Where bytes run out it may also return a position
 *behind the end* of the buffer: whatever is read there next fails, and ``Message.decode`` compares the last position
 with the length. So no string or byte slice needs a check of its own, and none can be longer than the buffer.
 ``struct.error``, ``IndexError`` and ``UnicodeDecodeError`` are turned into ``RemoteProtocolError`` by ``Message``.
-A writer appends to a ``bytearray``. Varints and compact types are those of KIP-482.
+Varints and compact types are those of KIP-482.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from struct import Struct, pack, unpack_from
+from collections.abc import Callable
+from struct import Struct, unpack_from
 from typing import TypeVar
 
-from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.errors import RemoteProtocolError
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 StructReader = Callable[[Buffer, int, int], tuple[T, int]]
-StructWriter = Callable[[bytearray, T, int], None]
 
 ZERO_UUID = bytes(16)
 MAX_VARINT_BYTES = 5
-MAX_INT16, MAX_INT32 = 2**15 - 1, 2**31 - 1
+MAX_INT16 = 2**15 - 1
 WIDTHS = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _int16 = Struct(">h")
@@ -46,14 +45,6 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
             return value, pos
         shift += 7
     raise RemoteProtocolError("unsigned varint does not fit in 32 bits")
-
-
-def write_uvarint(out: bytearray, value: int) -> None:
-    """Appends an unsigned varint."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
 
 
 def _null(what: str) -> RemoteProtocolError:
@@ -100,45 +91,6 @@ def read_compact_string(buf: Buffer, pos: int) -> tuple[str, int]:
     if value is None:
         raise _null("string")
     return value, pos
-
-
-def _utf8(value: str) -> bytes:
-    if value is None:
-        raise LocalProtocolError("null string where the version has none")
-    data = value.encode()
-    if len(data) > MAX_INT16:
-        raise LocalProtocolError(f"string of {len(data)} bytes is longer than {MAX_INT16}")
-    return data
-
-
-def write_string(out: bytearray, value: str | None) -> None:
-    """INT16 length and UTF-8; null refused."""
-    data = _utf8(value)  # type: ignore[arg-type]  # null is refused there
-    out += _int16.pack(len(data))
-    out += data
-
-
-def write_nullable_string(out: bytearray, value: str | None) -> None:
-    """INT16 length and UTF-8; null is -1."""
-    if value is None:
-        out += b"\xff\xff"
-    else:
-        write_string(out, value)
-
-
-def write_compact_string(out: bytearray, value: str | None) -> None:
-    """Varint length + 1 and UTF-8; null refused."""
-    data = _utf8(value)  # type: ignore[arg-type]  # null is refused there
-    write_uvarint(out, len(data) + 1)
-    out += data
-
-
-def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
-    """Varint length + 1 and UTF-8; null is 0."""
-    if value is None:
-        out.append(0)
-    else:
-        write_compact_string(out, value)
 
 
 # Bytes and record sets -----------------------------------------------------------------------------------------------
@@ -210,45 +162,6 @@ def read_compact_bytes(buf: Buffer, pos: int) -> tuple[bytes, int]:
     return bytes(view), pos
 
 
-def write_bytes(out: bytearray, value: Buffer | None) -> None:
-    """INT32 length and the bytes; null refused."""
-    if value is None:
-        raise LocalProtocolError("null bytes where the version has none")
-    out += _int32.pack(len(value))
-    out += value
-
-
-def write_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
-    """INT32 length and the bytes; null is -1."""
-    if value is None:
-        out += b"\xff\xff\xff\xff"
-    else:
-        write_bytes(out, value)
-
-
-def write_compact_bytes(out: bytearray, value: Buffer | None) -> None:
-    """Varint length + 1 and the bytes; null refused."""
-    if value is None:
-        raise LocalProtocolError("null bytes where the version has none")
-    write_uvarint(out, len(value) + 1)
-    out += value
-
-
-def write_compact_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
-    """Varint length + 1 and the bytes; null is 0."""
-    if value is None:
-        out.append(0)
-    else:
-        write_compact_bytes(out, value)
-
-
-def uuid_bytes(value: bytes) -> bytes:
-    """The 16 bytes of a uuid, checked, since ``struct`` would cut or pad silently."""
-    if len(value) != 16:
-        raise LocalProtocolError(f"a uuid has 16 bytes, not {len(value)}")
-    return value
-
-
 # Arrays --------------------------------------------------------------------------------------------------------------
 
 
@@ -292,38 +205,6 @@ def read_ints(buf: Buffer, pos: int, code: str, length: int) -> tuple[list[int],
     return list(unpack_from(f">{length}{code}", buf, pos)), pos + length * WIDTHS[code]
 
 
-def write_length(out: bytearray, value: list[T] | None, compact: bool, nullable: bool) -> list[T]:
-    """Appends the count of an array, returns its elements (none if it is null)."""
-    if value is None:
-        if not nullable:
-            raise LocalProtocolError("null array where the version has none")
-        out += b"\0" if compact else b"\xff\xff\xff\xff"
-        return []
-    if compact:
-        write_uvarint(out, len(value) + 1)
-    else:
-        out += _int32.pack(len(value))
-    return value
-
-
-def write_structs(out: bytearray, version: int, items: list[T], write: StructWriter[T]) -> None:
-    """Appends structs, one after the other."""
-    for item in items:
-        write(out, item, version)
-
-
-def write_strings(out: bytearray, items: list[str], compact: bool) -> None:
-    """Appends strings, one after the other."""
-    write = write_compact_string if compact else write_string
-    for item in items:
-        write(out, item)
-
-
-def write_ints(out: bytearray, code: str, items: list[int]) -> None:
-    """Appends integers of the ``struct`` format ``code``."""
-    out += pack(f">{len(items)}{code}", *items)
-
-
 # Nullable structs ----------------------------------------------------------------------------------------------------
 
 
@@ -332,15 +213,6 @@ def read_nullable_struct(buf: Buffer, pos: int, version: int, read: StructReader
     if buf[pos] > 127:
         return None, pos + 1
     return read(buf, pos + 1, version)
-
-
-def write_nullable_struct(out: bytearray, version: int, value: T | None, write: StructWriter[T]) -> None:
-    """Appends 1 and the struct, or -1 if it is null."""
-    if value is None:
-        out.append(255)
-    else:
-        out.append(1)
-        write(out, value, version)
 
 
 # Tagged fields -------------------------------------------------------------------------------------------------------
@@ -366,20 +238,3 @@ def whole(result: tuple[T, int], raw: bytes) -> T:
     if pos != len(raw):
         raise RemoteProtocolError("a tagged field has another size than it says")
     return value
-
-
-def write_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
-    """Appends tagged fields in the order of their tags."""
-    if not tags:
-        out.append(0)
-        return
-    write_uvarint(out, len(tags))
-    for tag in sorted(tags):
-        write_uvarint(out, tag)
-        write_uvarint(out, len(tags[tag]))
-        out += tags[tag]
-
-
-def absent(name: str, version: int) -> LocalProtocolError:
-    """The error for a field that has a value but no place in ``version``."""
-    return LocalProtocolError(f"{name} cannot be said in version {version}")

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from kproxy.codec.messages import Message
-from tools import generate_codec as generator
+from tools.codec_tables import Field, TableParser
+from tools.codec_tables import Message as Table
+from tools.generate_codec import SCHEMA
 
-TABLES: dict[str, tuple[str, generator.Message]] = {
+TABLES: dict[str, tuple[str, Table]] = {
     table.name: (path.stem, table)
-    for path in sorted(generator.SCHEMA.glob("*.txt"))
+    for path in sorted(SCHEMA.glob("*.txt"))
     if path.name != "errors.txt"
-    for table in generator.TableParser(path).messages()
+    for table in TableParser(path).messages()
 }
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 WORDS = ["", "a", "topic-1", "naïve", "日本語", "🦀", "x" * 127, "y" * 300]
@@ -64,7 +66,7 @@ class Sampler:
             values["unknown_tags"] = {self.random.choice([70, 200, 70_000]): self.random.randbytes(5), 65: b""}
         return getattr(self.module, self.table.class_name(name))(**values), json
 
-    def field(self, f: generator.Field) -> tuple[Any, Any]:
+    def field(self, f: Field) -> tuple[Any, Any]:
         """A value and its JSON."""
         if self.nulls and f.is_nullable(self.version) and self.random.random() < 0.3:
             return None, None

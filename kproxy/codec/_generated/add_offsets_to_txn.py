@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_string, read_string, read_tags, write_compact_string, write_string, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_string, read_string, read_tags
+from kproxy.codec.primitive_writers import write_compact_string, write_string, write_tags
 
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack
 _unpack_qh, _pack_qh = Struct(">qh").unpack_from, Struct(">qh").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_compact_string, read_length, read_structs, read_tags, whole, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import absent, write_compact_string, write_length, write_structs, write_tags
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack

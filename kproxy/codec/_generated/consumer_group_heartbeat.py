@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, absent, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 
 _unpack_u, _pack_u = Struct(">16s").unpack_from, Struct(">16s").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_ints, read_length, read_nullable_bytes, read_string, read_structs, write_ints, write_length, write_nullable_bytes, write_string, write_structs
+from kproxy.codec.primitives import Buffer, read_ints, read_length, read_nullable_bytes, read_string, read_structs
+from kproxy.codec.primitive_writers import write_ints, write_length, write_nullable_bytes, write_string, write_structs
 
 
 @dataclass(slots=True)

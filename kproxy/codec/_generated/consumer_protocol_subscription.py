@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_ints, read_length, read_nullable_bytes, read_nullable_string, read_string, read_strings, read_structs, write_ints, write_length, write_nullable_bytes, write_nullable_string, write_string, write_strings, write_structs
+from kproxy.codec.primitives import Buffer, read_ints, read_length, read_nullable_bytes, read_nullable_string, read_string, read_strings, read_structs
+from kproxy.codec.primitive_writers import absent, write_ints, write_length, write_nullable_bytes, write_nullable_string, write_string, write_strings, write_structs
 
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 

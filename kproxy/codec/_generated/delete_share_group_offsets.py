@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
+from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
 
 _unpack_uh, _pack_uh = Struct(">16sh").unpack_from, Struct(">16sh").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_strings, read_structs, read_tags, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_strings, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_strings, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_strings, write_structs, write_tags
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
 _unpack_b, _pack_b = Struct(">b").unpack_from, Struct(">b").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_bytes, read_compact_bytes, read_compact_string, read_length, read_string, read_structs, read_tags, write_bytes, write_compact_bytes, write_compact_string, write_length, write_string, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_string, read_length, read_string, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_string, write_length, write_string, write_structs, write_tags
 
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack

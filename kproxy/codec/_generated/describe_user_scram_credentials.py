@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
+from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
 
 _unpack_bi, _pack_bi = Struct(">bi").unpack_from, Struct(">bi").pack
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack

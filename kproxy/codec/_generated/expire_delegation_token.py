@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_tags, write_bytes, write_compact_bytes, write_tags
+from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_tags
+from kproxy.codec.primitive_writers import write_bytes, write_compact_bytes, write_tags
 
 _unpack_hqi, _pack_hqi = Struct(">hqi").unpack_from, Struct(">hqi").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack

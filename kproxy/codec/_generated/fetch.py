@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, absent, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_records, read_string, read_structs, read_tags, uuid_bytes, whole, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_bytes, write_string, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_records, read_string, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_bytes, write_string, write_structs, write_tags
 
 _unpack_u, _pack_u = Struct(">16s").unpack_from, Struct(">16s").pack
 _unpack_b, _pack_b = Struct(">b").unpack_from, Struct(">b").pack
@@ -256,7 +257,7 @@ class FetchRequest(Message):
             unknown_tags, pos = read_tags(buf, pos)
             if unknown_tags:
                 if (raw := unknown_tags.pop(0, None)) is not None:
-                    cluster_id = whole((read_compact_nullable_string)(raw, 0), raw)
+                    cluster_id = whole(read_compact_nullable_string(raw, 0), raw)
                 if version >= 15 and (raw := unknown_tags.pop(1, None)) is not None:
                     replica_state = whole(_read_fetch_request_replica_state(raw, 0, version), raw)
         return cls(cluster_id, replica_id, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id, unknown_tags), pos

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_ints, read_length, read_strings, read_tags, uuid_bytes, write_ints, write_length, write_strings, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_ints, read_length, read_strings, read_tags
+from kproxy.codec.primitive_writers import uuid_bytes, write_ints, write_length, write_strings, write_tags
 
 _unpack_u, _pack_u = Struct(">16s").unpack_from, Struct(">16s").pack
 _unpack_ihui, _pack_ihui = Struct(">ih16si").unpack_from, Struct(">ih16si").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_compact_nullable_string, read_nullable_string, read_tags, write_compact_nullable_string, write_nullable_string, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_nullable_string, read_tags
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_nullable_string, write_tags
 
 _unpack_tt, _pack_tt = Struct(">??").unpack_from, Struct(">??").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_compact_string, read_ints, read_length, read_structs, read_tags, write_compact_string, write_ints, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, write_compact_string, write_ints, write_length, write_structs, write_tags
 
 _unpack_b, _pack_b = Struct(">b").unpack_from, Struct(">b").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack

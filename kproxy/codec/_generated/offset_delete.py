@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_length, read_string, read_structs, write_length, write_string, write_structs
+from kproxy.codec.primitives import Buffer, read_length, read_string, read_structs
+from kproxy.codec.primitive_writers import write_length, write_string, write_structs
 
 _unpack_hi, _pack_hi = Struct(">hi").unpack_from, Struct(">hi").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, absent, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_length, read_nullable_records, read_nullable_string, read_string, read_structs, read_tags, uuid_bytes, whole, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_bytes, write_nullable_string, write_string, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_length, read_nullable_records, read_nullable_string, read_string, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_bytes, write_nullable_string, write_string, write_structs, write_tags
 
 _unpack_u, _pack_u = Struct(">16s").unpack_from, Struct(">16s").pack
 _unpack_hi, _pack_hi = Struct(">hi").unpack_from, Struct(">hi").pack

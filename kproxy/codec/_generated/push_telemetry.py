@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_tags, uuid_bytes, write_compact_bytes, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_tags
+from kproxy.codec.primitive_writers import uuid_bytes, write_compact_bytes, write_tags
 
 _unpack_uitb, _pack_uitb = Struct(">16si?b").unpack_from, Struct(">16si?b").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack

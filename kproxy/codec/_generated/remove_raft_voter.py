@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_tags, uuid_bytes, write_compact_nullable_string, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_tags
+from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_tags
 
 _unpack_iu, _pack_iu = Struct(">i16s").unpack_from, Struct(">i16s").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack

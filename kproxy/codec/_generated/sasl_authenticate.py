@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_nullable_string, read_tags, write_bytes, write_compact_bytes, write_compact_nullable_string, write_nullable_string, write_tags
+from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_nullable_string, read_tags
+from kproxy.codec.primitive_writers import write_bytes, write_compact_bytes, write_compact_nullable_string, write_nullable_string, write_tags
 
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_length, read_string, read_strings, write_length, write_string, write_strings
+from kproxy.codec.primitives import Buffer, read_length, read_string, read_strings
+from kproxy.codec.primitive_writers import write_length, write_string, write_strings
 
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
 

@@ -9,7 +9,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, absent, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
 
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack

@@ -21,6 +21,7 @@ import java.util.Map;
  *   range   RELEASE CLASS                  lowest and highest version of a generated class
  *   read    RELEASE CLASS VERSION HEX      bytes read by the generated class and written again
  *   write   RELEASE CLASS VERSION JSON     JSON read by the generated class and written as bytes
+ *   headers RELEASE KEY VERSION            header versions of the request and the response
  *   known   RELEASE KIND KEY               number of versions in the schema table of a release before 0.11
  *   schema  RELEASE KIND KEY VERSION HEX   bytes read by such a schema and written again
  */
@@ -58,6 +59,8 @@ public class MessageOracle {
                     return read(loader, words[2].split(" ", 3));
                 case "write":
                     return write(loader, words[2].split(" ", 3));
+                case "headers":
+                    return headers(loader, words[2].split(" "));
                 case "known":
                     return known(loader, words[2].split(" "));
                 default:
@@ -74,9 +77,9 @@ public class MessageOracle {
         return type(loader, "message." + dataName(name)).getConstructor().newInstance();
     }
 
-    /** Requests and responses have classes that end in Data, messages inside them have not. */
+    /** Requests, responses and headers have classes that end in Data, messages inside them have not. */
     private static String dataName(String name) {
-        return name.endsWith("Request") || name.endsWith("Response") ? name + "Data" : name;
+        return name.matches(".*(Request|Response|Header)") ? name + "Data" : name;
     }
 
     private static Class<?> type(ClassLoader loader, String name) throws Exception {
@@ -106,6 +109,14 @@ public class MessageOracle {
         JsonNode node = JSON.readTree(words[2]);
         Object message = converter.getMethod("read", JsonNode.class, short.class).invoke(null, node, version);
         return bytes(loader, message, version);
+    }
+
+    private static String headers(ClassLoader loader, String[] words) throws Exception {
+        Class<?> types = type(loader, "message.ApiMessageType");
+        Object api = types.getMethod("fromApiKey", short.class).invoke(null, Short.parseShort(words[0]));
+        short version = Short.parseShort(words[1]);
+        Object request = types.getMethod("requestHeaderVersion", short.class).invoke(api, version);
+        return request + " " + types.getMethod("responseHeaderVersion", short.class).invoke(api, version);
     }
 
     private static String bytes(ClassLoader loader, Object message, short version) throws Exception {
