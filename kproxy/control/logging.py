@@ -23,11 +23,14 @@ class RepeatLimit:
     A client that reconnects ten times a second must not fill the disk with the same complaint.
     """
 
-    def __init__(self, burst: int = 10, period: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
-        """At most ``burst`` lines of one subsystem and event in ``period`` seconds."""
+    def __init__(
+        self, burst: int = 10, period: float = 60.0, clock: Callable[[], float] = monotonic, most_events: int = 1000
+    ) -> None:
+        """At most ``burst`` lines of one event in ``period`` seconds; ``most_events`` are remembered."""
         self._burst = burst
         self._period = period
         self._clock = clock
+        self._most_events = most_events
         self._seen: dict[tuple[Any, Any], tuple[float, int]] = {}
 
     def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
@@ -35,6 +38,8 @@ class RepeatLimit:
         if method not in ("warning", "error"):
             return event
         key = (event.get("subsystem"), event["event"])
+        if len(self._seen) >= self._most_events:
+            self._seen.clear()  # texts that differ every time, as libraries write them, must not grow the table
         now = self._clock()
         began, count = self._seen.get(key, (now, 0))
         if now - began >= self._period:

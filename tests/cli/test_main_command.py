@@ -25,7 +25,12 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Instead of the proxy: what it would have been started with."""
     configs: list[Config] = []
-    replace_run(monkeypatch, lambda config: configs.append(config) or 0)
+
+    def run(config: Config) -> int:
+        configs.append(config)
+        return 0
+
+    replace_run(monkeypatch, run)
     return configs
 
 

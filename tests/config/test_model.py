@@ -54,9 +54,9 @@ def test_two_known_clients_are_helped_by_default() -> None:
     assert config.transcode("anything else") == {}
 
 
-@pytest.mark.parametrize("option", options(Config).values(), ids=lambda option: option.name)
-def test_every_option_is_complete(option: object) -> None:
-    entry = options(Config)[option.name]  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", options(Config))
+def test_every_option_is_complete(name: str) -> None:
+    entry = options(Config)[name]
     assert entry.reason.endswith(".")
     assert entry.group
     assert entry.kind.label

@@ -113,3 +113,10 @@ def test_repeated_warnings_are_held_back_and_counted() -> None:
     assert passes("refused") == {"event": "refused", "subsystem": "net", "suppressed": 3}
     assert passes("refused") == {"event": "refused", "subsystem": "net"}
     assert passes("refused") is None
+
+
+def test_events_that_never_repeat_do_not_fill_the_memory() -> None:
+    limit = RepeatLimit(burst=1, clock=lambda: 0.0, most_events=3)
+    for number in range(10):
+        assert limit(None, "error", {"event": str(number)}) == {"event": str(number)}
+    assert limit(None, "error", {"event": "0"}) == {"event": "0"}
