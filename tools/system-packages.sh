@@ -2,10 +2,15 @@
 # Installs, on Debian and as root, the programs that the tests call and that pip cannot bring.
 set -euo pipefail
 
+java_is_new() { [ "$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)" -ge 17 ]; } 2>/dev/null
+go_is_new() { [ "$(go version | sed -n 's/.* go1\.\([0-9]*\).*/\1/p')" -ge 21 ]; } 2>/dev/null
+
 missing=()
-java_major() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
-if ! command -v javac >/dev/null || [ "$(java_major)" -lt 17 ]; then missing+=(default-jdk-headless); fi
+command -v javac >/dev/null && java_is_new || missing+=(default-jdk-headless)
 command -v mvn >/dev/null || missing+=(maven)
+go_is_new || missing+=(golang-go)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 
 if [ ${#missing[@]} -eq 0 ]; then
@@ -18,3 +23,6 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}"
+
+java_is_new || { echo "this release has no Java 17: install one and put it into PATH" >&2; exit 1; }
+go_is_new || { echo "this release has no Go 1.21 (Debian 12: take golang-go from backports): install one" >&2; exit 1; }
