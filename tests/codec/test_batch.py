@@ -278,6 +278,8 @@ class TestReading:
             wrapper(1, [wrapper(1, [entry(0, None, b"x")])]),
             wrapper(1, [entry(0, None, b"x", magic=0)]),
             wrapper(1, [entry(0, None, b"x")[:-1]]),
+            wrapper(1, [b"\x00"]),
+            entry(0, b"abcdefgh", None)[:26] + struct.pack(">i", 12) + bytes(12),
             entry(0, None, b"no gzip", attributes=1),
         ],
     )

@@ -9,6 +9,7 @@ import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh32_intdigest
 
 from kproxy.codec import compression
 from kproxy.codec.compression import compress, decompress
@@ -152,6 +153,17 @@ class TestLz4:
         for damaged in (frame[:-1], frame + b"\x00"):
             with pytest.raises(RemoteProtocolError):
                 decompress(compression.LZ4, damaged, max_bytes=MIB)
+
+    def test_a_declared_content_size(self) -> None:
+        descriptor = b"\x68\x40" + struct.pack("<Q", 3)
+        plain = self.RIGHT[:4] + descriptor
+        block = struct.pack("<I", 3 | 1 << 31) + b"abc" + bytes(4)
+        for covered in (descriptor, plain):
+            frame = plain + bytes([xxh32_intdigest(covered) >> 8 & 0xFF]) + block
+            assert bytes(decompress(compression.LZ4, frame, max_bytes=3)) == b"abc"
+            for end in range(len(frame)):
+                with pytest.raises(RemoteProtocolError):
+                    decompress(compression.LZ4, frame[:end], max_bytes=3)
 
     @pytest.mark.parametrize("flags", ["2040", "6140", "6240", "6030", "60c0", "6041"])
     def test_header_flags_that_nobody_may_set(self, flags: str) -> None:

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.crc32c import crc32c, mend, shift
@@ -20,6 +20,7 @@ def test_a_shift_far_beyond_any_buffer_is_the_sum_of_its_halves() -> None:
     assert shift(0x12345678, (1 << 31) - 1) == shift(shift(0x12345678, 1 << 30), (1 << 30) - 1)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=40), st.binary(max_size=9000), st.data())
 def test_mending_equals_computing_anew(prefix: bytes, rest: bytes, data: st.DataObject) -> None:
     old = data.draw(st.binary(min_size=14, max_size=14))

@@ -72,6 +72,7 @@ class TestToV2:
         assert header.base_timestamp == expected[0].timestamp
         assert read(batch.data) == expected
 
+    @settings(max_examples=100, deadline=None)
     @given(records, st.integers(0, 1))
     def test_byte_for_byte_what_the_plain_writer_makes(self, triples: list[Triple], magic: int) -> None:
         assert up(message_set(triples, magic, 0))[0].data == build_batch(numbered(triples, magic=magic))
@@ -244,6 +245,7 @@ class TestFromV2:
         assert got.record_count == len(kept)
         assert got.next_offset == 100 + max(len(triples), first)
 
+    @settings(max_examples=100, deadline=None)
     @given(records, st.integers(0, 1))
     def test_byte_for_byte_uncompressed(self, triples: list[Triple], magic: int) -> None:
         batch = build_batch([Record(n, time, k, v) for n, (time, k, v) in enumerate(triples)])
@@ -370,6 +372,9 @@ class TestOldSegments:
             data, magic=0, first_offset=5, max_decompressed_bytes=MIB, max_bytes=MIB, transcode={3: compression.NONE}
         )
         assert got == (entry(5, None, b"b", magic=0), 6, 1)
+
+    def test_an_empty_wrapper_only_moves_the_offset(self) -> None:
+        assert down(wrapper(1, [], offset=8), magic=0) == (b"", 9, 0)
 
     def test_offsets_that_do_not_rise_cannot_be_converted(self) -> None:
         with pytest.raises(CorruptRecord):

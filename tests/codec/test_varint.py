@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.varint import VARINTS, encode_varint, read_varint
@@ -20,6 +20,7 @@ def test_known_encodings(value: int, encoded: str) -> None:
     assert read_varint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.integers(-LIMIT, LIMIT - 1), st.binary(max_size=3), st.binary(max_size=3))
 def test_what_is_written_is_read(value: int, before: bytes, behind: bytes) -> None:
     encoded = encode_varint(value)
