@@ -1,0 +1,74 @@
+"""The one place where everything is put together."""
+
+import signal
+
+import structlog
+import trio
+
+from kproxy import __version__
+from kproxy.config import Config, ExitCode, StartupError
+from kproxy.control.http import serve_http
+from kproxy.control.logging import configure_logging
+from kproxy.net.cluster import Cluster
+from kproxy.net.server import Server
+from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.app")
+
+_POLL_SECONDS = 0.05
+
+
+def run(config: Config) -> int:
+    """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin."""
+    configure_logging(config.log_level, config.log_format)
+    try:
+        return trio.run(_main, config)
+    except* StartupError as group:
+        error = _first(group)
+    raise error
+
+
+def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+async def _main(config: Config) -> int:
+    stats = Stats(legacy_clients_max=config.legacy_clients_max)
+    cluster = Cluster(config, stats, _cluster_map(config))
+    try:
+        async with trio.open_nursery() as nursery:
+            server = Server(config, stats, cluster, nursery)
+            cluster.open_port = server.open_broker_port
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                http = await nursery.start(serve_http, config, stats)
+                nursery.start_soon(cluster.run)
+                address = await server.listen()
+                log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
+                async for signum in signals:
+                    log.info("stopping", signal=signal.Signals(signum).name)
+                    break
+                await _drain(config, stats, server)
+            nursery.cancel_scope.cancel()
+    finally:
+        cluster.close()
+    return ExitCode.OK
+
+
+def _cluster_map(config: Config) -> ClusterMap:
+    advertised, ports = config.advertised_address, config.advertised_broker_ports
+    bound = config.broker_port_range
+    return ClusterMap(
+        advertised_host=advertised.host if advertised else None,
+        port_shift=ports[0] - bound[0] if ports and bound else 0,
+    )
+
+
+async def _drain(config: Config, stats: Stats, server: Server) -> None:
+    """Takes no new clients, and waits until what is in flight is answered, at most ``shutdown.grace.ms``."""
+    stats.ready = False
+    server.stop_accepting()
+    with trio.move_on_after(config.shutdown_grace_ms / 1000):
+        while stats.sends_in_flight > 0:  # noqa: ASYNC110 - connections end on their own; nobody could set an event for all
+            await trio.sleep(_POLL_SECONDS)

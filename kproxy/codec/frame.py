@@ -1,0 +1,100 @@
+"""Cuts a byte stream into Kafka's frames: a 4-byte length, then that many bytes (Kafka's ``NetworkReceive``)."""
+
+from struct import Struct
+from typing import Final
+
+from kproxy.errors import RemoteProtocolError
+
+_LENGTH = Struct(">i")
+PREFIX: Final = 4
+#: What is set aside for a frame before more of it has come: a length alone costs the peer nothing.
+_FIRST_ALLOCATION: Final = 65536
+
+
+class FrameSplitter:
+    """Whole frames out of pieces. Holds one frame at most, and never much more than what has come of it."""
+
+    __slots__ = ("_filled", "_max", "_partial", "_size", "_start")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        """``max_frame_bytes``: the longest frame allowed, without its prefix."""
+        self._max = max_frame_bytes
+        self._start = b""  # of a prefix that is not whole
+        self._partial: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes set aside for the frame that is not whole."""
+        return len(self._partial) if self._partial is not None else len(self._start)
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun that is not whole."""
+        return self._partial is not None or bool(self._start)
+
+    def room(self) -> memoryview | None:
+        """Where to read the rest of a begun frame to, without a copy; report it with ``filled``."""
+        if self._partial is None:
+            return None
+        return memoryview(self._partial)[self._filled :]
+
+    def filled(self, count: int) -> bytearray | None:
+        """Notes ``count`` bytes read into ``room``; the frame, if it is whole now."""
+        assert self._partial is not None
+        self._filled += count
+        return self._finished()
+
+    def feed(self, data: memoryview) -> list[bytearray]:
+        """The whole frames, prefix included, after ``data`` came. RemoteProtocolError on a length out of range."""
+        frames: list[bytearray] = []
+        if self._partial is not None:
+            take = min(len(data), self._size - self._filled)
+            self._grow(self._filled + take)
+            self._partial[self._filled : self._filled + take] = data[:take]
+            whole = self.filled(take)
+            if whole is None:
+                return frames
+            frames.append(whole)
+            data = data[take:]
+        elif self._start:
+            data = memoryview(self._start + bytes(data))
+            self._start = b""
+        return self._cut(data, frames)
+
+    def _cut(self, data: memoryview, frames: list[bytearray]) -> list[bytearray]:
+        pos, end = 0, len(data)
+        while end - pos >= PREFIX:
+            (length,) = _LENGTH.unpack_from(data, pos)
+            if not 0 <= length <= self._max:
+                raise RemoteProtocolError(f"frame of {length} bytes; at most {self._max} are allowed")
+            behind = pos + PREFIX + length
+            if behind > end:
+                self._begin(data[pos:], PREFIX + length)
+                return frames
+            frames.append(bytearray(data[pos:behind]))
+            pos = behind
+        self._start = bytes(data[pos:])
+        return frames
+
+    def _begin(self, data: memoryview, size: int) -> None:
+        self._size, self._filled = size, len(data)
+        self._partial = bytearray(min(size, max(_FIRST_ALLOCATION, 2 * len(data))))
+        self._partial[: len(data)] = data
+
+    def _grow(self, needed: int) -> None:
+        assert self._partial is not None
+        if needed > len(self._partial):
+            grown = bytearray(min(self._size, max(needed, 2 * len(self._partial))))
+            grown[: self._filled] = memoryview(self._partial)[: self._filled]
+            self._partial = grown
+
+    def _finished(self) -> bytearray | None:
+        assert self._partial is not None
+        if self._filled < self._size:
+            if self._filled == len(self._partial):
+                self._grow(self._filled + 1)
+            return None
+        frame, self._partial = self._partial, None
+        return frame

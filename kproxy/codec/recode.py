@@ -1,0 +1,43 @@
+"""Batches of format v2 in another compression, for consumers that can't read the one in the log."""
+
+from collections.abc import Mapping
+
+from kproxy.codec.batch_header import HEADER_SIZE, assemble, read_header
+from kproxy.codec.compression import compress, decompress
+from kproxy.codec.records import CorruptRecord
+
+_CODEC_MASK = 0x07
+_MAGIC_AT = 16
+_LENGTH_END = 12
+
+
+def recode(
+    record_set: memoryview, transcode: Mapping[int, int], *, max_decompressed_bytes: int
+) -> list[memoryview | bytearray]:
+    """The record set in pieces, each v2 batch whose codec is a key of ``transcode`` compressed by its value instead.
+
+    What is older than v2, and a batch that is cut off at the end, stays as it is. ``max_decompressed_bytes`` holds for
+    each batch; CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read.
+    """
+    pieces: list[memoryview | bytearray] = []
+    pos, end = 0, len(record_set)
+    while end - pos > HEADER_SIZE:
+        size = _LENGTH_END + int.from_bytes(record_set[pos + 8 : pos + 12], "big", signed=True)
+        if size <= _LENGTH_END:
+            raise CorruptRecord(f"batch of {size} bytes")
+        if size > end - pos:
+            break
+        batch = record_set[pos : pos + size]
+        pos += size
+        pieces.append(_recoded(batch, transcode, max_decompressed_bytes) if batch[_MAGIC_AT] == 2 else batch)
+    pieces.append(record_set[pos:])
+    return pieces
+
+
+def _recoded(batch: memoryview, transcode: Mapping[int, int], limit: int) -> memoryview | bytearray:
+    header = read_header(batch)
+    codec = transcode.get(header.codec)
+    if codec is None or codec == header.codec:
+        return batch
+    payload = compress(codec, decompress(header.codec, batch[HEADER_SIZE:], max_bytes=limit))
+    return assemble(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), payload)

@@ -1,0 +1,56 @@
+"""What an answer of the broker says about the batch that was sent: a table, and the one rule around it."""
+
+from enum import Enum, auto
+from typing import Final
+
+from kproxy.codec.messages import ErrorCode
+
+
+class Fate(Enum):
+    """What is known of a batch after an answer to one attempt."""
+
+    WRITTEN = auto()
+    """In the log, by this attempt or by an earlier one."""
+    REFUSED = auto()
+    """This attempt wrote nothing, and another one would not either."""
+    NOT_NOW = auto()
+    """This attempt wrote nothing; another one may."""
+    OPEN = auto()
+    """This attempt may have written it, or may yet."""
+    OUT_OF_SEQUENCE = auto()
+    """The broker expects another sequence: a batch before it failed, or the broker lost the producer's state."""
+
+
+#: Each error that needs more thought than ``ErrorCode.retriable``. Kafka: ``ReplicaManager.appendRecords``, ``Errors``.
+FATES: Final[dict[int, Fate]] = {
+    ErrorCode.NONE: Fate.WRITTEN,
+    # The broker keeps five batches; a resend that is older is known to be in the log, without its offset.
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Fate.WRITTEN,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Fate.OUT_OF_SEQUENCE,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Fate.OUT_OF_SEQUENCE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Fate.OUT_OF_SEQUENCE,
+    # Damaged by the client, or between kproxy and the broker: the client has to know (it is retriable for a client).
+    ErrorCode.CORRUPT_MESSAGE: Fate.REFUSED,
+    # The topic may be on its way to creation or gone: the client decides, as it does with a broker.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Fate.REFUSED,
+    ErrorCode.UNKNOWN_TOPIC_ID: Fate.REFUSED,
+    ErrorCode.LEADER_NOT_AVAILABLE: Fate.NOT_NOW,
+    ErrorCode.NOT_ENOUGH_REPLICAS: Fate.NOT_NOW,
+    # A leader that steps down while it waits for its followers says this of a batch that it has appended (KAFKA-13574).
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Fate.OPEN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Fate.OPEN,
+    ErrorCode.REQUEST_TIMED_OUT: Fate.OPEN,
+    ErrorCode.UNKNOWN_SERVER_ERROR: Fate.OPEN,
+    ErrorCode.KAFKA_STORAGE_ERROR: Fate.OPEN,
+}
+
+
+def fate_of(error_code: int) -> Fate:
+    """The fate that an answer with ``error_code`` tells: retriable errors leave it open, others are refusals."""
+    known = FATES.get(error_code)
+    if known is not None:
+        return known
+    try:
+        return Fate.OPEN if ErrorCode(error_code).retriable else Fate.REFUSED
+    except ValueError:
+        return Fate.OPEN

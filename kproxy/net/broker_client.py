@@ -1,0 +1,111 @@
+"""kproxy's own requests to a broker: one at a time over one connection."""
+
+import trio
+
+from kproxy import __version__
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec.frame import FrameSplitter
+from kproxy.codec.header import encode_request, response_header_size
+from kproxy.codec.messages import ErrorCode, Message, response_class
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.socket_io import SocketIO, connect
+from kproxy.proxy.routing import Address, VersionRange
+
+_READ = 65536
+_LARGEST_ANSWER = 1 << 26
+_PREFIX = 4
+_CLIENT_ID = "kproxy"
+_ASKED_FIRST = 3
+
+
+class BrokerClient:
+    """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why."""
+
+    def __init__(self, io: SocketIO, address: Address, timeout_ms: int) -> None:
+        """``timeout_ms`` is added to the time that a call may take by itself."""
+        self._io = io
+        self._address = address
+        self._timeout_ms = timeout_ms
+        self._splitter = FrameSplitter(_LARGEST_ANSWER)
+        self._lock = trio.Lock()
+        self._correlation_id = 0
+        #: What the broker serves, by API key.
+        self.versions: dict[int, VersionRange] = {}
+
+    @classmethod
+    async def open(cls, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
+        """Connects and asks for the broker's versions."""
+        client = cls(await connect(address.host, address.port, connect_timeout_ms), address, timeout_ms)
+        try:
+            await client._negotiate()
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return self._io.closed
+
+    async def _negotiate(self) -> None:
+        request = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
+        answer = await self._exchange(request, _ASKED_FIRST)
+        response = self._api_versions(answer, _ASKED_FIRST)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = self._api_versions(await self._exchange(ApiVersionsRequest(), 0), 0)
+        if response.error_code:
+            raise RemoteProtocolError(f"{self._address} answered ApiVersions with error {response.error_code}")
+        self.versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+    @staticmethod
+    def _api_versions(body: memoryview, version: int) -> ApiVersionsResponse:
+        if int.from_bytes(body[:2], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0  # a broker that doesn't know the version answers in the oldest shape (KIP-511)
+        return ApiVersionsResponse.decode(body, version)
+
+    async def call(self, request: Message, version: int | None = None, *, extra_ms: int = 0) -> Message:
+        """The answer to a request, at ``version`` or the newest that both know.
+
+        OSError, RemoteProtocolError: the fate of the request is open, and the connection closed.
+        """
+        async with self._lock:
+            if self._io.closed:
+                raise OSError(f"connection to {self._address} is closed")
+            if version is None:
+                version = min(self.versions.get(request.API_KEY, (0, 0))[1], request.MAX_VERSION)
+            try:
+                body = await self._exchange(request, version, extra_ms)
+                return response_class(request.API_KEY).decode(body, version)
+            except (OSError, RemoteProtocolError, trio.Cancelled):
+                self.close()
+                raise
+
+    async def _exchange(self, request: Message, version: int, extra_ms: int = 0) -> memoryview:
+        self._correlation_id += 1
+        try:
+            with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
+                await self._io.send_all([encode_request(request, version, self._correlation_id, _CLIENT_ID)])
+                frame = memoryview(await self._frame())[_PREFIX:]
+        except trio.TooSlowError as error:
+            raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
+        if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
+            raise RemoteProtocolError(f"{self._address} answered another request")
+        return frame[response_header_size(request.API_KEY, version, frame) :]
+
+    async def _frame(self) -> bytearray:
+        buffer = memoryview(bytearray(_READ))
+        while True:
+            count = self._io.receive_now([buffer])
+            if count is None:
+                await self._io.readable()
+                continue
+            if count == 0:
+                raise OSError(f"{self._address} closed the connection")
+            frames = self._splitter.feed(buffer[:count])
+            if frames:
+                return frames[0]
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._io.close()

@@ -1,0 +1,42 @@
+"""The bytes that all connections hold together, and who has to wait when there are too many.
+
+One connection, the elder, may always go on: else those that hold half of a frame could wait for each other for ever.
+"""
+
+import trio
+
+
+class Budget:
+    """Counts held bytes by owner. A soft limit: one read, and the elder's frame, may come on top."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: bytes."""
+        self._limit = limit
+        self._held: dict[object, int] = {}
+        self._elder: object | None = None
+        self._lot = trio.lowlevel.ParkingLot()
+        self.used = 0
+
+    def hold(self, owner: object, count: int) -> None:
+        """Sets what ``owner`` holds now, in bytes."""
+        had = self._held.get(owner, 0)
+        if count == had:
+            return
+        if count:
+            self._held[owner] = count
+        else:
+            del self._held[owner]
+            if self._elder is owner:
+                self._elder = None
+        self.used += count - had
+        if count < had and self._lot:
+            self._lot.unpark_all()
+
+    async def admit(self, owner: object) -> None:
+        """Waits until ``owner`` may hold more."""
+        while self.used >= self._limit:
+            if self._elder is None:
+                self._elder = owner
+            if self._elder is owner:
+                return
+            await self._lot.park()

@@ -1,0 +1,215 @@
+"""kproxy's own view of the cluster: its brokers and their versions, leaders, coordinators, and producer ids."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import structlog
+import trio
+
+from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import TopicRef
+from kproxy.config import Config
+from kproxy.dedup.lanes import Lane, LanePool
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.cluster")
+
+#: The newest Metadata that kproxy asks at: topics by name or id; older brokers are asked at what they have.
+_METADATA = 12
+#: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
+_UNUSED_TIMEOUT_MS = 60_000
+
+
+class Cluster:
+    """The one place that asks brokers on kproxy's own account."""
+
+    def __init__(self, config: Config, stats: Stats, cluster_map: ClusterMap) -> None:
+        """``cluster_map`` is shared with the sessions, which only read it."""
+        self._config = config
+        self._stats = stats
+        self.map = cluster_map
+        self._clients: dict[Address, BrokerClient] = {}
+        self._connecting: dict[Address, trio.Lock] = {}
+        self._lanes = LanePool()
+        self._turn = 0
+        #: Opens a port for a broker that is new; set by the server.
+        self.open_port: Callable[[Broker], Awaitable[None]] | None = None
+        self._learning = trio.Lock()
+
+    # -- members
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keeps the list of brokers fresh, for ever. ``started`` once the first answer came."""
+        backoff_ms, warned, started = self._config.retry_backoff_ms, False, False
+        while True:
+            try:
+                await self.refresh()
+            except (OSError, RemoteProtocolError) as error:
+                self._stats.ready = False
+                self.count_error("metadata")
+                if not warned:
+                    log.warning("no broker can be reached; trying on", bootstrap=_show(self._config), error=str(error))
+                    warned = True
+                await trio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+                continue
+            if warned:
+                log.info("broker reached", brokers=len(self.map.brokers))
+            backoff_ms, warned = self._config.retry_backoff_ms, False
+            self._stats.ready = True
+            if not started:
+                started = True
+                task_status.started()
+            await trio.sleep(self._config.metadata_max_age_ms / 1000)
+
+    async def refresh(self) -> None:
+        """Asks any broker for all brokers, and gives new ones a port."""
+        response = await self._ask_any(MetadataRequest(topics=[]), (1, _METADATA))
+        assert isinstance(response, MetadataResponse)
+        await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
+        for node_id in set(self.map.brokers) - {row.node_id for row in response.brokers}:
+            # its port stays: a broker that restarts comes back under its id
+            self.map.brokers[node_id].versions = None
+        self._stats.brokers = len(response.brokers)
+
+    async def learn(self, brokers: Iterable[tuple[int, Address]]) -> None:
+        """Takes note of brokers and gives each a port of kproxy's, before any client hears of it."""
+        async with self._learning:
+            for node_id, address in brokers:
+                broker = self.map.brokers.setdefault(node_id, Broker(node_id, address))
+                if broker.address != address:
+                    broker.address, broker.versions = address, None
+                if broker.port is None and self.open_port is not None:
+                    await self.open_port(broker)
+
+    def any_broker(self) -> Broker | None:
+        """A broker for a connection that may go to any, in turn."""
+        brokers = [broker for _, broker in sorted(self.map.brokers.items())]
+        if not brokers:
+            return None
+        self._turn += 1
+        return brokers[self._turn % len(brokers)]
+
+    # -- asking
+
+    async def client(self, address: Address) -> BrokerClient:
+        """kproxy's own connection to a broker. OSError, RemoteProtocolError if it can't be had."""
+        async with self._connecting.setdefault(address, trio.Lock()):
+            known = self._clients.get(address)
+            if known is not None and not known.closed:
+                return known
+            client = await BrokerClient.open(
+                address, self._config.upstream_connect_timeout_ms, self._config.upstream_request_timeout_ms
+            )
+            self._clients[address] = client
+            return client
+
+    async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
+        """What a broker serves; asked again after a connection to it was lost. OSError, RemoteProtocolError."""
+        if broker.versions is None:
+            known = self._clients.pop(broker.address, None)
+            if known is not None:
+                known.close()  # it may be from before an upgrade
+            broker.versions = (await self.client(broker.address)).versions
+        return broker.versions
+
+    async def _ask_any(
+        self, request: MetadataRequest | FindCoordinatorRequest | InitProducerIdRequest, versions: VersionRange
+    ) -> MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse:
+        error: OSError | RemoteProtocolError = OSError("no broker is known")
+        addresses = [*self._config_addresses(), *(broker.address for broker in self.map.brokers.values())]
+        # where a connection stands already, ask there first
+        addresses.sort(key=lambda address: address not in self._clients or self._clients[address].closed)
+        for address in dict.fromkeys(addresses):
+            try:
+                client = await self.client(address)
+                served = client.versions.get(request.API_KEY, (0, 0))
+                version = min(versions[1], served[1], request.MAX_VERSION)
+                answer = await client.call(request, max(version, served[0]))
+            except (OSError, RemoteProtocolError) as failed:
+                error = failed
+                continue
+            assert isinstance(answer, MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse)
+            return answer
+        raise error
+
+    def _config_addresses(self) -> list[Address]:
+        return [Address(host, port) for host, port in self._config.bootstrap_servers]
+
+    async def leader(self, topic: TopicRef, partition: int, by_id: bool) -> tuple[Broker | None, int]:
+        """The broker that leads a partition now, or None and the error. OSError, RemoteProtocolError."""
+        if by_id:
+            asked = MetadataRequestTopic(topic_id=topic, name=None)
+        else:
+            asked = MetadataRequestTopic(name=topic.decode("utf-8", "replace"))
+        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        response = await self._ask_any(request, (4, _METADATA))
+        assert isinstance(response, MetadataResponse)
+        await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
+        for found in response.topics:
+            for row in found.partitions:
+                if row.partition_index == partition:
+                    return self.map.brokers.get(row.leader_id), row.error_code
+            return None, found.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None, 0
+
+    async def coordinator(self, group_id: str) -> Broker | None:
+        """The broker that coordinates a group now; None if there is none. OSError, RemoteProtocolError."""
+        request = FindCoordinatorRequest(key=group_id, key_type=0)
+        response = await self._ask_any(request, (1, 3))
+        assert isinstance(response, FindCoordinatorResponse)
+        if response.error_code:
+            return None
+        await self.learn([(response.node_id, Address(response.host, response.port))])
+        return self.map.brokers.get(response.node_id)
+
+    # -- lanes
+
+    async def lease_lane(self) -> Lane:
+        """A lane for one connection; tried until a broker allocates a producer id."""
+        backoff_ms = self._config.retry_backoff_ms
+        while True:
+            lane = self._lanes.lease()
+            if lane is None:
+                lane = await self._new_lane()
+            if lane is not None:
+                self._stats.producer_ids_active = self._lanes.leased
+                return lane
+            await trio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+
+    async def _new_lane(self) -> Lane | None:
+        try:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
+            response = await self._ask_any(request, (0, 4))
+        except (OSError, RemoteProtocolError):
+            self.count_error("init_producer_id")
+            return None
+        assert isinstance(response, InitProducerIdResponse)
+        if response.error_code:
+            self.count_error("init_producer_id")
+            return None
+        return self._lanes.adopt(response.producer_id)
+
+    def return_lane(self, lane: Lane) -> None:
+        """Ends a lease."""
+        self._lanes.give_back(lane)
+        self._stats.producer_ids_active = self._lanes.leased
+
+    def count_error(self, kind: str) -> None:
+        """Counts a failure towards the brokers."""
+        self._stats.upstream_errors[kind] = self._stats.upstream_errors.get(kind, 0) + 1
+
+    def close(self) -> None:
+        """Closes kproxy's own connections."""
+        for client in self._clients.values():
+            client.close()
+
+
+def _show(config: Config) -> str:
+    return ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)

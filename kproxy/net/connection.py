@@ -1,0 +1,390 @@
+"""The pump of one client connection: reads, one synchronous call into the session, writes.
+
+Up to three tasks run for a connection: one reads the client, one the broker, one sends again what got no definite answer.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from kproxy.codec.frame import FrameSplitter
+from kproxy.config import Config
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.budget import Budget
+from kproxy.net.cluster import Cluster
+from kproxy.net.errands import run_errand
+from kproxy.net.resend import resend_all
+from kproxy.net.socket_io import SocketIO, connect
+from kproxy.proxy.routing import Broker
+from kproxy.proxy.session import Errand, Need, Session
+from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.proxy.slots import Buffer
+
+log = structlog.get_logger("kproxy.connection")
+
+#: One read takes at most so much; one buffer serves all connections, since its content is used before anyone waits.
+READ_BYTES = 262_144
+#: Answers longer than this go to the client while they come.
+_STREAM_FROM = 32_768
+_LARGEST_ANSWER = (1 << 31) - 1
+
+
+class Connection:
+    """One client and the broker behind the port that it connected to."""
+
+    def __init__(
+        self,
+        client: SocketIO,
+        session: Session,
+        cluster: Cluster,
+        config: Config,
+        stats: Stats,
+        budget: Budget,
+        shared: memoryview,
+        choose: Callable[[], Broker | None],
+        wall: float,
+    ) -> None:
+        """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
+
+        ``wall`` added to trio's clock gives the time since the epoch, in seconds.
+        """
+        self._wall = wall
+        self._frame_since = 0.0
+        self._buffers: list[memoryview] = []
+        self.session = session
+        self.cluster = cluster
+        self.config = config
+        self.stats = stats
+        self._client = client
+        self._choose = choose
+        self._budget = budget
+        self._shared = shared
+        self._splitter = FrameSplitter(min(config.max_frame_bytes, _LARGEST_ANSWER))
+        self._upstream: SocketIO | None = None
+        self._broker: Broker | None = None
+        self._nursery: trio.Nursery | None = None
+        self._progress = trio.lowlevel.ParkingLot()
+        self._client_gone = False
+        self._writing_client = False
+        self._writing_upstream = False
+        self._resending = False
+        self._streaming = 0
+
+    async def run(self) -> None:
+        """Serves the client until one side ends, then makes the fate of what is in flight definite."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await self._read_client()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._client.close()
+        self._drop_upstream()
+        self._budget.hold(self, 0)
+        lane = self.session.producer.lane
+        if lane is not None:
+            self.stats.sends_in_flight -= self.session.producer.in_flight
+            self.cluster.return_lane(lane)
+
+    # -- the client's side
+
+    async def _read_client(self) -> None:
+        try:
+            await self._serve()
+        except RemoteProtocolError as error:
+            self._count_refusal("malformed")
+            log.debug("client connection closed", peer=self._client.peer, reason=str(error))
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except (LocalProtocolError, _Finished) as error:
+            log.debug("client connection closed", peer=self._client.peer, reason=str(error))
+        self._client_gone = True
+        self._client.close()
+        with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
+            await self._settle()
+
+    async def _serve(self) -> None:
+        while True:
+            count = await self._read_some()
+            if count == 0:
+                return
+            self.stats.client_bytes_in += count
+            for frame in self._frames(count):
+                await self._take(frame)
+            await self._flush()
+
+    async def _read_some(self) -> int:
+        """Bytes read, into the rest of a begun frame first. 0 at the end, or where the client took too long."""
+        self._buffers = [self._shared]
+        started = trio.current_time()
+        await self._budget.admit(self)
+        while True:
+            room = self._splitter.room()
+            self._buffers = [self._shared] if room is None else [room, self._shared]
+            count = self._client.receive_now(self._buffers)
+            if count is not None:
+                await self._client.give_way()
+                return count
+            self._buffers = []
+            room = None
+            with trio.move_on_at(self._deadline(started)) as scope:
+                await self._client.readable()
+            if scope.cancelled_caught and (self.session.idle or self._splitter.in_frame):
+                self._count_refusal("slow_frame" if self._splitter.in_frame else "idle")
+                return 0
+            if scope.cancelled_caught:
+                started = trio.current_time()
+
+    def _deadline(self, started: float) -> float:
+        if self._splitter.in_frame:
+            return self._frame_since + self.config.frame_timeout_ms / 1000
+        return started + self.config.connections_max_idle_ms / 1000
+
+    def _frames(self, count: int) -> list[bytearray]:
+        buffers, self._buffers = self._buffers, []
+        frames: list[bytearray] = []
+        began = self._splitter.in_frame
+        if len(buffers) == 2:
+            direct = min(count, len(buffers[0]))
+            buffers[0].release()
+            whole = self._splitter.filled(direct)
+            if whole is not None:
+                frames.append(whole)
+            count -= direct
+        if count:
+            frames += self._splitter.feed(self._shared[:count])
+        if self._splitter.in_frame and (frames or not began):
+            self._frame_since = trio.current_time()
+        self._account()
+        return frames
+
+    def _account(self) -> None:
+        self._budget.hold(self, self.session.held_bytes + self._splitter.held)
+        self.stats.buffered_bytes = self._budget.used
+
+    async def _take(self, frame: bytearray) -> None:
+        while True:
+            if self.session.finished:
+                raise _Finished("the broker's connection ended")
+            need = self.session.request(frame, trio.current_time() + self._wall)
+            if need is None:
+                break
+            await self._flush()
+            if need is Need.UPSTREAM:
+                await self._connect()
+            elif need is Need.LANE:
+                self.session.lease(await self.cluster.lease_lane())
+            elif self.session.recovering or self.session.producer.waits or not self.session.idle:
+                await self._progress.park()
+        if self.session.errands:
+            self._start_errands()
+
+    def _start_errands(self) -> None:
+        assert self._nursery is not None
+        for errand in self.session.errands:
+            self._nursery.start_soon(self._errand, errand)
+        self.session.errands.clear()
+
+    async def _errand(self, errand: Errand) -> None:
+        self.session.errand_done(errand, await run_errand(self.cluster, errand))
+        await self._answered()
+
+    # -- the broker's side
+
+    async def _connect(self) -> None:
+        broker = self._choose()
+        if broker is None:
+            raise _Finished("no broker is known")
+        try:
+            versions = await self.cluster.versions(broker)
+            io = await connect(broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms)
+        except (OSError, RemoteProtocolError) as error:
+            self.cluster.count_error("connect")
+            raise _Finished(f"no connection to broker {broker.node_id} at {broker.address}: {error}") from error
+        self._upstream, self._broker = io, broker
+        self.stats.upstream_connections_open += 1
+        self.session.ctx.broker_versions = versions
+        self.session.connected = True
+        assert self._nursery is not None
+        self._nursery.start_soon(self._read_upstream, io)
+
+    def _drop_upstream(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+            self.stats.upstream_connections_open -= 1
+
+    async def _read_upstream(self, io: SocketIO) -> None:
+        splitter = FrameSplitter(_LARGEST_ANSWER)
+        try:
+            while True:
+                count = io.receive_now([self._shared])
+                if count is None:
+                    await self._wait_upstream(io)
+                    continue
+                if count == 0:
+                    break
+                self.stats.upstream_bytes_in += count
+                await self._upstream_data(splitter, count)
+                await io.give_way()
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except (RemoteProtocolError, LocalProtocolError) as error:
+            self.cluster.count_error("protocol")
+            node_id = self._broker.node_id if self._broker else None
+            log.warning("answer of a broker can't be used", broker=node_id, error=str(error))
+            self.session.finished = True
+        if self._upstream is io:
+            await self._upstream_ended()
+
+    async def _wait_upstream(self, io: SocketIO) -> None:
+        """Waits for an answer. Batches that get none in time are as good as lost: the connection is given up."""
+        limit = math.inf
+        if self.session.producer.in_flight:
+            limit = self.config.upstream_request_timeout_ms / 1000 + self.session.producer.longest_timeout_ms / 1000
+        with trio.move_on_after(limit) as scope:
+            await io.readable()
+        if scope.cancelled_caught and self.session.producer.in_flight:
+            self.cluster.count_error("timeout")
+            raise OSError("no answer in time")
+
+    async def _upstream_ended(self) -> None:
+        self._drop_upstream()
+        if self._streaming:
+            self.session.finished = True
+        if not self.session.idle:
+            self.cluster.count_error("disconnected")
+        if self._broker is not None:
+            self._broker.versions = None
+        self.session.upstream_lost()
+        await self._answered()
+
+    async def _upstream_data(self, splitter: FrameSplitter, count: int) -> None:
+        data = self._shared[:count]
+        if self._streaming or (not splitter.in_frame and self._starts_stream(data)):
+            data = await self._stream(data)
+        if not data:
+            return
+        frames = splitter.feed(data)
+        for frame in frames:
+            now = trio.current_time() + self._wall
+            while unknown := self.session.response(frame, now):
+                await self.cluster.learn(unknown)
+        if frames:
+            await self._answered()
+        while self._client_gone is False and len(self.session.to_client) > 0 and self._writing_client:
+            await self._progress.park()  # the client is slow: read no more from the broker meanwhile
+
+    def _starts_stream(self, data: memoryview) -> bool:
+        if len(data) < 8 or not self.session.may_stream():
+            return False
+        size = 4 + int.from_bytes(data[:4], "big", signed=True)
+        if size <= max(_STREAM_FROM, len(data)) or not self.session.is_next_answer(data):
+            return False
+        self._streaming = size
+        return True
+
+    async def _stream(self, data: memoryview) -> memoryview:
+        """Passes on what belongs to the answer that goes to the client as it comes; what is behind it."""
+        part = data[: self._streaming]
+        # when the client is slow others use the shared buffer meanwhile: keep what comes behind the answer
+        rest = data[len(part) :]
+        kept = memoryview(bytes(rest)) if rest else rest
+        self._streaming -= len(part)
+        if not self._client_gone:
+            try:
+                self.stats.client_bytes_out += await self._client.send_all([part])
+            except (OSError, trio.ClosedResourceError):
+                self._client_gone = True
+        if not self._streaming:
+            self.session.streamed(trio.current_time() + self._wall)
+            await self._answered()
+        return kept
+
+    # -- writing
+
+    async def _answered(self) -> None:
+        """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
+        await self._flush()
+        self._account()
+        self._progress.unpark_all()
+        if self.session.recovering and not self._resending and self._nursery is not None:
+            self._resending = True
+            self._nursery.start_soon(self._resend)
+        if self.session.finished and not self.session.to_client:
+            self._client.close()
+
+    async def _resend(self) -> None:
+        try:
+            await resend_all(self)
+        finally:
+            self._resending = False
+        await self._answered()
+
+    def is_connected_to(self, broker: Broker) -> bool:
+        """Whether this is the broker behind the client's port."""
+        return self._broker is broker
+
+    async def wait_quiet(self) -> None:
+        """Waits until no batch is on its way."""
+        while not self.session.quiet:
+            await self._progress.park()
+
+    async def _settle(self) -> None:
+        """After the client has gone: waits until the fate of each of its batches is definite."""
+        while self.session.producer.calls:
+            await self._progress.park()
+
+    async def _flush(self) -> None:
+        await self._flush_upstream()
+        await self.flush_client()
+
+    async def _flush_upstream(self) -> None:
+        out = self.session.to_upstream
+        if not out or self._writing_upstream or self._upstream is None:
+            return
+        self._writing_upstream = True
+        try:
+            while out and self._upstream is not None:
+                batch = out[:]
+                out.clear()
+                self.stats.upstream_bytes_out += await self._upstream.send_all(batch)
+        except (OSError, trio.ClosedResourceError):
+            if self._upstream is not None:
+                self._upstream.close()  # its reader finds it closed, and tells the session
+        finally:
+            self._writing_upstream = False
+
+    async def flush_client(self) -> None:
+        """Writes the answers that are ready, in order."""
+        out = self.session.to_client
+        if self._client_gone:
+            out.clear()
+        if not out or self._writing_client:
+            return
+        self._writing_client = True
+        try:
+            while out:
+                batch: list[Buffer] = out[:]
+                out.clear()
+                self.stats.client_bytes_out += await self._client.send_all(batch)
+        except (OSError, trio.ClosedResourceError):
+            self._client_gone = True
+            self._client.close()
+        finally:
+            self._writing_client = False
+
+    def _count_refusal(self, reason: str) -> None:
+        self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1
+
+
+class _Finished(Exception):
+    """The client's connection has to end, through no fault of its own."""

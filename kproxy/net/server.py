@@ -1,0 +1,156 @@
+"""Listeners: one port to bootstrap from, one for each broker; and the limits on who may connect."""
+
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+import trio
+
+from kproxy.config import Config, ExitCode, StartupError
+from kproxy.net.budget import Budget
+from kproxy.net.cluster import Cluster
+from kproxy.net.connection import READ_BYTES, Connection
+from kproxy.net.socket_io import SocketIO
+from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.producing import ProducerLimits
+from kproxy.proxy.routing import Address, Broker, preferred_ports
+from kproxy.proxy.session import Session, SessionLimits
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.server")
+
+_BACKLOG = 1024
+#: Out of file descriptors: wait so long before accepting again.
+_ACCEPT_PAUSE_SECONDS = 0.1
+
+
+class Server:
+    """Accepts clients and runs their connections in the nursery it is given."""
+
+    def __init__(self, config: Config, stats: Stats, cluster: Cluster, nursery: trio.Nursery) -> None:
+        """``nursery`` owns the listeners and the connections."""
+        self._config = config
+        self._stats = stats
+        self._cluster = cluster
+        self._nursery = nursery
+        self._budget = Budget(config.buffer_memory)
+        self._shared = memoryview(bytearray(READ_BYTES))
+        self._listeners: list[trio.SocketListener] = []
+        self._wall = time.time() - trio.current_time()
+        self._limits = SessionLimits(
+            producer=ProducerLimits(
+                in_flight=config.max_in_flight_per_partition,
+                max_batch_bytes=config.max_message_bytes,
+                max_decompressed_bytes=config.decompression_max_bytes,
+            ),
+            held_bytes=config.connection_buffer_bytes,
+            idempotence=config.idempotence_enable,
+        )
+
+    async def listen(self) -> Address:
+        """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it can't be had."""
+        host, port = self._config.listen
+        try:
+            listeners = await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
+        except OSError as error:
+            raise StartupError(
+                f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
+            ) from None
+        self._serve(listeners, self._cluster.any_broker)
+        return Address(host, listeners[0].socket.getsockname()[1])
+
+    async def open_broker_port(self, broker: Broker) -> None:
+        """Opens a port for a broker; logs what to do if none of the range is free."""
+        ports = self._config.broker_port_range
+        wanted = preferred_ports(ports[0], ports[-1], broker.node_id) if ports else [0]
+        taken = {other.port for other in self._cluster.map.brokers.values()}
+        for port in wanted:
+            if port and port in taken:
+                continue
+            try:
+                listeners = await trio.open_tcp_listeners(port, host=self._config.listen.host, backlog=_BACKLOG)
+            except OSError:
+                continue
+            broker.port = listeners[0].socket.getsockname()[1]
+            self._serve(listeners, lambda: broker)
+            log.debug("port opened", broker=broker.node_id, port=broker.port, upstream=str(broker.address))
+            return
+        log.error(
+            "no free port for a broker: clients can't reach it; widen broker.ports",
+            broker=broker.node_id,
+            broker_ports=f"{ports[0]}-{ports[-1]}" if ports else "any",
+        )
+
+    def _serve(self, listeners: list[trio.SocketListener], choose: Callable[[], Broker | None]) -> None:
+        self._listeners += listeners
+        for listener in listeners:
+            self._nursery.start_soon(self._accept, listener, choose)
+
+    async def _accept(self, listener: trio.SocketListener, choose: Callable[[], Broker | None]) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except trio.ClosedResourceError:
+                return
+            except OSError as error:
+                self._refuse("accept")
+                log.warning("cannot accept a connection", error=str(error))
+                await trio.sleep(_ACCEPT_PAUSE_SECONDS)
+                continue
+            sock = socket.socket(fileno=stream.socket.detach())
+            if self._stats.connections_open >= self._config.max_connections:
+                self._refuse("max_connections")
+                sock.close()
+                continue
+            self._nursery.start_soon(self._run, sock, choose)
+
+    def _refuse(self, reason: str) -> None:
+        self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
+
+    async def _run(self, sock: socket.socket, choose: Callable[[], Broker | None]) -> None:
+        self._stats.connections_open += 1
+        self._stats.connections_total += 1
+        try:
+            io = SocketIO(sock)
+            await self._connection(io, choose).run()
+        except OSError:
+            sock.close()  # it was gone before it was set up
+        except Exception:
+            # one connection's fault, even if it is a bug of ours, is not the others'
+            log.exception("connection failed; this is a bug of kproxy, please report it")
+        finally:
+            self._stats.connections_open -= 1
+
+    def _connection(self, io: SocketIO, choose: Callable[[], Broker | None]) -> Connection:
+        return Connection(
+            io,
+            self._session(io),
+            self._cluster,
+            self._config,
+            self._stats,
+            self._budget,
+            self._shared,
+            choose,
+            self._wall,
+        )
+
+    def _session(self, io: SocketIO) -> Session:
+        context = Context(
+            cluster=self._cluster.map,
+            local_host=io.local_host,
+            max_decompressed_bytes=self._config.decompression_max_bytes,
+            fetch_max_bytes=self._config.fetch_max_bytes,
+            transcode={},
+        )
+        return Session(context, self._limits, self._stats, partial(_transcode, self._config))
+
+    def stop_accepting(self) -> None:
+        """Closes all listeners; connections go on."""
+        for listener in self._listeners:
+            listener.socket.close()
+
+
+def _transcode(config: Config, client_id: str) -> dict[int, int]:
+    return config.transcode(client_id)

@@ -1,0 +1,117 @@
+"""Non-blocking sockets: try first, wait only when it would block. A proxy's time goes to wake-ups and copies."""
+
+import socket
+from collections.abc import Sequence
+
+import trio
+
+from kproxy.proxy.slots import Buffer
+
+#: Buffers for one ``sendmsg``; the kernel takes up to 1024.
+_GATHER = 256
+#: How many calls may succeed at once before others get their turn.
+_TURNS = 16
+#: TCP keep-alive: a peer that vanished is noticed within about 30 s.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+
+
+class SocketIO:
+    """A connected TCP socket for one reader and one writer task."""
+
+    __slots__ = ("_sock", "_turns", "closed")
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Takes over a connected socket."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._sock = sock
+        self._turns = 0
+        self.closed = False
+
+    @property
+    def local_host(self) -> str:
+        """The address at which the peer reached this end."""
+        host: str = self._sock.getsockname()[0]
+        return host
+
+    @property
+    def peer(self) -> str:
+        """The peer's address, for logs."""
+        try:
+            host, port = self._sock.getpeername()[:2]
+        except OSError:
+            return "?"
+        return f"{host}:{port}"
+
+    def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
+        """Bytes read into the buffers, 0 at the end of the stream, None if there is nothing yet. OSError if broken."""
+        try:
+            if len(buffers) == 1:
+                return self._sock.recv_into(buffers[0])
+            return self._sock.recvmsg_into(buffers)[0]
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    async def readable(self) -> None:
+        """Waits until there is something to read."""
+        self._turns = 0
+        await trio.lowlevel.wait_readable(self._sock)
+
+    async def give_way(self) -> None:
+        """Lets other tasks run if this one has gone on for long."""
+        self._turns += 1
+        if self._turns >= _TURNS:
+            self._turns = 0
+            await trio.lowlevel.checkpoint()
+
+    async def send_all(self, buffers: list[Buffer]) -> int:
+        """Writes all buffers in order; the bytes written. OSError if the connection is broken.
+
+        What can't be written at once is copied before this task waits, so views of a shared buffer may be handed in.
+        """
+        total = 0
+        while buffers:
+            batch = buffers[:_GATHER]
+            size = sum(map(len, batch))
+            total += size
+            try:
+                sent = self._sock.sendmsg(batch) if len(batch) > 1 else self._sock.send(batch[0])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent == size:
+                del buffers[:_GATHER]
+                continue
+            rest = b"".join(buffers)
+            buffers.clear()
+            total += len(rest) - size
+            await self._send_rest(memoryview(rest)[sent:])
+        return total
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        while rest:
+            await trio.lowlevel.wait_writable(self._sock)
+            try:
+                rest = rest[self._sock.send(rest) :]
+            except (BlockingIOError, InterruptedError):
+                continue
+
+    def close(self) -> None:
+        """Closes the socket and wakes whoever waits for it. May be called again."""
+        if not self.closed:
+            self.closed = True
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+async def connect(host: str, port: int, timeout_ms: int) -> SocketIO:
+    """A connection to a broker. OSError if there is none within ``timeout_ms``."""
+    try:
+        with trio.fail_after(timeout_ms / 1000):
+            stream = await trio.open_tcp_stream(host, port)
+    except trio.TooSlowError as error:
+        raise OSError(f"no connection to {host}:{port} within {timeout_ms} ms") from error
+    raw = socket.socket(fileno=stream.socket.detach())
+    return SocketIO(raw)

@@ -1,0 +1,34 @@
+"""One handler for each API key whose requests or answers kproxy changes; all others are relayed, lifted and lowered."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kproxy.codec.messages import ApiKey
+from kproxy.proxy.handlers.addresses import DescribeCluster, FindCoordinator, Metadata
+from kproxy.proxy.handlers.admin import DescribeConfigs
+from kproxy.proxy.handlers.api_versions import ApiVersions
+from kproxy.proxy.handlers.base import Handler
+from kproxy.proxy.handlers.fetch import Fetch
+from kproxy.proxy.handlers.offsets import ListOffsets, OffsetCommit, OffsetFetch
+from kproxy.proxy.handlers.produce import PassedProduce
+
+HANDLERS: Mapping[int, Handler] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: PassedProduce(),
+        ApiKey.FETCH: Fetch(),
+        ApiKey.LIST_OFFSETS: ListOffsets(),
+        ApiKey.METADATA: Metadata(),
+        ApiKey.OFFSET_COMMIT: OffsetCommit(),
+        ApiKey.OFFSET_FETCH: OffsetFetch(),
+        ApiKey.FIND_COORDINATOR: FindCoordinator(),
+        ApiKey.API_VERSIONS: ApiVersions(),
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),
+        ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
+    }
+)
+DEFAULT = Handler()
+
+
+def handler_of(api_key: int) -> Handler:
+    """The handler of an API key."""
+    return HANDLERS.get(api_key, DEFAULT)

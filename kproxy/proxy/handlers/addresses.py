@@ -1,0 +1,83 @@
+"""Metadata (3), FindCoordinator (10), DescribeCluster (60): all versions; brokers are told as kproxy's addresses.
+
+A broker for which kproxy has no port is left out, so that no client ever meets a broker directly.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+
+#: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).
+_BROKERS = 1
+
+
+class _Addresses(Handler):
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Always: addresses are kproxy's."""
+        return True
+
+
+class Metadata(_Addresses):
+    """Rewrites the list of brokers."""
+
+    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
+        """All brokers of the answer."""
+        return [(row.node_id, row.host, row.port) for row in response.brokers]
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        """The answer with kproxy's addresses."""
+        kept = []
+        for row in response.brokers:
+            address = ctx.advertised(row.node_id)
+            if address is not None:
+                row.host, row.port = address
+                kept.append(row)
+        response.brokers = kept
+        answer: Message = response
+        return answer
+
+
+class DescribeCluster(_Addresses):
+    """Rewrites the list of brokers; the controllers' own addresses are not told."""
+
+    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
+        """All brokers of the answer."""
+        if response.endpoint_type != _BROKERS:
+            return ()
+        return [(row.broker_id, row.host, row.port) for row in response.brokers]
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        """The answer with kproxy's addresses."""
+        kept = []
+        for row in response.brokers if response.endpoint_type == _BROKERS else ():
+            address = ctx.advertised(row.broker_id)
+            if address is not None:
+                row.host, row.port = address
+                kept.append(row)
+        response.brokers = kept
+        answer: Message = response
+        return answer
+
+
+class FindCoordinator(_Addresses):
+    """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699)."""
+
+    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
+        """The coordinators that were found."""
+        rows = [response, *response.coordinators]
+        return [(row.node_id, row.host, row.port) for row in rows if row.node_id >= 0 and row.host]
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        """The answer with kproxy's addresses."""
+        for row in [response, *response.coordinators]:
+            if row.node_id < 0 or not row.host:
+                continue
+            address = ctx.advertised(row.node_id)
+            if address is None:
+                row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+            else:
+                row.host, row.port = address
+        answer: Message = response
+        return answer

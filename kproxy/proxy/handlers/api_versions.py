@@ -1,0 +1,36 @@
+"""ApiVersions (18), v0-v4: kproxy's own ranges, so that old clients see the versions that the broker dropped (KIP-35).
+
+A client that asks at a newer version gets the answer of a broker: v0 in shape, UNSUPPORTED_VERSION, and the range of
+ApiVersions alone. Features (KIP-584) are the broker's.
+"""
+
+from typing import Any
+
+from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.versions import served_to_clients
+
+
+class ApiVersions(Handler):
+    """Answers with what kproxy serves in front of this broker."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Always: the ranges are kproxy's."""
+        return True
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        """The broker's answer with kproxy's ranges in it."""
+        served = served_to_clients({row.api_key: (row.min_version, row.max_version) for row in response.api_keys})
+        response.api_keys = [
+            ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
+            for key, (first, last) in sorted(served.items())
+        ]
+        answer: Message = response
+        return answer
+
+
+def unsupported_version(newest: int) -> ApiVersionsResponse:
+    """The answer, to be encoded as v0, to an ApiVersions request newer than ``newest`` (KIP-511)."""
+    row = ApiVersionsResponseApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=newest)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])

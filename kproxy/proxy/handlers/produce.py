@@ -1,0 +1,33 @@
+"""Produce (0) of clients that are idempotent or transactional themselves: relayed; errors of v10+ name addresses."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kproxy.codec.messages import Message
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+
+_FIRST_NODE_ENDPOINTS = 10
+
+
+class PassedProduce(Handler):
+    """Rewrites the addresses of the leaders that an answer names beside an error."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where addresses may be named, or the versions differ."""
+        return version >= _FIRST_NODE_ENDPOINTS or version != upstream
+
+    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
+        """The leaders named."""
+        return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        """The answer, kproxy's addresses in it."""
+        kept = []
+        for row in response.node_endpoints:
+            address = ctx.advertised(row.node_id)
+            if address is not None:
+                row.host, row.port = address
+                kept.append(row)
+        response.node_endpoints = kept
+        answer: Message = response
+        return answer

@@ -1,0 +1,326 @@
+"""Produce (0), all versions: stamping, the order of what is in flight, and the answers.
+
+A request becomes a call: one upstream request as it stands, stamped in place, where the versions on both sides agree;
+or several that are built anew, where a message set of magic 0 or 1 was converted. A call is answered when each of its
+batches has a definite fate.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.header import encode_request
+from kproxy.codec.legacy import to_v2
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, ProduceLayout, TopicRef, walk_response
+from kproxy.codec.records import CorruptRecord, DecompressionLimit, UnsupportedCodec
+from kproxy.dedup.fate import Fate
+from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.sequence import is_kproxy_producer_id
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.slots import Slot
+
+_BATCH = Struct(">qiibIhiqqqhii")  # format v2's header
+_HEADER_SIZE = 61
+_CONTROL = 0x20
+_FIRST_V2 = 3
+_LONGEST_TIMEOUT_MS = 600_000
+#: KIP-951: from here on a broker names other brokers' addresses beside an error.
+_FIRST_NODE_ENDPOINTS = 10
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition of a call: its batches, and the error if it was refused without being sent."""
+
+    topic: TopicRef
+    index: int
+    sends: list[Send] = field(default_factory=list)
+    error_code: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """What goes upstream as one request: at most one batch for each partition."""
+
+    call: "Call"
+    batches: list[tuple[Part, memoryview, int]]
+    #: The client's own frame, if it can be sent as it is once it is stamped.
+    frame: bytearray | None = None
+    sends: list[Send] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One Produce request of a client."""
+
+    slot: Slot
+    version: int
+    upstream_version: int
+    acks: int
+    timeout_ms: int
+    client_id: str | None
+    parts: list[Part]
+    groups_left: int = 0
+    #: The broker's own answer, if it is the client's to the byte.
+    raw: memoryview | bytearray | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a batch's fate is open, or a batch is not sent yet."""
+        return self.groups_left > 0 or any(not send.settled for part in self.parts for send in part.sends)
+
+
+@dataclass(slots=True)
+class ProducerLimits:
+    """The limits of one client's producing (see docs/configuration.md)."""
+
+    in_flight: int
+    max_batch_bytes: int
+    max_decompressed_bytes: int
+
+
+class Producer:
+    """The produce side of one session, under one lane."""
+
+    def __init__(self, limits: ProducerLimits, count_converted: Callable[[str, int, int, int], None]) -> None:
+        """``count_converted(direction, magic, batches, records)`` is told of each conversion."""
+        self.lane: Lane | None = None
+        self._limits = limits
+        self._count = count_converted
+        self._waiting: deque[Group] = deque()
+        #: Partitions that another broker turned out to lead: their next request is told so, unsent.
+        self.moved: set[TrackKey] = set()
+        self.calls: list[Call] = []
+        self.stamped_batches = 0
+        self.stamped_records = 0
+        self.in_flight = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call is not yet sent in full."""
+        return bool(self._waiting)
+
+    @property
+    def sends_topic_ids(self) -> bool:
+        """Whether what is in flight names topics by id (Produce v13 and later)."""
+        return any(call.upstream_version >= FIRST_TOPIC_ID for call in self.calls)
+
+    @property
+    def longest_timeout_ms(self) -> int:
+        """The longest time that a request in flight allows the broker."""
+        return min(max((call.timeout_ms for call in self.calls), default=0), _LONGEST_TIMEOUT_MS)
+
+    def refusal(self, frame: bytearray, layout: ProduceLayout) -> int | None:
+        """The error for a request that brings a producer id of kproxy's; None if it may pass."""
+        forged = any(map(is_kproxy_producer_id, producer_ids(frame, layout)))
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if forged else None
+
+    # -- towards the broker
+
+    def accept(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> None:
+        """Takes a request; ``ready`` then gives what to send of it."""
+        if call.version < _FIRST_V2:
+            groups = self._convert(call, frame, layout, now_ms)
+        else:
+            groups = self._as_it_is(call, frame, layout)
+        call.groups_left = len(groups)
+        self._waiting.extend(groups)
+        self.calls.append(call)
+
+    def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout) -> list[Group]:
+        view = memoryview(frame)
+        group = Group(call, [], frame)
+        for place in layout.partitions:
+            part = Part(place.topic, place.partition)
+            call.parts.append(part)
+            error, records = self._check(part, frame, place)
+            if error:
+                part.error_code = error
+                group.frame = None
+            else:
+                group.batches.append((part, view[place.start : place.end], records))
+        if group.frame is not None and layout.acks != -1:
+            frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
+        return [group] if group.batches else []
+
+    def _check(self, part: Part, frame: bytearray, place: PartitionData) -> tuple[int, int]:
+        """An error for what a broker would refuse too and that can't be stamped; and the number of records."""
+        if (part.topic, part.index) in self.moved:
+            self.moved.discard((part.topic, part.index))
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
+        if place.end - place.start < _HEADER_SIZE:
+            return ErrorCode.INVALID_RECORD, 0
+        _, length, _, magic, _, attributes, last_delta, _, _, _, _, _, records = _BATCH.unpack_from(frame, place.start)
+        if magic != 2:
+            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0
+        if length + 12 != place.end - place.start or attributes & _CONTROL or records < 1 or last_delta != records - 1:
+            return ErrorCode.INVALID_RECORD, 0
+        return 0, records
+
+    def _convert(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> list[Group]:
+        view = memoryview(frame)
+        groups: list[Group] = []
+        for place in layout.partitions:
+            part = Part(place.topic, place.partition)
+            call.parts.append(part)
+            if (part.topic, part.index) in self.moved:
+                self.moved.discard((part.topic, part.index))
+                part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
+            try:
+                batches = to_v2(
+                    view[place.start : place.end] if place.start >= 0 else b"",
+                    arrival_ms=now_ms,
+                    max_batch_bytes=self._limits.max_batch_bytes,
+                    max_decompressed_bytes=self._limits.max_decompressed_bytes,
+                )
+            except RemoteProtocolError as error:
+                part.error_code = _conversion_error(error)
+                continue
+            for number, batch in enumerate(batches):
+                if number == len(groups):
+                    groups.append(Group(call, []))
+                groups[number].batches.append((part, memoryview(batch.data), batch.record_count))
+            magic = frame[place.start + 16] if batches else 0
+            self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
+        return groups
+
+    def ready(self) -> list[tuple[Group, bytearray | bytes]]:
+        """The requests that may go upstream now, stamped, in order."""
+        out: list[tuple[Group, bytearray | bytes]] = []
+        assert self.lane is not None
+        while self._waiting:
+            group = self._waiting[0]
+            tracks = [self.lane.track((part.topic, part.index)) for part, _, _ in group.batches]
+            if not all(track.has_room(self._limits.in_flight) for track in tracks):
+                break
+            self._waiting.popleft()
+            group.call.groups_left -= 1
+            for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
+                send = track.accept(batch, records)
+                send.attempts = 1
+                part.sends.append(send)
+                group.sends.append(send)
+                self.stamped_records += records
+            self.stamped_batches += len(tracks)
+            self.in_flight += len(tracks)
+            out.append((group, group.frame if group.frame is not None else build_request(group.call, group.sends)))
+        return out
+
+    # -- from the broker
+
+    def answered(self, group: Group, frame: memoryview, body: int) -> bool:
+        """Takes the answer to a group (``body``: where it begins in the frame). True if something must be sent again.
+
+        RemoteProtocolError if it is malformed.
+        """
+        call = group.call
+        results = {(row.topic, row.partition): row for row in walk_response(frame, body, call.upstream_version)}
+        clean = True
+        for send in group.sends:
+            row = results.get(send.track.key)
+            if row is None:
+                send.track.lost(send)
+                clean = False
+            elif not send.track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms):
+                clean = self._settled_refusal(send) and clean
+        self.in_flight -= len(group.sends)
+        # beside an error a broker may name others' addresses: then the answer is built, not relayed
+        plain = call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
+        if clean and plain and group.frame is not None and call.version == call.upstream_version:
+            call.raw = frame
+        return not clean
+
+    def _settled_refusal(self, send: Send) -> bool:
+        """Settles a refusal at once where nothing else is held on its track."""
+        if send.fate is not Fate.REFUSED or len(send.track.sends) > 1:
+            return False
+        send.track.refuse(send, send.error_code)
+        return True
+
+    def lost(self, group: Group) -> None:
+        """Notes that the connection ended before the answer to a group."""
+        for send in group.sends:
+            if not send.settled:
+                send.track.lost(send)
+        self.in_flight -= len(group.sends)
+
+    def finished(self) -> list[Call]:
+        """The calls of which each batch has a definite fate now; they are forgotten here."""
+        done = [call for call in self.calls if not call.unsettled]
+        if done:
+            self.calls = [call for call in self.calls if call.unsettled]
+        return done
+
+
+def producer_ids(frame: bytearray, layout: ProduceLayout) -> list[int]:
+    """The producer id of each v2 batch of a request, -1 where there is none."""
+    return [
+        int.from_bytes(frame[place.start + 43 : place.start + 51], "big", signed=True)
+        for place in layout.partitions
+        if place.end - place.start >= _HEADER_SIZE and frame[place.start + 16] == 2
+    ]
+
+
+def _conversion_error(error: RemoteProtocolError) -> int:
+    if isinstance(error, DecompressionLimit):
+        return ErrorCode.MESSAGE_TOO_LARGE
+    if isinstance(error, UnsupportedCodec):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if isinstance(error, CorruptRecord):
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.CORRUPT_MESSAGE
+
+
+def build_request(call: Call, sends: list[Send]) -> bytes:
+    """A Produce request with these batches, acks=all."""
+    topics: dict[TopicRef, ProduceRequestTopicProduceData] = {}
+    for send in sends:
+        ref, index = send.track.key
+        topic = topics.get(ref)
+        if topic is None:
+            topic = topics[ref] = ProduceRequestTopicProduceData()
+            if call.upstream_version >= FIRST_TOPIC_ID:
+                topic.topic_id = ref
+            else:
+                topic.name = ref.decode("utf-8", "replace")
+        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
+    request = ProduceRequest(acks=-1, timeout_ms=call.timeout_ms, topic_data=list(topics.values()))
+    return encode_request(request, call.upstream_version, call.slot.correlation_id, call.client_id)
+
+
+def build_response(call: Call) -> ProduceResponse:
+    """The client's answer from the fates of a call's batches."""
+    topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
+    for part in call.parts:
+        topic = topics.get(part.topic)
+        if topic is None:
+            topic = topics[part.topic] = ProduceResponseTopicProduceResponse()
+            if call.version >= FIRST_TOPIC_ID:
+                topic.topic_id = part.topic
+            else:
+                topic.name = part.topic.decode("utf-8", "replace")
+        topic.partition_responses.append(_row(part, call.version))
+    return ProduceResponse(responses=list(topics.values()))
+
+
+def _row(part: Part, version: int) -> ProduceResponsePartitionProduceResponse:
+    row = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
+    row.error_code = part.error_code or next((s.error_code for s in part.sends if s.error_code), 0)
+    if version < 4 and row.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if not row.error_code and part.sends:
+        row.base_offset = part.sends[0].base_offset
+        if version >= 2:
+            row.log_append_time_ms = part.sends[0].log_append_time_ms
+    return row

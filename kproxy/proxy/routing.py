@@ -1,0 +1,65 @@
+"""The brokers of a cluster, and the addresses of kproxy behind which a client meets each of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+VersionRange: TypeAlias = tuple[int, int]
+
+
+class Address(NamedTuple):
+    """A host name or IP address (no brackets) and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """HOST:PORT, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker: where it is, what it serves, and the port of kproxy that stands for it."""
+
+    node_id: int
+    address: Address
+    port: int | None = None
+    #: Advertised versions by API key, first and last; None until asked, and again after each lost connection.
+    versions: dict[int, VersionRange] | None = None
+
+
+@dataclass(slots=True)
+class ClusterMap:
+    """What is known of the cluster. Changed by the shell's cluster task only; sessions read it."""
+
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    #: What clients are told to connect to; None: the address that they connected to.
+    advertised_host: str | None = None
+    #: Advertised port minus bound port, the same for all listeners.
+    port_shift: int = 0
+
+    def unknown(self, seen: Iterable[tuple[int, str, int]]) -> list[tuple[int, Address]]:
+        """Those of ``seen`` (node id, host, port) that are new, have moved, or have no port of kproxy yet."""
+        news = []
+        for node_id, host, port in seen:
+            known = self.brokers.get(node_id)
+            if known is None or known.port is None or known.address != (host, port):
+                news.append((node_id, Address(host, port)))
+        return news
+
+    def advertised(self, node_id: int, local_host: str) -> Address | None:
+        """The address under which a client that reached kproxy at ``local_host`` finds a broker; None: not served."""
+        broker = self.brokers.get(node_id)
+        if broker is None or broker.port is None:
+            return None
+        return Address(self.advertised_host or local_host, broker.port + self.port_shift)
+
+
+def preferred_ports(first: int, last: int, node_id: int) -> list[int]:
+    """All ports of a range in the order in which to try them for a broker.
+
+    It begins at a place that the node id decides, so that a restarted kproxy gives each broker the same port as before.
+    """
+    size = last - first + 1
+    return [first + (node_id + step) % size for step in range(size)]

@@ -1,0 +1,60 @@
+"""Answers leave a connection in the order in which its requests came, whatever order they get ready in."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One request's place in the order of answers."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    #: When it came, in seconds of the shell's clock.
+    since: float
+    #: Bytes that are held for it until it is answered.
+    size: int
+    #: acks=0: its turn comes, but nothing is written.
+    silent: bool = False
+    answer: Sequence[Buffer] | None = None
+    #: No answer could be had: the connection ends when its turn comes.
+    failed: bool = False
+
+
+class AnswerOrder:
+    """The slots of a connection, oldest first."""
+
+    __slots__ = ("_slots", "held")
+
+    def __init__(self) -> None:
+        """No slot."""
+        self._slots: deque[Slot] = deque()
+        #: Bytes held for all slots.
+        self.held = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def open(self, slot: Slot) -> None:
+        """Adds the slot of a request that just came."""
+        self._slots.append(slot)
+        self.held += slot.size
+
+    def is_next(self, slot: Slot) -> bool:
+        """Whether this slot's answer is the next to be written."""
+        return bool(self._slots) and self._slots[0] is slot
+
+    def take_ready(self) -> list[Slot]:
+        """The answered slots at the front: to be written now, in this order."""
+        ready: list[Slot] = []
+        slots = self._slots
+        while slots and slots[0].answer is not None:
+            slot = slots.popleft()
+            self.held -= slot.size
+            ready.append(slot)
+        return ready

@@ -1,0 +1,45 @@
+"""Which versions kproxy serves to a client, and at which it asks a broker."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kproxy.codec.messages import ApiKey, request_class
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.routing import VersionRange
+
+#: Share groups read past any filter of a proxy (KIP-932); the raft APIs and delegation tokens name other listeners.
+HIDDEN: Final = frozenset(range(76, 80)) | frozenset(range(83, 88)) | frozenset(range(90, 93))
+
+#: Where a client's version is too old for the broker, ask at this one if it is served: old enough to need no topic ids
+#: and no flexible encoding, new enough to say all that an answer of an old version needs.
+_PREFERRED: Final[dict[int, int]] = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.OFFSET_COMMIT: 2}
+
+
+def upstream_version(api_key: int, version: int, served: VersionRange) -> int:
+    """The version at which to ask a broker that serves ``served``: the client's own if it can be.
+
+    RemoteProtocolError if the client's version is newer than the broker's newest.
+    """
+    first, last = served
+    if version > last:
+        raise RemoteProtocolError(f"API key {api_key} v{version} is newer than the broker's v{last}")
+    # Produce v0-v2 are closed on by Kafka 4, though it advertises them for the sake of old librdkafka.
+    if version >= first and not (api_key == ApiKey.PRODUCE and version < 3):
+        return version
+    return min(max(first, _PREFERRED.get(api_key, first)), last)
+
+
+def served_to_clients(broker: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+    """The ranges to advertise: all that kproxy can read and the broker can be asked for, old versions included."""
+    served = {}
+    for api_key, (first, last) in broker.items():
+        if api_key in HIDDEN:
+            continue
+        try:
+            known = request_class(api_key)
+        except RemoteProtocolError:
+            continue
+        top = min(known.MAX_VERSION, last)
+        if top >= max(known.MIN_VERSION, 0 if known.MIN_VERSION == 0 else first):
+            served[api_key] = (known.MIN_VERSION, top)
+    return served
