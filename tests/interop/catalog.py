@@ -1,7 +1,7 @@
 """The released clients of the interop tests: how each is installed, set up, and what it can express."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tests.support.clients import Command, go_driver, java_driver, node_driver, python_driver
@@ -23,12 +23,13 @@ class Abilities:
     reads: tuple[str, ...] = OLD_CODECS
     timestamps: bool = True
     headers: bool = True
-    repeated_headers: bool = True
+    null_headers: bool = True
     null_key: bool = True
     null_value: bool = True
     empty: bool = True
     reads_timestamps: bool = True
     reads_headers: bool = True
+    reads_empty: bool = True
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Client:
     can: Abilities = Abilities()
     idempotent: bool = False
     """Whether its batches carry a producer id of their own, which kproxy leaves alone."""
+    on_3_9: bool = True
+    """Whether Kafka 3.9.1 serves all that it sends: not offsets in ZooKeeper, not yet KIP-848."""
     refused: bool = False
     """Whether Kafka 4 refuses what it sends, so that it works through kproxy only."""
 
@@ -51,6 +54,7 @@ _FIRST: Final = Abilities(
 """Magic 0: neither timestamps nor headers."""
 _SECOND: Final = Abilities(codecs=OLD_CODECS, headers=False, reads_headers=False)
 """Magic 1: timestamps, no headers."""
+_NO_LZ4: Final = ("none", "gzip", "snappy")
 _THIRD: Final = Abilities(codecs=OLD_CODECS)
 """Magic 2 before zstd."""
 
@@ -64,7 +68,8 @@ def _java(version: str, can: Abilities, **more: Any) -> Client:
 def _java08(offsets: int, producer: str, can: Abilities) -> Client:
     options = {"client": "Simple", "offsets": offsets, "producer_kind": producer, "producer": {"acks": "1"}}
     install = lambda: java_driver("org.apache.kafka:kafka_2.11:0.8.2.2", "java", "java08")  # noqa: E731
-    return Client(f"java-0.8.2.2-{producer}-offsets-v{offsets}", install, options, can, refused=True)
+    name = f"java-0.8.2.2-{producer}-offsets-v{offsets}"
+    return Client(name, install, options, can, on_3_9=offsets > 0, refused=True)
 
 
 def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities, **more: Any) -> Client:
@@ -120,6 +125,7 @@ CLIENTS: Final = (
         "4.3.0",
         Abilities(),
         name="java-4.3.0-plain",
+        on_3_9=False,
         options={"producer": {"enable.idempotence": "false", "acks": "1"}, "consumer": {"group.protocol": "consumer"}},
     ),
     _java(
@@ -132,10 +138,10 @@ CLIENTS: Final = (
     _kafka_python("1.4.7", (0, 8, 2), _FIRST, refused=True),
     _kafka_python("1.4.7", (0, 9), _FIRST, refused=True),
     _kafka_python("1.4.7", (0, 10), _SECOND, refused=True),
-    _kafka_python("1.4.7", (0, 11), _THIRD, refused=True),
-    _kafka_python("2.0.2", None, Abilities()),
+    _kafka_python("1.4.7", (0, 11), replace(_THIRD, null_headers=False, reads_headers=False), refused=True),
+    _kafka_python("2.0.2", None, Abilities(null_headers=False)),
     _kafka_python("2.0.2", (0, 10, 1), _SECOND, refused=True),
-    _kafka_python("3.0.12", None, Abilities()),
+    _kafka_python("3.0.12", None, Abilities(null_headers=False)),
     _confluent("2.16.1", "0.8.2.2", _FIRST, options={"assign": True}, refused=True),
     _confluent("2.16.1", "0.9.0.1", _FIRST, refused=True),
     _confluent("2.16.1", None, Abilities()),
@@ -150,16 +156,16 @@ CLIENTS: Final = (
     _confluent("2.0.2", "0.10.0.0", _SECOND, refused=True),
     _confluent("2.0.2", None, Abilities()),
     Client("aiokafka-0.14.0", lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0")),
-    _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", _FIRST, refused=True),
+    _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4), refused=True),
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "2.8.1", Abilities()),
-    _go("kafka-go"),
+    _go("kafka-go", can=Abilities(reads_empty=False)),
     _go("franz-go", idempotent=True, options={"producer": {"idempotent": "true"}}),
     _go("franz-go", name="franz-go-plain"),
     _node(
         "kafkajs",
-        Abilities(codecs=("none", "gzip", "snappy"), reads=("none", "gzip", "snappy"), repeated_headers=False),
+        Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, null_headers=False),
     ),
     _node("kafka-node", Abilities(codecs=GZIP, reads=GZIP, headers=False, reads_headers=False), refused=True),
     _node(

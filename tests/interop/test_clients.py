@@ -34,27 +34,39 @@ def outcome(
     request: pytest.FixtureRequest, target: Target, golden: dict[str, list[records.Record]]
 ) -> Iterator[Outcome]:
     client: Client = request.param
+    if target.kproxy is None and not client.on_3_9:
+        pytest.skip("Kafka 3.9.1 does not serve this client: this is a check of the drivers, without kproxy")
     topic = f"own.{client.name}"
     session.create_topics(target.kafka.bootstrap, [topic])
     wanted = session.readable(client, golden, transcoding=target.kproxy is not None)
-    yield Outcome(client, session.run_client(client, target.bootstrap, topic, wanted), wanted)
+    run = session.run_client(client, target.bootstrap, topic, wanted)
+    if target.kproxy is None:
+        # A broker of its own accord gives records of magic 0 no timestamp.
+        run.arrival_ms = -1, run.arrival_ms[1]
+    yield Outcome(client, run, wanted)
+
+
+def _expect_none(problems: str) -> None:
+    """Fail with just the problems: pytest would print every record."""
+    if problems:
+        pytest.fail(problems, pytrace=False)
 
 
 def test_every_step_succeeds(outcome: Outcome) -> None:
-    assert not outcome.run.errors, "\n\n".join(f"{step}: {error}" for step, error in outcome.run.errors.items())
+    _expect_none("\n\n".join(f"{step}: {error}" for step, error in outcome.run.errors.items()))
 
 
 def test_the_client_reads_each_of_its_records_once_over_a_restart(outcome: Outcome) -> None:
     run = outcome.run
-    assert not records.differences(run.sent, run.read, outcome.client.can, run.arrival_ms)
+    _expect_none(records.differences(run.sent, run.read, outcome.client.can, run.arrival_ms))
     if run.acked:
-        assert not records.wrong_acks(run.sent, run.acked, run.read)
+        _expect_none(records.wrong_acks(run.sent, run.acked, run.read))
 
 
 def test_the_client_reads_what_the_newest_client_wrote(outcome: Outcome) -> None:
     for topic, written in outcome.golden.items():
         problems = records.differences(written, outcome.run.golden[topic], outcome.client.can, outcome.run.arrival_ms)
-        assert not problems, f"{topic}: {problems}"
+        _expect_none(problems and f"{topic}: {problems}")
 
 
 def test_the_newest_client_reads_what_the_client_wrote(outcome: Outcome, target: Target) -> None:
@@ -62,7 +74,7 @@ def test_the_newest_client_reads_what_the_client_wrote(outcome: Outcome, target:
     step = session.consume_step(run.topic, f"newest.{run.topic}", len(run.sent), session.EXTRA_MS)
     [result] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 60)
     assert "error" not in result, result["error"]
-    assert not records.differences(run.sent, result["records"], NEWEST.can, run.arrival_ms)
+    _expect_none(records.differences(run.sent, result["records"], NEWEST.can, run.arrival_ms))
 
 
 def test_every_batch_in_the_log_is_stamped(outcome: Outcome, target: Target) -> None:
@@ -73,4 +85,4 @@ def test_every_batch_in_the_log_is_stamped(outcome: Outcome, target: Target) -> 
         assert sum(batch.record_count for batch in found if not batch.control) == len(
             [record for record in outcome.run.sent if record["p"] == partition]
         )
-        assert not log_files.unstamped(found, own=not outcome.client.idempotent)
+        _expect_none(log_files.unstamped(found, own=not outcome.client.idempotent))

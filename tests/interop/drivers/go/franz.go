@@ -20,7 +20,7 @@ var franzCodecs = map[string]kgo.CompressionCodec{
 func (c *franz) produce(s step) ([][2]int64, error) {
 	settings := []kgo.Opt{
 		kgo.SeedBrokers(c.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(30 * time.Millisecond),
-		kgo.ProducerBatchCompression(franzCodecs[s.Codec]), kgo.RecordDeliveryTimeout(s.timeout()),
+		kgo.ProducerBatchCompression(franzCodecs[s.Codec]),
 	}
 	if c.options.Producer["idempotent"] != "true" {
 		settings = append(settings, kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))

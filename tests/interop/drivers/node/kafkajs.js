@@ -7,6 +7,13 @@ CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy');
 
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
 
+/** Repeated headers are a list of values under one name here. */
+function grouped(pairs) {
+  const headers = {};
+  for (const [name, value] of pairs) (headers[name] ||= []).push(unpack(value));
+  return headers;
+}
+
 module.exports = (job) => {
   const kafka = new Kafka({ clientId: 'kafkajs', brokers: [job.bootstrap], logLevel: logLevel.WARN });
 
@@ -18,7 +25,7 @@ module.exports = (job) => {
       key: unpack(fields.k),
       value: unpack(fields.v),
       timestamp: fields.ts === null ? undefined : String(fields.ts),
-      headers: Object.fromEntries(fields.h.map(([name, value]) => [name, unpack(value)])),
+      headers: grouped(fields.h),
     }));
     await producer.send({ topic: step.topic, messages, compression: CODECS[step.codec], timeout: step.timeout_ms });
     await producer.disconnect();
@@ -38,7 +45,8 @@ module.exports = (job) => {
         k: pack(message.key),
         v: pack(message.value),
         ts: Number(message.timestamp),
-        h: Object.entries(message.headers || {}).map(([name, value]) => [name, pack(value)]),
+        h: Object.entries(message.headers || {}).flatMap(([name, values]) =>
+          (Array.isArray(values) ? values : [values]).map((value) => [name, pack(value)])),
       }),
     });
     const result = await taker.finish((positions) => consumer.commitOffsets(
