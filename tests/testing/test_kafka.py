@@ -37,14 +37,6 @@ def test_a_broker_that_cannot_start_shows_its_log() -> None:
         pass
 
 
-def test_nothing_listens_means_no_broker() -> None:
-    cluster = RealKafka()
-    try:
-        assert broker_count("127.0.0.1", cluster.ports[0], timeout=1) == 0
-    finally:
-        cluster.stop()
-
-
 def test_missing_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
