@@ -182,7 +182,7 @@ class ClusterClient:
     def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic and wait until every partition has a leader.
+        """Create a topic and wait until every partition's leader serves it.
 
         :raises RuntimeError: the cluster refuses it; the message has Kafka's error.
         """
@@ -195,7 +195,7 @@ class ClusterClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         _check(self._ask_anyone(request, 5, CreateTopicsResponse).topics[0].error_code, f"create topic {name}")
         for partition in range(partitions):
-            self.leader(name, partition)
+            self._wait_served(name, partition)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.
@@ -301,6 +301,18 @@ class ClusterClient:
             return self.any_broker().call(request, version, answer)
         except ConnectionError:
             return self.any_broker().call(request, version, answer)
+
+    def _wait_served(self, topic: str, partition: int) -> None:
+        """Wait up to 30 s until the leader knows that it leads: metadata tells it a moment earlier."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self.offset(topic, partition)
+                return
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def _leader_place(self, topic: str, partition: int) -> tuple[str, int] | None:
         metadata = self.metadata(topic)

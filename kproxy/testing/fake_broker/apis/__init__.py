@@ -1,0 +1,61 @@
+"""The APIs of the fake broker: one module for each API key, gathered into the table that the server serves from."""
+
+from typing import Final
+
+from kproxy.testing.fake_broker.api import Api
+from kproxy.testing.fake_broker.apis import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_producers,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+    write_txn_markers,
+)
+
+_MODULES: Final = (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_producers,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+    write_txn_markers,
+)
+APIS: Final[dict[int, Api]] = {module.API.key: module.API for module in _MODULES}

@@ -1,0 +1,38 @@
+"""CreatePartitions (37): versions 0-3. Grows a topic; manual assignments set the replicas of the new partitions."""
+
+from kproxy.codec._generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestCreatePartitionsTopic,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseCreatePartitionsTopicResult,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call
+
+
+async def handle(call: Call) -> CreatePartitionsResponse:
+    """Grow each topic to the count asked for."""
+    request: CreatePartitionsRequest = call.request
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsResponseCreatePartitionsTopicResult(name=topic.name, error_code=_grow(call, topic))
+            for topic in request.topics
+        ]
+    )
+
+
+def _grow(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> ErrorCode:
+    topic = call.cluster.topics.get(wanted.name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    before = len(topic.partitions)
+    if wanted.count <= before:
+        return ErrorCode.INVALID_PARTITIONS
+    if not call.request.validate_only:
+        call.cluster.add_partitions(topic, wanted.count - before, len(topic.partitions[0].replicas))
+        for partition, placed in zip(topic.partitions[before:], wanted.assignments or (), strict=False):
+            partition.replicas, partition.leader = list(placed.broker_ids), placed.broker_ids[0]
+    return ErrorCode.NONE
+
+
+API = Api(ApiKey.CREATE_PARTITIONS, (0, 3), handle)

@@ -1,0 +1,48 @@
+"""CreateTopics (19): versions 2-7. Any broker takes it, as in KRaft; manual assignments set the replicas."""
+
+from kproxy.codec._generated.create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponseCreatableTopicConfigs,
+    CreateTopicsResponseCreatableTopicResult,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.configs import DYNAMIC_TOPIC_CONFIG, TOPIC_DEFAULTS
+
+
+async def handle(call: Call) -> CreateTopicsResponse:
+    """Create each topic; one failure does not touch the others."""
+    request: CreateTopicsRequest = call.request
+    return CreateTopicsResponse(topics=[_create(call, topic) for topic in request.topics])
+
+
+def _create(call: Call, wanted: CreateTopicsRequestCreatableTopic) -> CreateTopicsResponseCreatableTopicResult:
+    result = CreateTopicsResponseCreatableTopicResult(name=wanted.name)
+    config = {entry.name: entry.value or "" for entry in wanted.configs}
+    unknown = config.keys() - TOPIC_DEFAULTS.keys()
+    if unknown:
+        result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {min(unknown)}"
+        return result
+    placed = {entry.partition_index: list(entry.broker_ids) for entry in wanted.assignments}
+    partitions = len(placed) if placed else wanted.num_partitions
+    replication = len(placed[0]) if placed else wanted.replication_factor
+    result.error_code = call.cluster.create_topic(
+        wanted.name, partitions, replication, config, validate_only=call.request.validate_only
+    )
+    topic = call.cluster.topics.get(wanted.name)
+    if result.error_code == ErrorCode.NONE and topic is not None:
+        for index, brokers in placed.items():
+            topic.partitions[index].replicas, topic.partitions[index].leader = brokers, brokers[0]
+        result.topic_id = topic.topic_id
+        result.num_partitions = len(topic.partitions)
+        result.replication_factor = len(topic.partitions[0].replicas)
+        result.configs = [
+            CreateTopicsResponseCreatableTopicConfigs(name=name, value=value, config_source=DYNAMIC_TOPIC_CONFIG)
+            for name, value in sorted(config.items())
+        ]
+    return result
+
+
+API = Api(ApiKey.CREATE_TOPICS, (2, 7), handle)

@@ -1,0 +1,51 @@
+"""DescribeProducers (61): version 0. What a partition remembers of its producers; no transaction is ever open."""
+
+from kproxy.codec._generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersResponsePartitionResponse,
+    DescribeProducersResponseProducerState,
+    DescribeProducersResponseTopicResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call
+
+
+async def handle(call: Call) -> DescribeProducersResponse:
+    """Describe the producers of each partition."""
+    request: DescribeProducersRequest = call.request
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponseTopicResponse(
+                name=topic.name, partitions=[_describe(call, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(call: Call, name: str, index: int) -> DescribeProducersResponsePartitionResponse:
+    answer = DescribeProducersResponsePartitionResponse(partition_index=index)
+    found = call.find(name, index)
+    if found is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    partition = found[1]
+    if not call.leads(partition):
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
+    partition.log.producers.expire(call.now)
+    answer.active_producers = [
+        DescribeProducersResponseProducerState(
+            producer_id=producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+        )
+        for producer_id, entry in partition.log.producers.items()
+    ]
+    return answer
+
+
+API = Api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), handle)

@@ -1,0 +1,105 @@
+"""Fetch (1): versions 4-18.
+
+Long poll: the answer waits until min_bytes are there, max_wait_ms have passed, or a partition has an error. The first
+batch found is given whole whatever the limits (KIP-74), everything behind it is cut by bytes, inside a batch if need
+be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
+later name the new leader's address. Sessions (7 and later) are never created.
+"""
+
+import trio
+
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+    FetchResponseFetchableTopicResponse,
+    FetchResponseLeaderIdAndEpoch,
+    FetchResponseNodeEndpoint,
+    FetchResponsePartitionData,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.epochs import check_leader
+from kproxy.testing.fake_broker.topics import Partition, Topic
+
+_TOPIC_ID_VERSION = 13
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+async def handle(call: Call) -> FetchResponse:
+    """Read at once; if that is too little, read anew at each change until the time is up."""
+    request: FetchRequest = call.request
+    if request.session_id != 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
+        while not _enough(request, _read(call)):
+            await call.cluster.wait_for_change()
+    return _read(call)
+
+
+def _enough(request: FetchRequest, response: FetchResponse) -> bool:
+    partitions = [part for topic in response.responses for part in topic.partitions]
+    if not partitions or any(part.error_code for part in partitions):
+        return True
+    return sum(len(part.records or b"") for part in partitions) >= request.min_bytes
+
+
+def _read(call: Call) -> FetchResponse:
+    request: FetchRequest = call.request
+    response = FetchResponse()
+    room = request.max_bytes
+    for wanted in request.topics:
+        topic = _topic(call, wanted)
+        answer = FetchResponseFetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+        for part in wanted.partitions:
+            data = _read_partition(call, topic, part, room, first=room == request.max_bytes)
+            room -= len(data.records or b"")
+            answer.partitions.append(data)
+            _add_endpoint(call, data, response)
+        response.responses.append(answer)
+    return response
+
+
+def _topic(call: Call, wanted: FetchRequestFetchTopic) -> Topic | None:
+    if call.version >= _TOPIC_ID_VERSION:
+        return call.cluster.topic_by_id(wanted.topic_id)
+    return call.cluster.topics.get(wanted.topic)
+
+
+def _read_partition(
+    call: Call, topic: Topic | None, part: FetchRequestFetchPartition, room: int, *, first: bool
+) -> FetchResponsePartitionData:
+    answer = FetchResponsePartitionData(partition_index=part.partition, high_watermark=-1, records=b"")
+    answer.aborted_transactions = [] if call.request.isolation_level == 1 else None
+    if topic is None or not 0 <= part.partition < len(topic.partitions):
+        by_id = topic is None and call.version >= _TOPIC_ID_VERSION
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    partition = topic.partitions[part.partition]
+    log = partition.log
+    answer.error_code = check_leader(call, partition, part.current_leader_epoch)
+    if answer.error_code in _LEADER_ERRORS:
+        answer.current_leader = FetchResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+    if answer.error_code == ErrorCode.NONE and not log.start_offset <= part.fetch_offset <= log.end_offset:
+        answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    if answer.error_code == ErrorCode.NONE:
+        answer.records = log.read(part.fetch_offset, min(part.partition_max_bytes, room), whole_first_batch=first)
+        _tell_offsets(answer, partition)
+    return answer
+
+
+def _tell_offsets(answer: FetchResponsePartitionData, partition: Partition) -> None:
+    answer.high_watermark = answer.last_stable_offset = partition.log.end_offset
+    answer.log_start_offset = partition.log.start_offset
+
+
+def _add_endpoint(call: Call, data: FetchResponsePartitionData, response: FetchResponse) -> None:
+    node_id = data.current_leader.leader_id
+    broker = call.cluster.brokers.get(node_id)
+    if broker is not None and all(endpoint.node_id != node_id for endpoint in response.node_endpoints):
+        endpoint = FetchResponseNodeEndpoint(node_id=node_id, host=broker.host, port=broker.port)
+        response.node_endpoints.append(endpoint)
+
+
+API = Api(ApiKey.FETCH, (4, 18), handle)

@@ -1,0 +1,65 @@
+"""ListOffsets (2): versions 1-11.
+
+Timestamps: -1 latest, -2 earliest, -3 (version 7) the record with the newest time, -4 (8) earliest local, which is the
+earliest without tiered storage, -5 (9) and -6 (11) concern tiers and answer "none"; 0 and above: the first record of
+that time or later. Nothing found: offset -1, no error.
+"""
+
+from kproxy.codec._generated.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestListOffsetsPartition,
+    ListOffsetsResponse,
+    ListOffsetsResponseListOffsetsPartitionResponse,
+    ListOffsetsResponseListOffsetsTopicResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.epochs import check_leader
+from kproxy.testing.fake_broker.log import FoundOffset, PartitionLog
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+
+
+async def handle(call: Call) -> ListOffsetsResponse:
+    """Look every partition up."""
+    request: ListOffsetsRequest = call.request
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = [_look_up(call, topic.name, part) for part in topic.partitions]
+        response.topics.append(ListOffsetsResponseListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _look_up(
+    call: Call, name: str, part: ListOffsetsRequestListOffsetsPartition
+) -> ListOffsetsResponseListOffsetsPartitionResponse:
+    answer = ListOffsetsResponseListOffsetsPartitionResponse(partition_index=part.partition_index)
+    found = call.find(name, part.partition_index)
+    if call.version < _FIRST_VERSION.get(part.timestamp, 1 if part.timestamp >= 0 else call.version + 1):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+    elif found is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        answer.error_code = check_leader(call, found[1], part.current_leader_epoch)
+        if answer.error_code == ErrorCode.NONE:
+            offset = _offset(found[1].log, part.timestamp, found[1].leader_epoch)
+            if offset is not None:
+                answer.offset, answer.timestamp, answer.leader_epoch = offset
+    return answer
+
+
+def _offset(log: PartitionLog, timestamp: int, leader_epoch: int) -> FoundOffset | None:
+    if timestamp == _LATEST:
+        return FoundOffset(log.end_offset, -1, leader_epoch)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return FoundOffset(log.start_offset, -1, log.leader_epoch_at(log.start_offset))
+    if timestamp == _MAX_TIMESTAMP:
+        return log.max_timestamp()
+    return log.find_timestamp(timestamp) if timestamp >= 0 else None
+
+
+API = Api(ApiKey.LIST_OFFSETS, (1, 11), handle)

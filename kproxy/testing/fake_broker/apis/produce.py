@@ -1,0 +1,94 @@
+"""Produce (0): versions 3-13, advertised from 0 as Kafka 4 does for librdkafka's sake (0-2: connection closed).
+
+Appends at once; acks=all and acks=1 are the same, since replicas are not modelled. acks=0 gets no answer, and a
+closed connection if anything failed. Version 10 and later name the new leader on NOT_LEADER_OR_FOLLOWER, version 13
+knows topics by id. A transactional batch is refused: 53 without a transactional id, 19 (or 120 from version 11 on,
+KIP-890) with one that has no transaction open.
+"""
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponseLeaderIdAndEpoch,
+    ProduceResponseNodeEndpoint,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker.api import Api, Call, CloseConnection
+from kproxy.testing.fake_broker.log import is_transactional
+from kproxy.testing.fake_broker.topics import Topic
+
+_TOPIC_ID_VERSION = 13
+_ABORTABLE_VERSION = 11
+
+
+async def handle(call: Call) -> ProduceResponse | None:
+    """Append every partition's batch and answer with its offset or error."""
+    request: ProduceRequest = call.request
+    response = ProduceResponse()
+    for data in request.topic_data:
+        topic = _topic(call, data)
+        result = ProduceResponseTopicProduceResponse(name=data.name, topic_id=data.topic_id)
+        result.partition_responses = [_append(call, topic, part, response) for part in data.partition_data]
+        response.responses.append(result)
+    call.cluster.notify()
+    if request.acks == 0:
+        if any(part.error_code for result in response.responses for part in result.partition_responses):
+            raise CloseConnection
+        return None
+    return response
+
+
+def _topic(call: Call, data: ProduceRequestTopicProduceData) -> Topic | None:
+    if call.version >= _TOPIC_ID_VERSION:
+        return call.cluster.topic_by_id(data.topic_id)
+    return call.cluster.topics.get(data.name)
+
+
+def _append(
+    call: Call, topic: Topic | None, part: ProduceRequestPartitionProduceData, response: ProduceResponse
+) -> ProduceResponsePartitionProduceResponse:
+    answer = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
+    records = memoryview(part.records or b"")
+    if call.request.acks not in (-1, 0, 1):
+        answer.error_code = ErrorCode.INVALID_REQUIRED_ACKS
+    elif is_transactional(records):
+        answer.error_code = _transactional_error(call)
+    elif topic is None or not 0 <= part.index < len(topic.partitions):
+        by_id = topic is None and call.version >= _TOPIC_ID_VERSION
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif not call.leads(partition := topic.partitions[part.index]):
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer.current_leader = ProduceResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        _add_endpoint(call, partition.leader, response)
+    else:
+        done = partition.log.append(records, partition.leader_epoch, call.now)
+        answer.error_code, answer.base_offset, answer.log_append_time_ms = (
+            done.error,
+            done.base_offset,
+            done.append_time,
+        )
+        if done.error is ErrorCode.NONE:
+            answer.log_start_offset = partition.log.start_offset
+    return answer
+
+
+def _transactional_error(call: Call) -> ErrorCode:
+    if call.request.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if call.version >= _ABORTABLE_VERSION:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def _add_endpoint(call: Call, node_id: int, response: ProduceResponse) -> None:
+    broker = call.cluster.brokers.get(node_id)
+    if broker is not None and all(endpoint.node_id != node_id for endpoint in response.node_endpoints):
+        endpoint = ProduceResponseNodeEndpoint(node_id=node_id, host=broker.host, port=broker.port)
+        response.node_endpoints.append(endpoint)
+
+
+API = Api(ApiKey.PRODUCE, (3, 13), handle, advertised_from=0)
