@@ -14,7 +14,7 @@ def batch(numbers: list[int], base_offset: int = 0, *, stamped: bool = True) -> 
 
 def tally(*batches: bytes) -> LogTally:
     log = LogTally()
-    log.add(memoryview(b"".join(batches)))
+    log.add(b"".join(batches))
     return log
 
 
@@ -49,12 +49,3 @@ def test_copies_count_in_the_log_and_in_what_was_consumed() -> None:
 def test_a_batch_without_producer_id_is_not_stamped() -> None:
     verdict = judge(2, range(2), range(2), tally(batch([0]), batch([1], 1, stamped=False)))
     assert (verdict.stamped, verdict.stamped_batches, verdict.good) == (1, 1, False)
-
-
-def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch() -> None:
-    log = LogTally()
-    first, second = batch([0, 1]), batch([2, 3], 2)
-    assert log.add(memoryview(first + second[:-1])) == 2
-    assert log.add(memoryview(second)) == 4
-    assert log.add(memoryview(b"")) is None
-    assert sorted(log.copies) == [0, 1, 2, 3]

@@ -1,0 +1,83 @@
+"""kproxy as the demo runs it: a child process on free loopback ports, ended with the demo."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+from kproxy.demo.failure import DemoFailed
+
+_READY_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 10.0
+_SHOWN_BYTES: Final = 2000
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """A running kproxy: `host:port` for Kafka clients, and for its HTTP pages."""
+
+    address: str
+    http: str
+
+
+@contextlib.contextmanager
+def open_sidecar(bootstrap: str) -> Iterator[Sidecar]:
+    """Run kproxy in front of the brokers at `bootstrap` while the block lasts; enter it when kproxy is ready.
+
+    Raises:
+        DemoFailed: kproxy ended, or was not ready within 20 s; the message ends with what it printed.
+    """
+    # The ports next to a free one need not be free, so the broker gets a chosen one too.
+    listen, http, broker = _free_ports(3)
+    sidecar = Sidecar(f"127.0.0.1:{listen}", f"127.0.0.1:{http}")
+    command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", bootstrap]
+    command += ["--listen", sidecar.address, "--http", sidecar.http, "--broker-ports", f"{broker}-{broker}"]
+    with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            _await_ready(process, sidecar, output)
+            yield sidecar
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Loopback ports that were free a moment ago; all are held until all are chosen, so that they differ."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def _await_ready(process: "subprocess.Popen[bytes]", sidecar: Sidecar, output: IO[bytes]) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not _is_ready(sidecar):
+        if process.poll() is not None:
+            raise DemoFailed(f"kproxy ended with status {process.returncode}: {_tail(output)}")
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"kproxy was not ready after {_READY_SECONDS:.0f} s: {_tail(output)}")
+        time.sleep(0.05)
+
+
+def _is_ready(sidecar: Sidecar) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{sidecar.http}/readyz", timeout=1):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _tail(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read().decode(errors="replace")[-_SHOWN_BYTES:].strip()
