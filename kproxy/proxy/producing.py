@@ -5,7 +5,7 @@ or several that are built anew, where a message set of magic 0 or 1 was converte
 batches has a definite fate.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
@@ -21,7 +21,8 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request
 from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, ProduceLayout, TopicRef, walk_response
+from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult, ProduceLayout, TopicRef, walk_response
+from kproxy.codec.produce_shape import ResponseShape
 from kproxy.codec.records import CorruptRecord, DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, TrackKey
@@ -31,6 +32,8 @@ from kproxy.proxy.slots import Slot
 
 _BATCH = Struct(">qiibIhiqqqhii")  # format v2's header
 _HEADER_SIZE = 61
+_MAGIC_AT = 16
+_PRODUCER_ID_AT = 43
 _CONTROL = 0x20
 _FIRST_V2 = 3
 _LONGEST_TIMEOUT_MS = 600_000
@@ -66,18 +69,13 @@ class Call:
     slot: Slot
     version: int
     upstream_version: int
-    acks: int
     timeout_ms: int
     client_id: str | None
     parts: list[Part]
-    groups_left: int = 0
+    #: Batches whose fate is open, or that are not sent yet.
+    open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether a batch's fate is open, or a batch is not sent yet."""
-        return self.groups_left > 0 or any(not send.settled for part in self.parts for send in part.sends)
 
 
 @dataclass(slots=True)
@@ -100,9 +98,10 @@ class Producer:
         self._waiting: deque[Group] = deque()
         #: Partitions that another broker turned out to lead: their next request is told so, unsent.
         self.moved: set[TrackKey] = set()
-        self.calls: list[Call] = []
-        self.stamped_batches = 0
-        self.stamped_records = 0
+        #: The calls with open batches, oldest first.
+        self.calls: deque[Call] = deque()
+        self._finished: list[Call] = []
+        self._answers: dict[TrackKey, ResponseShape] = {}
         self.in_flight = 0
 
     @property
@@ -120,11 +119,6 @@ class Producer:
         """The longest time that a request in flight allows the broker."""
         return min(max((call.timeout_ms for call in self.calls), default=0), _LONGEST_TIMEOUT_MS)
 
-    def refusal(self, frame: bytearray, layout: ProduceLayout) -> int | None:
-        """The error for a request that brings a producer id of kproxy's; None if it may pass."""
-        forged = any(map(is_kproxy_producer_id, producer_ids(frame, layout)))
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if forged else None
-
     # -- towards the broker
 
     def accept(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> None:
@@ -133,9 +127,11 @@ class Producer:
             groups = self._convert(call, frame, layout, now_ms)
         else:
             groups = self._as_it_is(call, frame, layout)
-        call.groups_left = len(groups)
+        call.open = sum(len(group.batches) for group in groups)
         self._waiting.extend(groups)
         self.calls.append(call)
+        if not call.open:
+            self._finish(call)
 
     def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout) -> list[Group]:
         view = memoryview(frame)
@@ -191,7 +187,7 @@ class Producer:
                 if number == len(groups):
                     groups.append(Group(call, []))
                 groups[number].batches.append((part, memoryview(batch.data), batch.record_count))
-            magic = frame[place.start + 16] if batches else 0
+            magic = frame[place.start + _MAGIC_AT] if batches else 0
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
         return groups
 
@@ -205,41 +201,56 @@ class Producer:
             if not all(track.has_room(self._limits.in_flight) for track in tracks):
                 break
             self._waiting.popleft()
-            group.call.groups_left -= 1
             for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
                 send = track.accept(batch, records)
                 send.attempts = 1
                 part.sends.append(send)
                 group.sends.append(send)
-                self.stamped_records += records
-            self.stamped_batches += len(tracks)
             self.in_flight += len(tracks)
             out.append((group, group.frame if group.frame is not None else build_request(group.call, group.sends)))
         return out
 
     # -- from the broker
 
-    def answered(self, group: Group, frame: memoryview, body: int) -> bool:
+    def answered(self, group: Group, frame: bytearray, body: int) -> bool:
         """Takes the answer to a group (``body``: where it begins in the frame). True if something must be sent again.
 
         RemoteProtocolError if it is malformed.
         """
         call = group.call
-        results = {(row.topic, row.partition): row for row in walk_response(frame, body, call.upstream_version)}
         clean = True
-        for send in group.sends:
-            row = results.get(send.track.key)
+        for send, row in self._results(group.sends, frame, body, call.upstream_version):
             if row is None:
                 send.track.lost(send)
                 clean = False
-            elif not send.track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms):
-                clean = self._settled_refusal(send) and clean
+            elif send.track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms) or (
+                self._settled_refusal(send)
+            ):
+                call.open -= 1
+            else:
+                clean = False
         self.in_flight -= len(group.sends)
         # beside an error a broker may name others' addresses: then the answer is built, not relayed
         plain = call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
         if clean and plain and group.frame is not None and call.version == call.upstream_version:
             call.raw = frame
+        if not call.open:
+            self._finish(call)
         return not clean
+
+    def _results(
+        self, sends: list[Send], frame: bytearray, body: int, version: int
+    ) -> list[tuple[Send, PartitionResult | None]]:
+        if len(sends) == 1:
+            key = sends[0].track.key
+            shape = self._answers.get(key)
+            if shape is None:
+                shape = self._answers[key] = ResponseShape(*key)
+            row = shape.result(frame, body, version)
+            if row is not None:
+                return [(sends[0], row)]
+        results = {(row.topic, row.partition): row for row in walk_response(frame, body, version)}
+        return [(send, results.get(send.track.key)) for send in sends]
 
     def _settled_refusal(self, send: Send) -> bool:
         """Settles a refusal at once where nothing else is held on its track."""
@@ -255,21 +266,44 @@ class Producer:
                 send.track.lost(send)
         self.in_flight -= len(group.sends)
 
+    def recount(self) -> None:
+        """Finds the calls that became finished while batches were sent again."""
+        waiting: Counter[Call] = Counter()
+        for group in self._waiting:
+            waiting[group.call] += len(group.batches)
+        for call in list(self.calls):
+            call.open = waiting[call] + sum(not send.settled for part in call.parts for send in part.sends)
+            if not call.open:
+                self._finish(call)
+
+    def _finish(self, call: Call) -> None:
+        self.calls.remove(call)
+        self._finished.append(call)
+
     def finished(self) -> list[Call]:
-        """The calls of which each batch has a definite fate now; they are forgotten here."""
-        done = [call for call in self.calls if not call.unsettled]
-        if done:
-            self.calls = [call for call in self.calls if call.unsettled]
+        """The calls of which each batch has got a definite fate since this was last asked."""
+        done, self._finished = self._finished, []
         return done
 
 
-def producer_ids(frame: bytearray, layout: ProduceLayout) -> list[int]:
-    """The producer id of each v2 batch of a request, -1 where there is none."""
-    return [
-        int.from_bytes(frame[place.start + 43 : place.start + 51], "big", signed=True)
+def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:
+    """Whether a batch of a request has a producer id: its client is idempotent itself."""
+    return any(
+        frame[place.start + _PRODUCER_ID_AT] < 0x80
         for place in layout.partitions
-        if place.end - place.start >= _HEADER_SIZE and frame[place.start + 16] == 2
-    ]
+        if place.end - place.start >= _HEADER_SIZE and frame[place.start + _MAGIC_AT] == 2
+    )
+
+
+def has_kproxy_id(frame: bytearray, layout: ProduceLayout) -> bool:
+    """Whether a batch of a request has a producer id that only kproxy assigns."""
+    return any(
+        is_kproxy_producer_id(
+            int.from_bytes(frame[place.start + _PRODUCER_ID_AT : place.start + _PRODUCER_ID_AT + 8], "big", signed=True)
+        )
+        for place in layout.partitions
+        if place.end - place.start >= _HEADER_SIZE and frame[place.start + _MAGIC_AT] == 2
+    )
 
 
 def _conversion_error(error: RemoteProtocolError) -> int:

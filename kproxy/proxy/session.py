@@ -20,13 +20,23 @@ from kproxy.codec.header import (
     response_header_size,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, request_class, response_class
-from kproxy.codec.produce import ProduceLayout, walk_request, walk_response
+from kproxy.codec.produce import FIRST_FLEXIBLE, ProduceLayout, walk_request, walk_response
+from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.lanes import Lane, Track
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
-from kproxy.proxy.producing import Call, Group, Part, Producer, ProducerLimits, build_response, producer_ids
+from kproxy.proxy.producing import (
+    Call,
+    Group,
+    Part,
+    Producer,
+    ProducerLimits,
+    build_response,
+    has_kproxy_id,
+    has_producer_id,
+)
 from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
@@ -38,6 +48,10 @@ _PREFIX = 4
 _OWN_TOPICS = b"__kproxy_"
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
+
+
+def _correlation_id(frame: bytearray) -> int:
+    return int.from_bytes(frame[8:12], "big", signed=True)
 
 
 class Need(Enum):
@@ -101,6 +115,8 @@ class Session:
         self._client_id: bytes | None = None
         self._tokens: BareTokens | None = None
         self._software = ""
+        self._shape: RequestShape | None = None
+        self._shape_upstream = 0
         self._clock = 0.0
         self.producer = Producer(limits.producer, self._converted)
         self.to_upstream: list[Buffer] = []
@@ -138,6 +154,11 @@ class Session:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None
+        if self._shape is not None:
+            layout = self._shape.layout(frame)
+            if layout is not None:
+                slot = Slot(ApiKey.PRODUCE, self._shape.version, _correlation_id(frame), now, len(frame))
+                return self._produce(slot, frame, layout, self._shape_upstream)
         if len(frame) < _PREFIX + _START.size:
             raise RemoteProtocolError(f"request of {len(frame) - _PREFIX} bytes has no header")
         api_key, version, correlation_id, name_length = _START.unpack_from(frame, _PREFIX)
@@ -150,7 +171,7 @@ class Session:
         if upstream is None:
             return None
         if api_key == ApiKey.PRODUCE:
-            return self._produce(slot, frame, body, upstream)
+            return self._new_produce(slot, frame, body, upstream)
         self._open(slot, upstream)
         self._forward(slot, frame, upstream)
         return None
@@ -221,39 +242,45 @@ class Session:
 
     # -- produce
 
-    def _produce(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
+    def _new_produce(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
         if request_header_version(slot.api_key, slot.api_version) == 2:
             body = _PREFIX + decode_request_header(memoryview(frame)[_PREFIX:]).size
         layout = walk_request(frame, body, slot.api_version)
-        if not self._limits.idempotence and upstream == slot.api_version:
-            self._pass(slot, frame, layout, upstream)
+        refusal = self._refusal(layout)
+        if refusal is not None:
+            slot.silent = layout.acks == 0
+            self._open(slot, upstream)
+            self._refuse(slot, layout, *refusal)
             return None
-        if layout.transactional or any(pid >= 0 for pid in producer_ids(frame, layout)):
+        self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
+        return self._produce(slot, frame, layout, upstream)
+
+    def _refusal(self, layout: ProduceLayout) -> tuple[int, str] | None:
+        if any(place.topic.startswith(_OWN_TOPICS) for place in layout.partitions):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"
+        if layout.acks not in (-1, 0, 1):
+            return ErrorCode.INVALID_REQUIRED_ACKS, "acks"
+        return None
+
+    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Need | None:
+        slot.silent = layout.acks == 0
+        stamps = self._limits.idempotence or upstream != slot.api_version
+        if not stamps or layout.transactional or has_producer_id(frame, layout):
             self._pass(slot, frame, layout, upstream)
             return None
         if self.producer.lane is None:
             return Need.LANE
-        slot.silent = layout.acks == 0
         self._open(slot, upstream)
-        call = Call(slot, slot.api_version, upstream, layout.acks, layout.timeout_ms, self.ctx.client_id, [])
-        if layout.acks not in (-1, 0, 1):
-            self._refuse(call, layout, ErrorCode.INVALID_REQUIRED_ACKS, "acks")
-        elif any(place.topic.startswith(_OWN_TOPICS) for place in layout.partitions):
-            self._refuse(call, layout, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic")
-        else:
-            self.producer.accept(call, frame, layout, int(self._clock * 1000))
-            self._send_ready()
+        call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self.ctx.client_id, [])
+        self.producer.accept(call, frame, layout, int(self._clock * 1000))
+        self._send_ready()
         self._finish_calls()
         return None
 
     def _pass(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> None:
-        slot.silent = layout.acks == 0
         self._open(slot, upstream)
-        refused = self.producer.refusal(frame, layout)
-        if refused is not None or any(place.topic.startswith(_OWN_TOPICS) for place in layout.partitions):
-            call = Call(slot, slot.api_version, upstream, layout.acks, layout.timeout_ms, None, [])
-            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused is None else refused
-            self._refuse(call, layout, error, "own_topic" if refused is None else "forged_producer_id")
+        if has_kproxy_id(frame, layout):
+            self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
             return
         if layout.acks == 0:  # the broker won't answer either
             self.to_upstream.append(frame)
@@ -264,20 +291,21 @@ class Session:
         if self._expected[-1].handler is not None:
             self._expected[-1].watched = upstream == slot.api_version
 
-    def _refuse(self, call: Call, layout: ProduceLayout, error: int, reason: str) -> None:
+    def _refuse(self, slot: Slot, layout: ProduceLayout, error: int, reason: str) -> None:
         self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
-        call.parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]
-        self._answer_call(call)
+        parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]
+        self._answer_call(Call(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
         self._flush()
 
     def _send_ready(self) -> None:
-        had = self.producer.stamped_batches, self.producer.stamped_records, self.producer.in_flight
-        for group, frame in self.producer.ready():
+        producer, stats = self.producer, self._stats
+        for group, frame in producer.ready():
             self._expected.append(Expected(group.call.slot, group.call.slot.correlation_id, group=group))
             self.to_upstream.append(frame)
-        self._stats.batches_stamped += self.producer.stamped_batches - had[0]
-        self._stats.records_stamped += self.producer.stamped_records - had[1]
-        self._stats.sends_in_flight += self.producer.in_flight - had[2]
+            stats.batches_stamped += len(group.sends)
+            stats.sends_in_flight += len(group.sends)
+            for send in group.sends:
+                stats.records_stamped += send.records
 
     def _finish_calls(self) -> None:
         for call in self.producer.finished():
@@ -336,13 +364,16 @@ class Session:
         return []
 
     def _produced(self, group: Group, frame: bytearray) -> None:
-        view = memoryview(frame)
-        body = _PREFIX + response_header_size(ApiKey.PRODUCE, group.call.upstream_version, view[_PREFIX:])
+        body = 2 * _PREFIX
+        if group.call.upstream_version >= FIRST_FLEXIBLE:
+            body = _PREFIX + response_header_size(
+                ApiKey.PRODUCE, group.call.upstream_version, memoryview(frame)[_PREFIX:]
+            )
         had = self.producer.in_flight
-        if self.producer.answered(group, view, body):
+        if self.producer.answered(group, frame, body):
             self.recovering = True
         self._stats.sends_in_flight += self.producer.in_flight - had
-        if not self.recovering:
+        if self.producer.waits and not self.recovering:
             self._send_ready()
         self._finish_calls()
 
@@ -388,6 +419,7 @@ class Session:
     def upstream_lost(self) -> None:
         """Notes that the broker's connection ended. Batches are sent again; what else is owed ends the client's."""
         self.connected = False
+        self._shape = None  # the next broker may serve other versions
         self.to_upstream.clear()
         expected, self._expected = self._expected, deque()
         for owed in expected:
@@ -413,11 +445,13 @@ class Session:
 
     def progressed(self) -> None:
         """Answers what has become definite while the shell sends again."""
+        self.producer.recount()
         self._finish_calls()
 
     def recovered(self) -> None:
         """Notes that every fate is definite; goes on with what waits."""
         self.recovering = False
+        self.producer.recount()
         if self.connected:
             self._send_ready()
         self._finish_calls()
@@ -473,4 +507,3 @@ class Session:
             self._stats.batches_converted[key] = self._stats.batches_converted.get(key, 0) + batches
             self._stats.records_converted[key] = self._stats.records_converted.get(key, 0) + records
         self.ctx.converted.clear()
-
