@@ -44,6 +44,7 @@ async def _main(config: Config) -> int:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 http = await nursery.start(serve_http, config, stats)
                 nursery.start_soon(cluster.run)
+                nursery.start_soon(server.watch)
                 address = await server.listen()
                 log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
                 async for signum in signals:

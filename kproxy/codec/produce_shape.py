@@ -1,11 +1,11 @@
-"""A shortcut for Produce frames that look like the one before: most producers send the same topic and partition in a row.
+"""A shortcut for Produce frames that look like the one before: most producers send to one partition many times.
 
 Nothing is decided here that ``kproxy.codec.produce`` would not say in the same way; a frame of another shape gets None.
 """
 
 from struct import Struct
 
-from kproxy.codec.produce import Buffer, PartitionResult, ProduceLayout, TopicRef
+from kproxy.codec.produce import Buffer, PartitionData, PartitionResult, ProduceLayout, TopicRef
 
 _API_AND_VERSION = slice(4, 8)
 _CLIENT_ID_AT = 12
@@ -44,7 +44,7 @@ class RequestShape:
         if _I32.unpack_from(frame, size_at)[0] != end - start:
             return None
         known = self._layout
-        partition = known.partitions[0]._replace(start=start, end=end)
+        partition = PartitionData(known.partitions[0].topic, known.partitions[0].partition, start, end)
         return ProduceLayout(known.transactional, known.acks, known.acks_at, known.timeout_ms, [partition])
 
 

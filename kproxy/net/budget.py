@@ -32,6 +32,11 @@ class Budget:
         if count < had and self._lot:
             self._lot.unpark_all()
 
+    @property
+    def full(self) -> bool:
+        """Whether the limit is reached."""
+        return self.used >= self._limit
+
     async def admit(self, owner: object) -> None:
         """Waits until ``owner`` may hold more."""
         while self.used >= self._limit:

@@ -1,9 +1,8 @@
 """The pump of one client connection: reads, one synchronous call into the session, writes.
 
-Up to three tasks run for a connection: one reads the client, one the broker, one sends again what got no definite answer.
+Up to three tasks run for a connection: one reads the client, one the broker, one sends again what is indefinite.
 """
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,7 @@ class Connection:
         """
         self._wall = wall
         self._frame_since = 0.0
-        self._buffers: list[memoryview] = []
+        self._heard = self._answered_at = trio.current_time()
         self.session = session
         self.cluster = cluster
         self.config = config
@@ -113,48 +112,51 @@ class Connection:
 
     async def _serve(self) -> None:
         while True:
-            count = await self._read_some()
+            if self._budget.full:
+                await self._budget.admit(self)
+            room = self._splitter.room()
+            count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
+            if count is None:
+                room = None  # a view forbids nothing here, but it must not outlive its frame
+                await self._client.readable()
+                continue
             if count == 0:
                 return
+            self._heard = trio.current_time()
             self.stats.client_bytes_in += count
-            for frame in self._frames(count):
+            for frame in self._frames(count, room):
                 await self._take(frame)
             await self._flush()
+            if self._client.had_its_turn():
+                await trio.lowlevel.checkpoint()
 
-    async def _read_some(self) -> int:
-        """Bytes read, into the rest of a begun frame first. 0 at the end, or where the client took too long."""
-        self._buffers = [self._shared]
-        started = trio.current_time()
-        await self._budget.admit(self)
-        while True:
-            room = self._splitter.room()
-            self._buffers = [self._shared] if room is None else [room, self._shared]
-            count = self._client.receive_now(self._buffers)
-            if count is not None:
-                await self._client.give_way()
-                return count
-            self._buffers = []
-            room = None
-            with trio.move_on_at(self._deadline(started)) as scope:
-                await self._client.readable()
-            if scope.cancelled_caught and (self.session.idle or self._splitter.in_frame):
-                self._count_refusal("slow_frame" if self._splitter.in_frame else "idle")
-                return 0
-            if scope.cancelled_caught:
-                started = trio.current_time()
-
-    def _deadline(self, started: float) -> float:
+    def overdue(self, now: float) -> str | None:
+        """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
+        config = self.config
         if self._splitter.in_frame:
-            return self._frame_since + self.config.frame_timeout_ms / 1000
-        return started + self.config.connections_max_idle_ms / 1000
+            return "slow_frame" if now > self._frame_since + config.frame_timeout_ms / 1000 else None
+        if self.session.idle and now > self._heard + config.connections_max_idle_ms / 1000:
+            return "idle"
+        return None
 
-    def _frames(self, count: int) -> list[bytearray]:
-        buffers, self._buffers = self._buffers, []
+    def check(self, now: float) -> None:
+        """Ends what has lasted too long; called every now and then, since a timer for each wait costs more."""
+        reason = self.overdue(now)
+        if reason is not None and not self._client.closed:
+            self._count_refusal(reason)
+            self._client.close()
+        limit_ms = self.config.upstream_request_timeout_ms + self.session.producer.longest_timeout_ms
+        if self.session.producer.in_flight and now > self._answered_at + limit_ms / 1000 and self._upstream is not None:
+            # batches that get no answer in time are as good as lost: they are sent again over another connection
+            self.cluster.count_error("timeout")
+            self._upstream.close()
+
+    def _frames(self, count: int, room: memoryview | None) -> list[bytearray]:
         frames: list[bytearray] = []
         began = self._splitter.in_frame
-        if len(buffers) == 2:
-            direct = min(count, len(buffers[0]))
-            buffers[0].release()
+        if room is not None:
+            direct = min(count, len(room))
+            room.release()
             whole = self._splitter.filled(direct)
             if whole is not None:
                 frames.append(whole)
@@ -162,7 +164,7 @@ class Connection:
         if count:
             frames += self._splitter.feed(self._shared[:count])
         if self._splitter.in_frame and (frames or not began):
-            self._frame_since = trio.current_time()
+            self._frame_since = self._heard
         self._account()
         return frames
 
@@ -171,10 +173,11 @@ class Connection:
         self.stats.buffered_bytes = self._budget.used
 
     async def _take(self, frame: bytearray) -> None:
-        while True:
-            if self.session.finished:
-                raise _Finished("the broker's connection ended")
-            need = self.session.request(frame, trio.current_time() + self._wall)
+        session = self.session
+        while not session.finished:
+            if not session.producer.in_flight:
+                self._answered_at = self._heard  # from here on the broker owes an answer
+            need = session.request(frame, self._heard + self._wall)
             if need is None:
                 break
             await self._flush()
@@ -184,8 +187,12 @@ class Connection:
                 self.session.lease(await self.cluster.lease_lane())
             elif self.session.recovering or self.session.producer.waits or not self.session.idle:
                 await self._progress.park()
-        if self.session.errands:
+            self._heard = trio.current_time()
+        if session.errands:
             self._start_errands()
+        if session.finished:
+            await self._flush()
+            raise _Finished("the broker's connection ended")
 
     def _start_errands(self) -> None:
         assert self._nursery is not None
@@ -228,13 +235,15 @@ class Connection:
             while True:
                 count = io.receive_now([self._shared])
                 if count is None:
-                    await self._wait_upstream(io)
+                    await io.readable()
                     continue
                 if count == 0:
                     break
+                self._answered_at = trio.current_time()
                 self.stats.upstream_bytes_in += count
                 await self._upstream_data(splitter, count)
-                await io.give_way()
+                if io.had_its_turn():
+                    await trio.lowlevel.checkpoint()
         except (OSError, trio.ClosedResourceError):
             pass
         except (RemoteProtocolError, LocalProtocolError) as error:
@@ -244,17 +253,6 @@ class Connection:
             self.session.finished = True
         if self._upstream is io:
             await self._upstream_ended()
-
-    async def _wait_upstream(self, io: SocketIO) -> None:
-        """Waits for an answer. Batches that get none in time are as good as lost: the connection is given up."""
-        limit = math.inf
-        if self.session.producer.in_flight:
-            limit = self.config.upstream_request_timeout_ms / 1000 + self.session.producer.longest_timeout_ms / 1000
-        with trio.move_on_after(limit) as scope:
-            await io.readable()
-        if scope.cancelled_caught and self.session.producer.in_flight:
-            self.cluster.count_error("timeout")
-            raise OSError("no answer in time")
 
     async def _upstream_ended(self) -> None:
         self._drop_upstream()
@@ -274,8 +272,8 @@ class Connection:
         if not data:
             return
         frames = splitter.feed(data)
+        now = self._answered_at + self._wall
         for frame in frames:
-            now = trio.current_time() + self._wall
             while unknown := self.session.response(frame, now):
                 await self.cluster.learn(unknown)
         if frames:
@@ -315,7 +313,8 @@ class Connection:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
         await self._flush()
         self._account()
-        self._progress.unpark_all()
+        if self._progress:
+            self._progress.unpark_all()
         if self.session.recovering and not self._resending and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)

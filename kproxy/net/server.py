@@ -22,6 +22,8 @@ from kproxy.proxy.stats import Stats
 log = structlog.get_logger("kproxy.server")
 
 _BACKLOG = 1024
+#: How often connections are looked at for what has lasted too long.
+_WATCH_SECONDS = 1.0
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
 
@@ -38,6 +40,7 @@ class Server:
         self._budget = Budget(config.buffer_memory)
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[trio.SocketListener] = []
+        self._connections: set[Connection] = set()
         self._wall = time.time() - trio.current_time()
         self._limits = SessionLimits(
             producer=ProducerLimits(
@@ -60,6 +63,16 @@ class Server:
             ) from None
         self._serve(listeners, self._cluster.any_broker)
         return Address(host, listeners[0].socket.getsockname()[1])
+
+    async def watch(self) -> None:
+        """Ends what has lasted too long, for ever."""
+        shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
+        pause = min(_WATCH_SECONDS, shortest / 4000)
+        while True:
+            await trio.sleep(pause)
+            now = trio.current_time()
+            for connection in list(self._connections):
+                connection.check(now)
 
     async def open_broker_port(self, broker: Broker) -> None:
         """Opens a port for a broker; logs what to do if none of the range is free."""
@@ -114,7 +127,12 @@ class Server:
         self._stats.connections_total += 1
         try:
             io = SocketIO(sock)
-            await self._connection(io, choose).run()
+            connection = self._connection(io, choose)
+            self._connections.add(connection)
+            try:
+                await connection.run()
+            finally:
+                self._connections.discard(connection)
         except OSError:
             sock.close()  # it was gone before it was set up
         except Exception:

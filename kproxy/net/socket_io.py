@@ -60,12 +60,13 @@ class SocketIO:
         self._turns = 0
         await trio.lowlevel.wait_readable(self._sock)
 
-    async def give_way(self) -> None:
-        """Lets other tasks run if this one has gone on for long."""
+    def had_its_turn(self) -> bool:
+        """Whether so many reads have gone through without a wait that others should run first."""
         self._turns += 1
-        if self._turns >= _TURNS:
-            self._turns = 0
-            await trio.lowlevel.checkpoint()
+        if self._turns < _TURNS:
+            return False
+        self._turns = 0
+        return True
 
     async def send_all(self, buffers: list[Buffer]) -> int:
         """Writes all buffers in order; the bytes written. OSError if the connection is broken.

@@ -25,7 +25,7 @@ from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult,
 from kproxy.codec.produce_shape import ResponseShape
 from kproxy.codec.records import CorruptRecord, DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
-from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.sequence import is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.slots import Slot
@@ -197,18 +197,24 @@ class Producer:
         assert self.lane is not None
         while self._waiting:
             group = self._waiting[0]
-            tracks = [self.lane.track((part.topic, part.index)) for part, _, _ in group.batches]
-            if not all(track.has_room(self._limits.in_flight) for track in tracks):
-                break
+            tracks = []
+            for part, _, _ in group.batches:
+                track = self.lane.track((part.topic, part.index))
+                if not track.has_room(self._limits.in_flight):
+                    return out
+                tracks.append(track)
             self._waiting.popleft()
-            for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
-                send = track.accept(batch, records)
-                send.attempts = 1
-                part.sends.append(send)
-                group.sends.append(send)
-            self.in_flight += len(tracks)
+            self._stamp(group, tracks)
             out.append((group, group.frame if group.frame is not None else build_request(group.call, group.sends)))
         return out
+
+    def _stamp(self, group: Group, tracks: list[Track]) -> None:
+        for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
+            send = track.accept(batch, records)
+            send.attempts = 1
+            part.sends.append(send)
+            group.sends.append(send)
+        self.in_flight += len(tracks)
 
     # -- from the broker
 
@@ -288,11 +294,10 @@ class Producer:
 
 def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:
     """Whether a batch of a request has a producer id: its client is idempotent itself."""
-    return any(
-        frame[place.start + _PRODUCER_ID_AT] < 0x80
-        for place in layout.partitions
-        if place.end - place.start >= _HEADER_SIZE and frame[place.start + _MAGIC_AT] == 2
-    )
+    for _, _, start, end in layout.partitions:
+        if end - start >= _HEADER_SIZE and frame[start + _MAGIC_AT] == 2 and frame[start + _PRODUCER_ID_AT] < 0x80:
+            return True
+    return False
 
 
 def has_kproxy_id(frame: bytearray, layout: ProduceLayout) -> bool:

@@ -274,7 +274,8 @@ class Session:
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self.ctx.client_id, [])
         self.producer.accept(call, frame, layout, int(self._clock * 1000))
         self._send_ready()
-        self._finish_calls()
+        if not call.open:
+            self._finish_calls()
         return None
 
     def _pass(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> None:

@@ -3,7 +3,7 @@
 - ListOffsets v0 answers a list of offsets, newest first. A broker made it of its segments; kproxy makes it of what
   later versions can be asked: the offset for the time, and the log's start (Kafka's ``fetchOffsetsBefore``).
 - OffsetCommit v0 and OffsetFetch v0 meant ZooKeeper, at any broker. kproxy keeps them in Kafka's groups: so the shell
-  sends them to the group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no member id are legal.
+  sends them to the group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no member id.
 """
 
 from typing import Any
