@@ -16,11 +16,12 @@ class Abilities:
     """What a client can write (and hand out again): fields of a record that its API or its format knows.
 
     `null_value` is a record with a key and no value, `empty` one whose key or value has length 0.
-    `reads` are the codecs that it reads when its Fetch gets what is in the log; zstd is kproxy's to re-encode.
+    `reads` are the codecs that it reads by itself, `recoded` those that kproxy by default turns into one of them.
     """
 
     codecs: tuple[str, ...] = ALL_CODECS
-    reads: tuple[str, ...] = OLD_CODECS
+    reads: tuple[str, ...] = ALL_CODECS
+    recoded: tuple[str, ...] = ("zstd",)
     timestamps: bool = True
     headers: bool = True
     null_headers: bool = True
@@ -49,13 +50,13 @@ class Client:
 
 
 _FIRST: Final = Abilities(
-    codecs=OLD_CODECS, timestamps=False, headers=False, reads_timestamps=False, reads_headers=False
+    codecs=OLD_CODECS, reads=OLD_CODECS, timestamps=False, headers=False, reads_timestamps=False, reads_headers=False
 )
 """Magic 0: neither timestamps nor headers."""
-_SECOND: Final = Abilities(codecs=OLD_CODECS, headers=False, reads_headers=False)
+_SECOND: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS, headers=False, reads_headers=False)
 """Magic 1: timestamps, no headers."""
 _NO_LZ4: Final = ("none", "gzip", "snappy")
-_THIRD: Final = Abilities(codecs=OLD_CODECS)
+_THIRD: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS)
 """Magic 2 before zstd."""
 
 
@@ -74,7 +75,8 @@ def _java08(offsets: int, producer: str, can: Abilities) -> Client:
 
 def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities, **more: Any) -> Client:
     extras = ["lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0"]
-    name = f"kafka-python-{release}" + ("" if version is None else "-pinned-" + ".".join(map(str, version)))
+    pinned = "" if version is None else "-pinned-" + ".".join(map(str, version))
+    name = more.pop("name", f"kafka-python-{release}{pinned}")
     options = {"version": list(version) if version else None, **more.pop("options", {})}
     return Client(
         name, lambda: python_driver("kafka_python.py", f"kafka-python=={release}", *extras), options, can, **more
@@ -111,6 +113,8 @@ CLIENTS: Final = (
     _java08(0, "scala", _FIRST),
     _java("0.9.0.1", _FIRST, refused=True),
     _java("0.10.2.2", _SECOND, refused=True),
+    _java("0.10.0.1", _SECOND, refused=True),
+    _java("0.11.0.3", _THIRD),
     _java("1.1.1", _THIRD),
     _java("2.0.1", _THIRD),
     _java(
@@ -120,6 +124,7 @@ CLIENTS: Final = (
         idempotent=True,
         options={"producer": {"enable.idempotence": "true"}},
     ),
+    _java("2.8.2", Abilities()),
     _java("4.3.0", Abilities(), idempotent=True),
     _java(
         "4.3.0",
@@ -139,9 +144,17 @@ CLIENTS: Final = (
     _kafka_python("1.4.7", (0, 9), _FIRST, refused=True),
     _kafka_python("1.4.7", (0, 10), _SECOND, refused=True),
     _kafka_python("1.4.7", (0, 11), replace(_THIRD, null_headers=False, reads_headers=False), refused=True),
+    _kafka_python("1.4.7", None, replace(_THIRD, null_headers=False)),
     _kafka_python("2.0.2", None, Abilities(null_headers=False)),
     _kafka_python("2.0.2", (0, 10, 1), _SECOND, refused=True),
-    _kafka_python("3.0.12", None, Abilities(null_headers=False)),
+    _kafka_python("3.0.12", None, Abilities(null_headers=False), idempotent=True),
+    _kafka_python(
+        "3.0.12",
+        None,
+        Abilities(null_headers=False),
+        name="kafka-python-3.0.12-plain",
+        options={"producer": {"enable_idempotence": False, "acks": 1}},
+    ),
     _confluent("2.16.1", "0.8.2.2", _FIRST, options={"assign": True}, refused=True),
     _confluent("2.16.1", "0.9.0.1", _FIRST, refused=True),
     _confluent("2.16.1", None, Abilities()),
@@ -153,8 +166,17 @@ CLIENTS: Final = (
         idempotent=True,
         producer={"transactional.id": "interop-librdkafka"},
     ),
-    _confluent("2.0.2", "0.10.0.0", _SECOND, refused=True),
+    _confluent("2.0.2", "0.9.0.1", _FIRST, refused=True),
     _confluent("2.0.2", None, Abilities()),
+    Client(
+        "aiokafka-0.8.1-pinned-0.9",
+        lambda: python_driver(
+            "aiokafka_driver.py", "aiokafka==0.8.1", "kafka-python==2.0.2", "lz4==4.4.5", "python-snappy==0.7.3"
+        ),
+        {"producer": {"api_version": "0.9"}, "consumer": {"api_version": "0.9"}},
+        _FIRST,
+        refused=True,
+    ),
     Client("aiokafka-0.14.0", lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0")),
     _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4), refused=True),
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
@@ -165,13 +187,23 @@ CLIENTS: Final = (
     _go("franz-go", name="franz-go-plain"),
     _node(
         "kafkajs",
-        Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, null_headers=False),
+        Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, recoded=(), null_headers=False),
     ),
-    _node("kafka-node", Abilities(codecs=GZIP, reads=GZIP, headers=False, reads_headers=False), refused=True),
+    _node(
+        "kafka-node",
+        Abilities(codecs=GZIP, reads=GZIP, recoded=("lz4", "zstd"), headers=False, reads_headers=False),
+        refused=True,
+    ),
     _node(
         "no-kafka",
         Abilities(
-            codecs=GZIP, reads=GZIP, timestamps=False, headers=False, reads_timestamps=False, reads_headers=False
+            codecs=GZIP,
+            reads=GZIP,
+            recoded=("snappy", "lz4", "zstd"),
+            timestamps=False,
+            headers=False,
+            reads_timestamps=False,
+            reads_headers=False,
         ),
         refused=True,
     ),

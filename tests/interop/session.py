@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -16,6 +16,8 @@ EXTRA_MS: Final = 500
 """How long a client that has read everything waits for records that should not come."""
 GOLDEN: Final = {"plain": GZIP, "snappy": ("snappy",), "lz4": ("lz4",), "zstd": ("zstd",)}
 """Topics that the newest client writes for all others to read, by the codecs in them."""
+_GOLDEN_FIELDS: Final = replace(NEWEST.can, null_headers=False)
+"""kafka-python 1.4 dies of a header without a value."""
 
 
 @dataclass
@@ -29,6 +31,10 @@ class Run:
     read: list[records.Record] = field(default_factory=list)
     golden: dict[str, list[records.Record]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def create_topics(bootstrap: str, names: Iterable[str]) -> None:
@@ -51,13 +57,13 @@ def consume_step(topic: str, group: str, count: int, extra_ms: int = 0) -> dict[
 
 def write_golden(bootstrap: str, prefix: str) -> dict[str, list[records.Record]]:
     """Let the newest client fill the golden topics; return what it wrote, by topic."""
-    now = int(time.time() * 1000)
+    now = now_ms()
     topics: dict[str, list[records.Record]] = {}
     steps = []
     for name, codecs in GOLDEN.items():
         topics[f"{prefix}.{name}"] = []
         for codec in codecs:
-            batch = records.make(f"golden.{name}", codec, NEWEST.can, now - 3_600_000)
+            batch = records.make(f"golden.{name}", codec, _GOLDEN_FIELDS, now - 3_600_000)
             topics[f"{prefix}.{name}"] += batch
             steps.append(produce_step(f"{prefix}.{name}", codec, batch))
     for result in run_driver(NEWEST.install(), job(bootstrap, NEWEST.options, steps), 60):
@@ -72,14 +78,14 @@ def job(bootstrap: str, options: Mapping[str, Any], steps: list[dict[str, Any]])
 def run_client(client: Client, bootstrap: str, topic: str, golden: Mapping[str, list[records.Record]]) -> Run:
     """Let a client write to its topic and read it in two processes; the second reads the golden topics too."""
     command = client.install()
-    began = int(time.time() * 1000)
+    began = now_ms()
     batches = {codec: records.make(client.name, codec, client.can, began - 1_800_000) for codec in client.can.codecs}
     sent = [record for batch in batches.values() for record in batch]
     half = len(sent) // 2 + 1
     steps = [produce_step(topic, codec, batch) for codec, batch in batches.items()]
     steps.append(consume_step(topic, f"group.{topic}", half))
     first = run_driver(command, job(bootstrap, client.options, steps), 90)
-    run = Run(topic, (began, int(time.time() * 1000)), sent, [])
+    run = Run(topic, (began, now_ms()), sent, [])
     for codec, result in zip(batches, first, strict=False):
         _note(run, f"produce {codec}", result)
         acked = result.get("acked")
@@ -105,9 +111,7 @@ def _note(run: Run, step: str, result: Mapping[str, Any]) -> None:
 
 
 def readable(client: Client, topics: Mapping[str, list[records.Record]], transcoding: bool) -> dict[str, Any]:
-    """Return the golden topics whose codecs a client reads: zstd only if it knows it, or something re-encodes it."""
-    codecs = {*client.can.reads, *(client.can.codecs if "zstd" in client.can.codecs else ())}
-    if transcoding:
-        codecs.add("zstd")
+    """Return the golden topics whose codecs a client reads, by itself or (`transcoding`) by kproxy's re-encoding."""
+    codecs = {*client.can.reads, *(client.can.recoded if transcoding else ())}
     chosen = [name for name, used in GOLDEN.items() if codecs.issuperset(used)]
     return {topic: written for topic, written in topics.items() if topic.rsplit(".", 1)[1] in chosen}
