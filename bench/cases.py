@@ -100,7 +100,7 @@ def memory(connections: int = CONNECTIONS) -> list[Figure]:
 
 def stalled_broker(limit_bytes: int = BUFFER_BYTES) -> list[Figure]:
     """How far kproxy grows when the broker stops reading and the producers do not stop sending."""
-    frame = bytes(payloads.produce_call(payloads.LARGE, payloads.MODERN_PRODUCE).frame)
+    frame = bytes(payloads.big_produce_call().frame)
     option = ("--buffer-memory", str(limit_bytes))
     with open_sink(_STALL_AFTER_BYTES) as port, open_kproxy(port, *option) as target, contextlib.ExitStack() as stack:
         assert target.program is not None

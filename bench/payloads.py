@@ -32,6 +32,7 @@ FETCH_BYTES = 1 << 20
 CLIENT_ID = "bench"
 MODERN_PRODUCE, MODERN_FETCH = 7, 11
 OLD_PRODUCE, OLD_FETCH = 2, 2
+_BIG_RECORDS = 800
 _TIMESTAMP_MS = 1_700_000_000_000
 _PARTITION_ERROR_AT = 4 + 4 + 2 + 4 + 4
 """Correlation id, number of topics, length of the topic's name, number of partitions, partition. Add the name."""
@@ -94,6 +95,14 @@ def small_produce_call() -> Call:
     """A Produce request with one record of 100 bytes."""
     record = Record(0, _TIMESTAMP_MS, None, bytes(RECORD_BYTES[SMALL]), ())
     return _produce(SMALL, MODERN_PRODUCE, bytes(build_batch([record])), 1, RECORD_BYTES[SMALL])
+
+
+def big_produce_call() -> Call:
+    """A Produce request with one batch of 800 KB, near what a topic takes: few of them fill the proxy's memory."""
+    value = random.Random(2).randbytes(RECORD_BYTES[LARGE])
+    records = [Record(number, _TIMESTAMP_MS, None, value, ()) for number in range(_BIG_RECORDS)]
+    data = bytes(build_batch(records))
+    return _produce(LARGE, MODERN_PRODUCE, data, _BIG_RECORDS, _BIG_RECORDS * RECORD_BYTES[LARGE])
 
 
 def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes: int) -> Call:
