@@ -1,5 +1,6 @@
 """The one place where everything is put together."""
 
+import gc
 import signal
 
 import structlog
@@ -17,11 +18,15 @@ from kproxy.proxy.stats import Stats
 log = structlog.get_logger("kproxy.app")
 
 _POLL_SECONDS = 0.05
+_GC_ALLOCATIONS = 20_000
 
 
 def run(config: Config) -> int:
     """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin."""
     configure_logging(config.log_level, config.log_format)
+    # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
+    gc.freeze()
+    gc.set_threshold(_GC_ALLOCATIONS)
     try:
         return trio.run(_main, config)
     except* StartupError as group:

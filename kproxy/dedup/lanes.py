@@ -64,9 +64,10 @@ class Track:
 
     def accept(self, batch: memoryview, records: int) -> Send:
         """Stamps a new batch in place with the next sequence and holds it until its fate is definite."""
-        send = Send(self, batch, records)
-        send.restamp(self.next_sequence)
-        self.next_sequence = advance(self.next_sequence, records)
+        sequence = self.next_sequence
+        send = Send(self, batch, records, sequence)
+        stamp(batch, self.producer_id, self.epoch, sequence)
+        self.next_sequence = advance(sequence, records)
         self.sends.append(send)
         return send
 

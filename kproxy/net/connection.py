@@ -117,16 +117,17 @@ class Connection:
             room = self._splitter.room()
             count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:
-                room = None  # a view forbids nothing here, but it must not outlive its frame
+                room = None  # must not outlive its frame
                 await self._client.readable()
                 continue
             if count == 0:
                 return
             self._heard = trio.current_time()
             self.stats.client_bytes_in += count
-            for frame in self._frames(count, room):
-                await self._take(frame)
+            await self._requests(self._frames(count, room))
             await self._flush()
+            if self.session.finished:
+                raise _Finished("the broker's connection ended")
             if self._client.had_its_turn():
                 await trio.lowlevel.checkpoint()
 
@@ -172,15 +173,23 @@ class Connection:
         self._budget.hold(self, self.session.held_bytes + self._splitter.held)
         self.stats.buffered_bytes = self._budget.used
 
-    async def _take(self, frame: bytearray) -> None:
-        session = self.session
-        while not session.finished:
+    async def _requests(self, frames: list[bytearray]) -> None:
+        session, now = self.session, self._heard + self._wall
+        for frame in frames:
             if not session.producer.in_flight:
                 self._answered_at = self._heard  # from here on the broker owes an answer
-            need = session.request(frame, self._heard + self._wall)
-            if need is None:
-                break
+            need = session.request(frame, now)
+            if need is not None:
+                await self._wait_for(need, frame)
+            if session.errands:
+                self._start_errands()
+
+    async def _wait_for(self, need: Need | None, frame: bytearray) -> None:
+        """Offers a frame again until the session can take it."""
+        while need is not None:
             await self._flush()
+            if self.session.finished:
+                raise _Finished("the broker's connection ended")
             if need is Need.UPSTREAM:
                 await self._connect()
             elif need is Need.LANE:
@@ -188,11 +197,9 @@ class Connection:
             elif self.session.recovering or self.session.producer.waits or not self.session.idle:
                 await self._progress.park()
             self._heard = trio.current_time()
-        if session.errands:
-            self._start_errands()
-        if session.finished:
-            await self._flush()
-            raise _Finished("the broker's connection ended")
+            if not self.session.producer.in_flight:
+                self._answered_at = self._heard
+            need = self.session.request(frame, self._heard + self._wall)
 
     def _start_errands(self) -> None:
         assert self._nursery is not None
@@ -343,8 +350,10 @@ class Connection:
             await self._progress.park()
 
     async def _flush(self) -> None:
-        await self._flush_upstream()
-        await self.flush_client()
+        if self.session.to_upstream:
+            await self._flush_upstream()
+        if self.session.to_client:
+            await self.flush_client()
 
     async def _flush_upstream(self) -> None:
         out = self.session.to_upstream

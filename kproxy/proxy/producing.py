@@ -30,7 +30,8 @@ from kproxy.dedup.sequence import is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.slots import Slot
 
-_BATCH = Struct(">qiibIhiqqqhii")  # format v2's header
+#: Of format v2's header: length, magic, attributes, last offset delta, record count.
+_BATCH = Struct(">8xi4xb4xhi30xi")
 _HEADER_SIZE = 61
 _MAGIC_AT = 16
 _PRODUCER_ID_AT = 43
@@ -151,17 +152,22 @@ class Producer:
 
     def _check(self, part: Part, frame: bytearray, place: PartitionData) -> tuple[int, int]:
         """An error for what a broker would refuse too and that can't be stamped; and the number of records."""
-        if (part.topic, part.index) in self.moved:
-            self.moved.discard((part.topic, part.index))
+        if self.moved and self._was_moved(part):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
         if place.end - place.start < _HEADER_SIZE:
             return ErrorCode.INVALID_RECORD, 0
-        _, length, _, magic, _, attributes, last_delta, _, _, _, _, _, records = _BATCH.unpack_from(frame, place.start)
+        length, magic, attributes, last_delta, records = _BATCH.unpack_from(frame, place.start)
         if magic != 2:
             return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0
         if length + 12 != place.end - place.start or attributes & _CONTROL or records < 1 or last_delta != records - 1:
             return ErrorCode.INVALID_RECORD, 0
         return 0, records
+
+    def _was_moved(self, part: Part) -> bool:
+        """Whether a client must be told, once, that another broker leads a partition now."""
+        moved = (part.topic, part.index) in self.moved
+        self.moved.discard((part.topic, part.index))
+        return moved
 
     def _convert(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> list[Group]:
         view = memoryview(frame)
@@ -169,8 +175,7 @@ class Producer:
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
-            if (part.topic, part.index) in self.moved:
-                self.moved.discard((part.topic, part.index))
+            if self._was_moved(part):
                 part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
             try:

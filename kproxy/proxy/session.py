@@ -44,14 +44,12 @@ from kproxy.proxy.stats import Stats
 from kproxy.proxy.versions import HIDDEN, upstream_version
 
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
+_CORRELATION_ID = Struct(">i")
+_PRODUCE = int(ApiKey.PRODUCE)
 _PREFIX = 4
 _OWN_TOPICS = b"__kproxy_"
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
-
-
-def _correlation_id(frame: bytearray) -> int:
-    return int.from_bytes(frame[8:12], "big", signed=True)
 
 
 class Need(Enum):
@@ -157,7 +155,7 @@ class Session:
         if self._shape is not None:
             layout = self._shape.layout(frame)
             if layout is not None:
-                slot = Slot(ApiKey.PRODUCE, self._shape.version, _correlation_id(frame), now, len(frame))
+                slot = Slot(_PRODUCE, self._shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], now, len(frame))
                 return self._produce(slot, frame, layout, self._shape_upstream)
         if len(frame) < _PREFIX + _START.size:
             raise RemoteProtocolError(f"request of {len(frame) - _PREFIX} bytes has no header")
@@ -350,7 +348,7 @@ class Session:
         if not self._expected:
             raise RemoteProtocolError("the broker sent an answer that nobody asked for")
         head = self._expected[0]
-        if len(frame) < _PREFIX + 4 or int.from_bytes(frame[4:8], "big", signed=True) != head.correlation_id:
+        if len(frame) < _PREFIX + 4 or _CORRELATION_ID.unpack_from(frame, 4)[0] != head.correlation_id:
             raise RemoteProtocolError("the broker's answer has another correlation id than the request")
         if head.handler is not None and head.exchange is not None:
             return self._lower(head, head.handler, head.exchange, frame)
