@@ -37,9 +37,9 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def create_topics(bootstrap: str, names: Iterable[str]) -> None:
+def create_topics(bootstrap: str, names: Iterable[str], replication: int = 1) -> None:
     """Create topics with three partitions, by the broker itself."""
-    wanted = [NewTopic(name, num_partitions=records.PARTITIONS, replication_factor=1) for name in names]
+    wanted = [NewTopic(name, num_partitions=records.PARTITIONS, replication_factor=replication) for name in names]
     # Kept in a variable: its futures die with the client.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(wanted).values():

@@ -1,0 +1,99 @@
+"""What a matrix of clients does not show: acks, several members in a group, topics made on first use."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.interop import log_files, records, session
+from tests.interop.catalog import CLIENTS, NEWEST, Client
+from tests.interop.conftest import Target
+from tests.support.clients import run_driver
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+_LEGACY: dict[str, Any] = {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
+_BY_NAME = {client.name: client for client in CLIENTS}
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("name", ["librdkafka-2.16.1-fallback-0.9.0.1", "librdkafka-2.16.1"])
+def test_whatever_acks_ask_for_every_record_is_written_once_and_stamped(name: str, acks: int, target: Target) -> None:
+    client: Client = _BY_NAME[name]
+    topic = f"acks.{acks}.{name}"
+    session.create_topics(target.kafka.bootstrap, [topic])
+    began = session.now_ms()
+    sent = records.make(topic, "gzip", client.can, began - 60_000)
+    producer = {**client.options.get("producer", {}), "acks": acks}
+    steps = [session.produce_step(topic, "gzip", sent)]
+    [wrote] = run_driver(client.install(), session.job(target.bootstrap, {"producer": producer}, steps), 30)
+    assert "error" not in wrote, wrote["error"]
+    _check_topic(target, topic, sent, (began, session.now_ms() + 5_000))
+
+
+def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(target: Target) -> None:
+    client = _BY_NAME["librdkafka-2.16.1-fallback-0.9.0.1"]
+    topic = "made-on-first-use"
+    began = session.now_ms()
+    # The broker's default is one partition.
+    sent = [{**record, "p": 0} for record in records.make(topic, "none", client.can, began)]
+    options = {"producer": {**client.options["producer"], "topic.metadata.refresh.fast.interval.ms": 50}}
+    steps = [session.produce_step(topic, "none", sent)]
+    [wrote] = run_driver(client.install(), session.job(target.bootstrap, options, steps), 30)
+    assert "error" not in wrote, wrote["error"]
+    _check_topic(target, topic, sent, (began, session.now_ms()))
+
+
+def _check_topic(target: Target, topic: str, sent: list[records.Record], arrival_ms: tuple[int, int]) -> None:
+    step = session.consume_step(topic, f"newest.{topic}", len(sent), session.EXTRA_MS)
+    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 30)
+    assert "error" not in read, read["error"]
+    problems = records.differences(sent, read["records"], NEWEST.can, arrival_ms)
+    assert not problems, problems
+    for partition in {record["p"] for record in sent}:
+        found = list(log_files.batches(target.kafka.directory / "data-1", topic, partition))
+        problems = "" if target.kproxy is None else log_files.unstamped(found, own=True)
+        assert not problems, problems
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(_LEGACY, _LEGACY), (_LEGACY, {}), ({}, {})], ids=["old-old", "old-new", "new-new"]
+)
+def test_partitions_move_between_the_members_of_a_group(
+    first: dict[str, Any], second: dict[str, Any], target: Target, request: pytest.FixtureRequest
+) -> None:
+    topic = f"group.{request.node.callspec.id}"
+    session.create_topics(target.kafka.bootstrap, [topic])
+    with ExitStack() as members:
+        one = members.enter_context(_member(target.bootstrap, topic, first))
+        _poll_until([one], lambda: _owned(one) == {0, 1, 2})
+        with _member(target.bootstrap, topic, second) as two:
+            _poll_until([one, two], lambda: bool(_owned(one)) and bool(_owned(two)))
+            assert _owned(one) | _owned(two) == {0, 1, 2}
+            assert not _owned(one) & _owned(two)
+        _poll_until([one], lambda: _owned(one) == {0, 1, 2})
+
+
+@contextmanager
+def _member(bootstrap: str, topic: str, options: dict[str, Any]) -> Iterator[Consumer]:
+    settings = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "auto.offset.reset": "earliest", **options}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"members.{topic}", **settings})
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _owned(consumer: Consumer) -> set[int]:
+    return {assigned.partition for assigned in consumer.assignment()}
+
+
+def _poll_until(consumers: list[Consumer], done: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline, [sorted(_owned(consumer)) for consumer in consumers]
+        for consumer in consumers:
+            consumer.poll(0.05)
