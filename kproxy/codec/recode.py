@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 from kproxy.codec.batch_header import HEADER_SIZE, assemble, read_header
 from kproxy.codec.compression import compress, decompress
+from kproxy.codec.produce import Buffer
 from kproxy.codec.records import CorruptRecord
 
 _CODEC_MASK = 0x07
 _MAGIC_AT = 16
+_CODEC_AT = 22
 _LENGTH_END = 12
 
 
@@ -32,6 +34,16 @@ def recode(
         pieces.append(_recoded(batch, transcode, max_decompressed_bytes) if batch[_MAGIC_AT] == 2 else batch)
     pieces.append(record_set[pos:])
     return pieces
+
+
+def has_codec(record_set: Buffer, codec: int) -> bool:
+    """Whether a whole v2 batch of a record set is compressed by ``codec``; only the headers are looked at."""
+    pos, end = 0, len(record_set)
+    while end - pos > HEADER_SIZE:
+        if record_set[pos + _MAGIC_AT] == 2 and record_set[pos + _CODEC_AT] & _CODEC_MASK == codec:
+            return True
+        pos += _LENGTH_END + max(int.from_bytes(record_set[pos + 8 : pos + 12], "big", signed=True), 0)
+    return False
 
 
 def _recoded(batch: memoryview, transcode: Mapping[int, int], limit: int) -> memoryview | bytearray:

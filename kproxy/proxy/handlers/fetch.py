@@ -1,8 +1,9 @@
 """Fetch (1): relayed from v10 on; below, watched for zstd; v0-v3 converted to message sets of magic 0 and 1.
 
 - v0-v1 get magic 0, v2-v3 magic 1 (KIP-31, KIP-32); control batches are left out, as a 2.8 broker did.
-- v4-v9 can't carry zstd (KIP-110): a broker says UNSUPPORTED_COMPRESSION_TYPE, which many clients swallow and hang on.
-  kproxy asks again at v10 and re-encodes. From then on the connection's fetches have no session (KIP-227).
+- v4-v9 can't carry zstd (KIP-110). Brokers before 4.0 say UNSUPPORTED_COMPRESSION_TYPE, which many clients swallow and
+  hang on: kproxy asks again at v10 and re-encodes, and from then on the connection's fetches have no session (KIP-227).
+  Brokers since 4.0 send the batches all the same (KIP-724): they are re-encoded on the way.
 - A conversion that leaves nothing must not stall a client that goes on from the last record it saw: read on, remember.
 """
 
@@ -17,13 +18,14 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.legacy import from_v2
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.recode import recode
+from kproxy.codec.recode import has_codec, recode
 from kproxy.codec.records import DecompressionLimit
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
 
 _FIRST_V2 = 4
 _FIRST_ZSTD = 10
+_ZSTD = 4
 _ZSTD_TO_GZIP: Mapping[int, int] = {4: 1}
 #: How often to read on for one request before it is answered with nothing; the place is remembered for the next one.
 _READ_ON = 4
@@ -70,12 +72,30 @@ class Fetch(Handler):
             row.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE for t in response.responses for row in t.partitions
         )
         if not unreadable or _newest(ctx) < _FIRST_ZSTD:
-            return AsItIs()
+            return self._recoded(ctx, response)
         ctx.reencode_fetches = True
         if exchange.request.session_id:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         version = self.ask_version(ctx, exchange.client_version, exchange.upstream_version)
         return Again(_bridged(ctx, exchange), version)
+
+    def _recoded(self, ctx: Context, response: FetchResponse) -> AsItIs | FetchResponse:
+        rows = [
+            row for t in response.responses for row in t.partitions if row.records and has_codec(row.records, _ZSTD)
+        ]
+        for row in rows:
+            self._recode(ctx, row, _ZSTD_TO_GZIP)
+        return response if rows else AsItIs()
+
+    def _recode(self, ctx: Context, row: FetchResponsePartitionData, codecs: Mapping[int, int]) -> None:
+        assert row.records is not None
+        try:
+            pieces = recode(memoryview(row.records), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes)
+            row.records = b"".join(pieces)
+        except DecompressionLimit:
+            row.error_code, row.records = ErrorCode.MESSAGE_TOO_LARGE, b""
+        except RemoteProtocolError:
+            row.error_code, row.records = ErrorCode.CORRUPT_MESSAGE, b""
 
     def _convert(
         self, ctx: Context, exchange: Exchange, key: tuple[str, int], row: FetchResponsePartitionData, offset: int
@@ -86,14 +106,11 @@ class Fetch(Handler):
         if not row.records:
             row.records = b""
             return
+        if version >= _FIRST_V2:
+            self._recode(ctx, row, ctx.transcode if version >= _FIRST_ZSTD else {**_ZSTD_TO_GZIP, **ctx.transcode})
+            return
         try:
-            if version < _FIRST_V2:
-                self._down(ctx, exchange, key, row, offset)
-            else:
-                codecs = ctx.transcode if version >= _FIRST_ZSTD else {**_ZSTD_TO_GZIP, **ctx.transcode}
-                row.records = b"".join(
-                    recode(memoryview(row.records), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes)
-                )
+            self._down(ctx, exchange, key, row, offset)
         except DecompressionLimit:
             row.error_code, row.records = ErrorCode.MESSAGE_TOO_LARGE, b""
         except RemoteProtocolError:
