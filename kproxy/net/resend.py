@@ -17,7 +17,8 @@ from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.resend import Resend, next_step
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.routing import Broker
+from kproxy.net.broker_client import BrokerClient
+from kproxy.proxy.routing import Address, Broker
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
@@ -35,14 +36,40 @@ _GONE = frozenset(
 async def resend_all(connection: "Connection") -> None:
     """Makes the fate of all unsettled batches of a connection definite; answers them as they become so."""
     await connection.wait_quiet()
-    for track in connection.session.unsettled():
-        await _TrackResend(connection, track).run()
+    clients = _OwnClients(connection)
+    try:
+        for track in connection.session.unsettled():
+            await _TrackResend(connection, track, clients).run()
+    finally:
+        clients.close()
     connection.session.recovered()
 
 
+class _OwnClients:
+    """Connections for this client's batches alone: one that hangs must not hold up others, nor kproxy's own requests."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._config = connection.config
+        self._clients: dict[Address, BrokerClient] = {}
+
+    async def get(self, address: Address) -> BrokerClient:
+        known = self._clients.get(address)
+        if known is None or known.closed:
+            known = await BrokerClient.open(
+                address, self._config.upstream_connect_timeout_ms, self._config.upstream_request_timeout_ms
+            )
+            self._clients[address] = known
+        return known
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+
 class _TrackResend:
-    def __init__(self, connection: "Connection", track: Track) -> None:
+    def __init__(self, connection: "Connection", track: Track, clients: _OwnClients) -> None:
         self._connection = connection
+        self._clients = clients
         self._cluster = connection.cluster
         self._track = track
         self._by_id = connection.session.producer.sends_topic_ids
@@ -107,7 +134,7 @@ class _TrackResend:
         else:
             topic.name = ref.decode("utf-8", "replace")
         timeout_ms = self._connection.session.producer.longest_timeout_ms
-        client = await self._cluster.client(broker.address)
+        client = await self._clients.get(broker.address)
         newest = client.versions.get(ApiKey.PRODUCE, (0, 0))[1]
         version = FIRST_TOPIC_ID if self._by_id else min(_BY_NAME, newest)
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
