@@ -12,10 +12,11 @@ from kproxy.testing.kafka import DEFAULT_VERSION, KafkaUnavailable, RealKafka
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker: what to call it, and its `host:port`."""
+    """A running broker: what to call it, its `host:port`, and why it is not the real one (empty if it is)."""
 
     description: str
     bootstrap: str
+    excuse: str = ""
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic and wait until it can be written to."""
@@ -38,8 +39,8 @@ def open_broker(kind: str) -> Iterator[Broker]:
             except KafkaUnavailable as error:
                 if kind == "kafka":
                     raise DemoFailed(str(error)) from error
-                why = f" (no real Kafka: {str(error).splitlines()[0]})"
+                why = f"No real Kafka: {str(error).splitlines()[0]}"
             else:
                 yield Broker(f"A real Kafka {DEFAULT_VERSION}", kafka.bootstrap)
                 return
-        yield Broker(f"The embedded fake broker{why}", stack.enter_context(running_fake()))
+        yield Broker("The embedded fake broker", stack.enter_context(running_fake()), why)

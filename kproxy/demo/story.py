@@ -35,6 +35,8 @@ def tell(*, records: int, broker: str, keep: bool, console: Console | None = Non
         with console.status("Starting a broker (the first time its jars are downloaded) ..."):
             served = stack.enter_context(open_broker(broker))
         console.print(f"[bold]1.[/] {served.description} listens on {served.bootstrap}.")
+        if served.excuse:
+            console.print(f"   {served.excuse}", style="dim")
         topic = f"demo-{uuid.uuid4().hex[:8]}"
         served.create_topic(topic, _PARTITIONS)
 
