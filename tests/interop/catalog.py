@@ -99,13 +99,13 @@ def _sarama(name: str, modfile: str, version: str, can: Abilities, **more: Any) 
     )
 
 
-def _go(client: str, **more: Any) -> Client:
+def _go(client: str, release: str, **more: Any) -> Client:
     options = {"client": client, **more.pop("options", {})}
-    return Client(more.pop("name", client), lambda: go_driver("go.mod"), options, **more)
+    return Client(f"{client}-{release}{more.pop('suffix', '')}", lambda: go_driver("go.mod"), options, **more)
 
 
-def _node(name: str, can: Abilities, **more: Any) -> Client:
-    return Client(name, node_driver, {"client": name}, can, **more)
+def _node(client: str, release: str, can: Abilities, **more: Any) -> Client:
+    return Client(f"{client}-{release}", node_driver, {"client": client}, can, **more)
 
 
 CLIENTS: Final = (
@@ -182,20 +182,23 @@ CLIENTS: Final = (
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "2.8.1", Abilities()),
-    _go("kafka-go", can=Abilities(reads_empty=False)),
-    _go("franz-go", idempotent=True, options={"producer": {"idempotent": "true"}}),
-    _go("franz-go", name="franz-go-plain"),
+    _go("kafka-go", "0.4.51", can=Abilities(reads_empty=False)),
+    _go("franz-go", "1.22.2", idempotent=True, options={"producer": {"idempotent": "true"}}),
+    _go("franz-go", "1.22.2", suffix="-plain"),
     _node(
         "kafkajs",
+        "2.2.4",
         Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, recoded=(), null_headers=False),
     ),
     _node(
         "kafka-node",
+        "5.0.0",
         Abilities(codecs=GZIP, reads=GZIP, recoded=("lz4", "zstd"), headers=False, reads_headers=False),
         refused=True,
     ),
     _node(
         "no-kafka",
+        "3.4.3",
         Abilities(
             codecs=GZIP,
             reads=GZIP,

@@ -1,5 +1,6 @@
 """kproxy as its users run it: a process of its own."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 _READY_TIMEOUT_S: Final = 30.0
+_BROKER_PORTS: Final = 6
 _STOP_TIMEOUT_S: Final = 10.0
 
 
@@ -22,13 +24,14 @@ class KproxyProcess:
     """`kproxy run` in front of a cluster, on loopback ports, as a context manager."""
 
     def __init__(self, upstream: str, log: Path, *options: str) -> None:
-        listen, http = _free_ports(2)
+        listen, http, first, *_, last = _free_ports(2 + _BROKER_PORTS)
         self.bootstrap = f"127.0.0.1:{listen}"
         self.http = f"http://127.0.0.1:{http}"
         self._log = log
         self._seen = 0
         self._command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", upstream]
-        self._command += ["--listen", self.bootstrap, "--http", f"127.0.0.1:{http}", *options]
+        self._command += ["--listen", self.bootstrap, "--http", f"127.0.0.1:{http}"]
+        self._command += ["--broker-ports", f"{first}-{last}", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -79,10 +82,14 @@ class KproxyProcess:
         return self._log.read_text(encoding="utf-8", errors="replace")[-6000:]
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+def _free_ports(count: int) -> range:
+    """Return neighbouring ports that were free a moment ago, below those that the system gives to clients."""
+    for first in range(15_000 + os.getpid() % 100 * 100, 32_000, count):
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return range(first, first + count)
+    raise KproxyFailed(f"no {count} free ports in a row")

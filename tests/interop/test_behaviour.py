@@ -1,12 +1,13 @@
 """What a matrix of clients does not show: acks, several members in a group, topics made on first use."""
 
+import base64
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from tests.interop import log_files, records, session
 from tests.interop.catalog import CLIENTS, NEWEST, Client
@@ -44,6 +45,47 @@ def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(target: Target
     [wrote] = run_driver(client.install(), session.job(target.bootstrap, options, steps), 30)
     assert "error" not in wrote, wrote["error"]
     _check_topic(target, topic, sent, (began, session.now_ms()))
+
+
+@pytest.mark.parametrize("name", ["kafka-python-1.4.7", "kafka-python-2.0.2-pinned-0.10.1"])
+def test_topics_are_made_and_deleted_by_an_old_administrator(name: str, target: Target) -> None:
+    client = _BY_NAME[name]
+    job = session.job(target.bootstrap, client.options, [{"op": "admin", "topic": f"admin.{name}", "timeout_ms": 5000}])
+    [result] = run_driver(client.install(), job, 30)
+    assert "error" not in result, result["error"]
+    assert result["partitions"] == [0, 1]
+    assert not result["left"]
+
+
+@pytest.mark.parametrize("settings", [_LEGACY, {}], ids=["old", "new"])
+def test_a_record_that_is_too_large_is_refused_and_those_around_it_are_written(
+    settings: dict[str, Any], target: Target, request: pytest.FixtureRequest
+) -> None:
+    topic = f"large.{request.node.callspec.id}"
+    session.create_topics(target.kafka.bootstrap, [topic])
+    producer = Producer(
+        {"bootstrap.servers": target.bootstrap, "message.max.bytes": 4_000_000, "linger.ms": 0, **settings}
+    )
+    refused: list[tuple[bytes, int]] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            refused.append((message.key(), error.code()))
+
+    for index in range(300):
+        # A broker's default limit is 1 MiB.
+        value = bytes(1_200_000) if index % 100 == 50 else b"small"
+        producer.produce(topic, key=b"%d" % index, value=value, partition=0, on_delivery=delivered)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    assert sorted(refused) == [(key, KafkaError.MSG_SIZE_TOO_LARGE) for key in (b"150", b"250", b"50")]
+    step = session.consume_step(topic, f"newest.{topic}", 297, session.EXTRA_MS)
+    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 30)
+    keys = [int(base64.b64decode(record["k"])) for record in read["records"]]
+    assert keys == [index for index in range(300) if index % 100 != 50]
+    found = list(log_files.batches(target.kafka.directory / "data-1", topic, 0))
+    problems = "" if target.kproxy is None else log_files.unstamped(found, own=True)
+    assert not problems, problems
 
 
 def _check_topic(target: Target, topic: str, sent: list[records.Record], arrival_ms: tuple[int, int]) -> None:

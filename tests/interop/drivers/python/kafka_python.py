@@ -114,10 +114,29 @@ class Steps:
                 )
                 positions[where] = _position(found.offset + 1)
 
+    def admin(self, step: dict[str, Any]) -> dict[str, Any]:
+        """Make a topic, look at the groups, delete the topic: what the administrative calls of that age do."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import NewTopic
+
+        admin = KafkaAdminClient(**_options(self._job, "admin"))
+        admin.create_topics([NewTopic(step["topic"], 2, 1)], timeout_ms=step["timeout_ms"])
+        watcher = KafkaConsumer(**_options(self._job, "consumer"))
+        made = sorted(watcher.partitions_for_topic(step["topic"]) or ())
+        groups = [name for name, _ in admin.list_consumer_groups()]
+        admin.delete_topics([step["topic"]], timeout_ms=step["timeout_ms"])
+        deadline = wire.Deadline(step["timeout_ms"])
+        while step["topic"] in watcher.topics() and deadline.left():
+            pass
+        left = step["topic"] in watcher.topics()
+        watcher.close()
+        admin.close()
+        return {"partitions": made, "groups": groups, "left": left}
+
 
 def _steps(job: dict[str, Any]) -> dict[str, Any]:
     steps = Steps(job)
-    return {"produce": steps.produce, "consume": steps.consume}
+    return {"produce": steps.produce, "consume": steps.consume, "admin": steps.admin}
 
 
 wire.run(_steps)
