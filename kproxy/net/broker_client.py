@@ -87,6 +87,8 @@ class BrokerClient:
             with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
                 await self._io.send_all([encode_request(request, version, self._correlation_id, _CLIENT_ID)])
                 frame = memoryview(await self._frame())[_PREFIX:]
+        except trio.ClosedResourceError as error:
+            raise OSError(f"connection to {self._address} was closed") from error
         except trio.TooSlowError as error:
             raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
         if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:

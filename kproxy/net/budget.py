@@ -20,14 +20,15 @@ class Budget:
     def hold(self, owner: object, count: int) -> None:
         """Sets what ``owner`` holds now, in bytes."""
         had = self._held.get(owner, 0)
+        if not count and self._elder is owner:
+            self._elder = None
+            self._lot.unpark_all()
         if count == had:
             return
         if count:
             self._held[owner] = count
         else:
             del self._held[owner]
-            if self._elder is owner:
-                self._elder = None
         self.used += count - had
         if count < had and self._lot:
             self._lot.unpark_all()

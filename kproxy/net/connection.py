@@ -72,6 +72,7 @@ class Connection:
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
+        self._listening = False
         self._streaming = 0
 
     async def run(self) -> None:
@@ -88,6 +89,7 @@ class Connection:
         self._client.close()
         self._drop_upstream()
         self._budget.hold(self, 0)
+        self.stats.buffered_bytes = self._budget.used
         lane = self.session.producer.lane
         if lane is not None:
             self.stats.sends_in_flight -= self.session.producer.in_flight
@@ -107,6 +109,7 @@ class Connection:
             log.debug("client connection closed", peer=self._client.peer, reason=str(error))
         self._client_gone = True
         self._client.close()
+        self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
             await self._settle()
 
@@ -114,17 +117,23 @@ class Connection:
         while True:
             if self._budget.full:
                 await self._budget.admit(self)
+                self._frame_since = trio.current_time()
             room = self._splitter.room()
             count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:
                 room = None  # must not outlive its frame
+                self._listening = True
                 await self._client.readable()
+                self._listening = False
                 continue
             if count == 0:
                 return
             self._heard = trio.current_time()
             self.stats.client_bytes_in += count
-            await self._requests(self._frames(count, room))
+            frames = self._frames(count, room)
+            await self._requests(frames)
+            if frames:
+                self._frame_since = self._heard  # what follows had to wait for them: not the client's fault
             await self._flush()
             if self.session.finished:
                 raise _Finished("the broker's connection ended")
@@ -135,7 +144,8 @@ class Connection:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
         config = self.config
         if self._splitter.in_frame:
-            return "slow_frame" if now > self._frame_since + config.frame_timeout_ms / 1000 else None
+            late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
+            return "slow_frame" if late else None
         if self.session.idle and now > self._heard + config.connections_max_idle_ms / 1000:
             return "idle"
         return None
@@ -193,13 +203,19 @@ class Connection:
             if need is Need.UPSTREAM:
                 await self._connect()
             elif need is Need.LANE:
-                self.session.lease(await self.cluster.lease_lane())
-            elif self.session.recovering or self.session.producer.waits or not self.session.idle:
+                await self._lease()
+            elif self.session.blocked:
                 await self._progress.park()
             self._heard = trio.current_time()
             if not self.session.producer.in_flight:
                 self._answered_at = self._heard
             need = self.session.request(frame, self._heard + self._wall)
+
+    async def _lease(self) -> None:
+        with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
+            self.session.lease(await self.cluster.lease_lane())
+            return
+        raise _Finished("no broker gives a producer id")
 
     def _start_errands(self) -> None:
         assert self._nursery is not None
@@ -281,15 +297,17 @@ class Connection:
         frames = splitter.feed(data)
         now = self._answered_at + self._wall
         for frame in frames:
-            while unknown := self.session.response(frame, now):
+            unknown = self.session.response(frame, now)
+            if unknown:
                 await self.cluster.learn(unknown)
+                self.session.response(frame, now, learnt=True)
         if frames:
             await self._answered()
         while self._client_gone is False and len(self.session.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
 
     def _starts_stream(self, data: memoryview) -> bool:
-        if len(data) < 8 or not self.session.may_stream():
+        if len(data) < 8 or self._writing_client or not self.session.may_stream():
             return False
         size = 4 + int.from_bytes(data[:4], "big", signed=True)
         if size <= max(_STREAM_FROM, len(data)) or not self.session.is_next_answer(data):
@@ -325,7 +343,7 @@ class Connection:
         if self.session.recovering and not self._resending and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)
-        if self.session.finished and not self.session.to_client:
+        if self.session.finished and not self.session.to_client and not self._writing_client:
             self._client.close()
 
     async def _resend(self) -> None:
@@ -370,6 +388,7 @@ class Connection:
                 self._upstream.close()  # its reader finds it closed, and tells the session
         finally:
             self._writing_upstream = False
+            self._progress.unpark_all()
 
     async def flush_client(self) -> None:
         """Writes the answers that are ready, in order."""
@@ -389,6 +408,7 @@ class Connection:
             self._client.close()
         finally:
             self._writing_client = False
+            self._progress.unpark_all()  # the broker's reader waits for a slow client here
 
     def _count_refusal(self, reason: str) -> None:
         self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1

@@ -38,15 +38,18 @@ async def resend_all(connection: "Connection") -> None:
     await connection.wait_quiet()
     clients = _OwnClients(connection)
     try:
-        for track in connection.session.unsettled():
-            await _TrackResend(connection, track, clients).run()
+        again = True
+        while again:
+            for track in connection.session.unsettled():
+                await _TrackResend(connection, track, clients).run()
+            again = connection.session.requeue()
     finally:
         clients.close()
     connection.session.recovered()
 
 
 class _OwnClients:
-    """Connections for this client's batches alone: one that hangs must not hold up others, nor kproxy's own requests."""
+    """Connections for these batches alone: one that hangs must not hold up others, nor kproxy's own requests."""
 
     def __init__(self, connection: "Connection") -> None:
         self._config = connection.config

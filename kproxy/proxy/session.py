@@ -138,6 +138,11 @@ class Session:
         """Bytes of requests that are kept until they are answered."""
         return self._order.held
 
+    @property
+    def blocked(self) -> bool:
+        """Whether an answer or the end of a recovery has to come before another request is taken."""
+        return self.recovering or self.producer.waits or self._order.held > self._limits.held_bytes
+
     def lease(self, lane: Lane) -> None:
         """Gives the session the lane that it needed."""
         self.producer.lane = lane
@@ -145,7 +150,7 @@ class Session:
     def request(self, frame: bytearray, now: float) -> Need | None:
         """Takes one frame (prefix included), or says what it needs first. RemoteProtocolError: end the connection."""
         self._clock = now
-        if self.recovering or self.producer.waits or self._order.held > self._limits.held_bytes:
+        if self.blocked:
             return Need.PROGRESS
         if not self.connected:
             return Need.UPSTREAM
@@ -297,14 +302,17 @@ class Session:
         self._flush()
 
     def _send_ready(self) -> None:
-        producer, stats = self.producer, self._stats
-        for group, frame in producer.ready():
+        stats = self._stats
+        for group, frame in self.producer.ready():
             self._expected.append(Expected(group.call.slot, group.call.slot.correlation_id, group=group))
             self.to_upstream.append(frame)
-            stats.batches_stamped += len(group.sends)
             stats.sends_in_flight += len(group.sends)
-            for send in group.sends:
-                stats.records_stamped += send.records
+            self._count_stamped(group)
+
+    def _count_stamped(self, group: Group) -> None:
+        self._stats.batches_stamped += len(group.sends)
+        for send in group.sends:
+            self._stats.records_stamped += send.records
 
     def _finish_calls(self) -> None:
         for call in self.producer.finished():
@@ -339,8 +347,10 @@ class Session:
         head.slot.answer = ()
         self._flush()
 
-    def response(self, frame: bytearray, now: float) -> list[tuple[int, Address]]:
+    def response(self, frame: bytearray, now: float, *, learnt: bool = False) -> list[tuple[int, Address]]:
         """Takes an answer (prefix included), or names brokers that need an address first: offer it again then.
+
+        ``learnt``: nothing more can be done for them; those without an address are left out of the answer.
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
@@ -351,11 +361,12 @@ class Session:
         if len(frame) < _PREFIX + 4 or _CORRELATION_ID.unpack_from(frame, 4)[0] != head.correlation_id:
             raise RemoteProtocolError("the broker's answer has another correlation id than the request")
         if head.handler is not None and head.exchange is not None:
-            return self._lower(head, head.handler, head.exchange, frame)
-        self._expected.popleft()
+            return self._lower(head, head.handler, head.exchange, frame, learnt)
         if head.group is not None:
             self._produced(head.group, frame)
-        elif head.token:
+            return []
+        self._expected.popleft()
+        if head.token:
             self._token_answered(head.slot, frame)
         else:
             head.slot.answer = (frame,)
@@ -371,13 +382,14 @@ class Session:
         had = self.producer.in_flight
         if self.producer.answered(group, frame, body):
             self.recovering = True
+        self._expected.popleft()  # only now: an answer that can't be read leaves the batches as good as lost
         self._stats.sends_in_flight += self.producer.in_flight - had
         if self.producer.waits and not self.recovering:
             self._send_ready()
         self._finish_calls()
 
     def _lower(
-        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray
+        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, learnt: bool
     ) -> list[tuple[int, Address]]:
         api_key, view = head.slot.api_key, memoryview(frame)[_PREFIX:]
         body = response_header_size(api_key, exchange.upstream_version, view)
@@ -388,7 +400,7 @@ class Session:
             return []
         response = response_class(api_key).decode(view[body:], exchange.upstream_version)
         unknown = self.ctx.cluster.unknown(handler.brokers_in(response))
-        if unknown:
+        if unknown and not learnt:
             return unknown
         self._expected.popleft()
         self._lowered(head.slot, handler, exchange, response, frame)
@@ -446,6 +458,17 @@ class Session:
         """Answers what has become definite while the shell sends again."""
         self.producer.recount()
         self._finish_calls()
+
+    def requeue(self) -> bool:
+        """Without a connection to the broker: what waits to be sent joins what is sent again. True if there is some."""
+        if self.connected or not self.producer.waits:
+            return False
+        had = self.producer.in_flight
+        groups = [group for group, _ in self.producer.ready()]
+        self.producer.in_flight = had
+        for group in groups:
+            self._count_stamped(group)
+        return bool(groups)
 
     def recovered(self) -> None:
         """Notes that every fate is definite; goes on with what waits."""

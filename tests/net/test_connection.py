@@ -1,0 +1,425 @@
+"""The pump of a connection: order, resends, back-pressure, what ends a connection, and that nothing is left of it."""
+
+import socket
+import struct
+from itertools import pairwise
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
+from kproxy.testing.fake_broker.faults import Fault
+from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, running, values_in
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_answers_come_in_the_order_of_the_requests_though_produce_is_slow() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.1))
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a"), 9)
+            await client.send(metadata("t"), 4)
+            await client.send(produce("t", b"b"), 3)
+            newer = bytearray(client.encode(ApiVersionsRequest(), 4))
+            newer[6:8] = b"\0\5"
+            await client.stream.send_all(newer)  # answered by kproxy itself, at once
+            await client.send(produce("t", b"c", acks=1), 7)
+            assert errors_of(await client.receive()) == [0]
+            assert (await client.receive()).topics[0].name == "t"
+            assert errors_of(await client.receive()) == [0]
+            frame = await client.frame()
+            assert struct.unpack(">ihihhh", frame) == (4, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 4)
+            client._sent.pop(0)
+            assert errors_of(await client.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
+
+
+async def test_many_requests_at_once_are_all_written_in_order() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            frames = [client.encode(produce("t", b"%d" % number), 8) for number in range(200)]
+            await client.stream.send_all(b"".join(frames))
+            for _ in frames:
+                assert errors_of(await client.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"%d" % number for number in range(200)]
+
+
+async def test_clients_at_once_do_not_get_each_others_bytes() -> None:
+    count = 60
+    async with proxied() as proxy:
+
+        async def send(name: str) -> None:
+            async with await proxy.client(1) as client:
+                data = b"".join(
+                    client.encode(produce(name, name.encode() * 30_000, b"%d" % number), 8) for number in range(count)
+                )
+                async with trio.open_nursery() as inner:
+                    inner.start_soon(client.stream.send_all, data)
+                    for _ in range(count):
+                        assert errors_of(await client.receive()) == [0]
+
+        async with trio.open_nursery() as nursery:
+            for name in "abc":
+                proxy.brokers.create_topic(name)
+                nursery.start_soon(send, name)
+        for name in "abc":
+            values = values_in(proxy.brokers, name)
+            assert values[1::2] == [b"%d" % number for number in range(count)]
+            assert set(values[::2]) == {name.encode() * 30_000}
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_weak_acks_are_strengthened_and_zero_gets_no_answer(acks: int) -> None:
+    seen: list[int] = []
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+
+        def look(call: Call) -> None:
+            seen.append(call.request.acks)
+
+        proxy.brokers.control(ApiKey.PRODUCE, look)
+        async with await proxy.client(1) as client:
+            await client.stream.send_all(client.encode(produce("t", b"a", acks=acks), 8, silent=acks == 0))
+            if acks:
+                assert errors_of(await client.receive()) == [0]
+            assert (await client.call(metadata("t"), 1)).topics[0].name == "t"  # nothing of the first one before it
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"a"])
+    assert seen == [-1]
+
+
+async def test_acks_0_is_written_though_the_client_goes_at_once() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.05))
+        async with await proxy.client(1) as client:
+            frames = [client.encode(produce("t", b"%d" % number, acks=0), 2 + number % 2 * 5) for number in (1, 3)]
+            await client.stream.send_all(b"".join(frames))
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"1", b"3"])
+
+
+# -- resends
+
+
+@pytest.mark.parametrize("fault", [CloseAfter(), Close()])
+async def test_a_connection_lost_under_a_produce_neither_loses_nor_doubles(fault: Fault) -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda call: fault if b"x2" in call.request.topic_data[0].partition_data[
+            0
+        ].records.tobytes() else None, times=1)  # fmt: skip
+        async with await proxy.client(1) as client:
+            for number in range(5):
+                await client.send(produce("t", b"x%d" % number), 8)
+            for _ in range(5):
+                assert errors_of(await client.receive()) == [0]
+            assert errors_of(await client.call(produce("t", b"x5"), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"x%d" % number for number in range(6)]
+
+
+async def test_what_waits_behind_a_lost_connection_is_sent_though_no_request_follows() -> None:
+    """The second batch has to wait for the first of its producer id, whose connection is lost."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: CloseAfter(), times=1)
+        async with await proxy.client(1) as client:
+            await client.stream.send_all(b"".join(client.encode(produce("t", value), 8) for value in (b"a", b"b")))
+            assert [errors_of(await client.receive()) for _ in range(2)] == [[0], [0]]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_leader_that_moves_gets_the_batch_and_the_next_request_is_told_once() -> None:
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", 1, 2)
+        async with await proxy.client(1) as client, await proxy.client(2) as other:
+            assert errors_of(await client.call(produce("t", b"a"), 8)) == [0]
+            proxy.brokers.move_leader("t", 0, 2)
+            assert errors_of(await client.call(produce("t", b"b"), 8)) == [0]
+            assert errors_of(await client.call(produce("t", b"c"), 8)) == [NOT_LEADER]
+            assert errors_of(await other.call(produce("t", b"c"), 8)) == [0]
+            assert errors_of(await client.call(produce("t", b"d"), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_broker_killed_and_back_under_load_loses_and_doubles_nothing() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client, trio.open_nursery() as nursery:
+
+            async def restart() -> None:
+                await eventually(lambda: len(values_in(proxy.brokers, "t")) > 10)
+                await proxy.fake.stop_broker(1)
+                await trio.sleep(0.05)
+                await proxy.fake.start_broker(1)
+
+            proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(after=0.002))
+            nursery.start_soon(restart)
+            await client.stream.send_all(b"".join(client.encode(produce("t", b"%d" % n), 8) for n in range(60)))
+            for _ in range(60):
+                assert errors_of(await client.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"%d" % n for n in range(60)]
+        assert proxy.stats.resends
+
+
+async def test_no_answer_in_time_counts_as_lost_also_for_the_first_request() -> None:
+    async with proxied(upstream_request_timeout_ms=50, frame_timeout_ms=100) as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Drop(), times=1)
+        async with await proxy.client(1) as client:
+            await client.call(metadata("t"), 1)
+            assert errors_of(await client.call(produce("t", b"a", timeout_ms=50), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+        assert proxy.stats.upstream_errors["timeout"] == 1
+
+
+async def test_an_answer_that_is_garbage_ends_the_connection_and_the_batch_is_settled() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+
+        def spoil(call: Call) -> Fault:
+            return Answer(ApiVersionsRequest(client_software_name="no answer at all"))
+
+        proxy.brokers.control(ApiKey.PRODUCE, spoil, times=1)
+        with trio.fail_after(3):
+            async with await proxy.client(1) as client:
+                await client.send(produce("t", b"a"), 8)
+                assert await client.ended()
+            await proxy.at_rest()
+        assert values_in(proxy.brokers, "t") in ([], [b"a"])
+
+
+async def test_an_answer_cut_in_the_middle_ends_the_clients_connection() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"x" * 900_000), 8)) == [0]
+        broker = proxy.brokers.brokers[1]
+        real = broker.port
+
+        async def cut(stream: trio.SocketStream) -> None:
+            upstream = await trio.open_tcp_stream("127.0.0.1", real)
+            async with trio.open_nursery() as nursery:
+
+                async def back() -> None:
+                    sent = 0
+                    async for data in upstream:
+                        await stream.send_all(data[: max(400_000 - sent, 0)])
+                        sent += len(data)
+                        if sent > 400_000:
+                            break
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(back)
+                async for data in stream:
+                    await upstream.send_all(data)
+            await stream.aclose()
+            await upstream.aclose()
+
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(trio.serve_tcp, cut, 0)
+            known = proxy.cluster.map.brokers[1]
+            known.address = known.address._replace(port=listeners[0].socket.getsockname()[1])
+            async with await proxy.client(1) as client:
+                await client.send(fetch("t"), 11)
+                with pytest.raises((EOFError, trio.BrokenResourceError)):
+                    await client.receive()
+            nursery.cancel_scope.cancel()
+
+
+# -- back-pressure
+
+
+async def stalled_broker(task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+    """Accepts, and never reads."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    try:
+        task_status.started(listener.getsockname()[1])
+        await trio.sleep_forever()
+    finally:
+        listener.close()
+
+
+async def test_a_broker_that_stops_reading_slows_the_client_and_bounds_what_is_held() -> None:
+    held = 200_000
+    async with proxied(connection_buffer_bytes=held, delivery_timeout_ms=50) as proxy, trio.open_nursery() as nursery:
+        proxy.brokers.create_topic("t")
+        port = await nursery.start(stalled_broker)
+        async with await proxy.client(1) as client:
+            await client.call(metadata("t"), 1)
+            known = proxy.cluster.map.brokers[1]
+            versions = await proxy.cluster.versions(known)
+            known.address = known.address._replace(port=port)
+            known.versions = dict(versions)
+            async with await proxy.client(1) as producer:
+                with trio.move_on_after(0.4) as scope:
+                    for _ in range(2000):
+                        await producer.send(fetch("t", max_wait_ms=5, rack_id="r" * 20_000), 11)
+                        assert proxy.stats.buffered_bytes < held + 2 * 262_144
+                assert scope.cancelled_caught
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_never_reads_is_ended_when_it_is_idle_for_long() -> None:
+    async with proxied(connections_max_idle_ms=200) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"x" * 900_000), 8)) == [0]
+            with trio.move_on_after(3):
+                for _ in range(400):
+                    await client.send(fetch("t"), 11)
+            await eventually(lambda: proxy.stats.connections_open == 0)
+
+
+async def test_a_slow_client_gets_all_answers_whole_and_in_order() -> None:
+    """Answers that kproxy writes itself, that it relays whole, and that it passes on as they come."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            for _ in range(8):
+                assert errors_of(await client.call(produce("t", b"x" * 500_000), 8)) == [0]
+            for number in range(60):
+                await client.send(fetch("t", number % 8, max_bytes=600_000 if number % 3 else 10_000), 11)
+                await client.send(produce("t", b"", acks=7), 8)
+                await client.send(fetch("t", 0), 4)
+            await trio.sleep(0.2)
+            for _ in range(60):
+                assert (await client.receive()).responses[0].partitions[0].error_code == 0
+                assert errors_of(await client.receive()) == [ErrorCode.INVALID_REQUIRED_ACKS]
+                assert (await client.receive()).responses[0].partitions[0].error_code == 0
+
+
+# -- what ends a connection
+
+
+async def test_half_a_frame_does_not_hold_the_connection_for_ever() -> None:
+    async with proxied(frame_timeout_ms=100) as proxy:
+        async with await proxy.client() as client:
+            await client.stream.send_all(struct.pack(">ih", 1000, 3))
+            assert await client.ended()
+        assert proxy.stats.refusals == {"slow_frame": 1}
+
+
+async def test_a_frame_that_waits_for_kproxy_itself_is_not_called_slow() -> None:
+    async with proxied(frame_timeout_ms=100) as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.3), times=1)
+        async with await proxy.client(1) as client:
+            first, second, third = (client.encode(produce("t", value * 100_000), 8) for value in (b"a", b"b", b"c"))
+            await client.stream.send_all(first + second + third[:50])
+            await trio.sleep(0.3)
+            await client.stream.send_all(third[50:])
+            for _ in range(3):
+                assert errors_of(await client.receive()) == [0]
+        assert not proxy.stats.refusals
+
+
+async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_its_answer() -> None:
+    async with proxied(connections_max_idle_ms=100) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client() as client, await proxy.client(1) as waiting:
+            await waiting.send(fetch("t", max_wait_ms=300), 11)
+            assert await client.ended()
+            assert (await waiting.receive()).error_code == 0
+        assert proxy.stats.refusals["idle"] == 1
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 70_001])
+async def test_a_length_out_of_range_ends_only_its_own_connection(length: int) -> None:
+    async with proxied(max_frame_bytes=70_000) as proxy:
+        async with await proxy.client() as client, await proxy.client() as other:
+            await client.stream.send_all(struct.pack(">i", length) + bytes(100))
+            assert await client.ended()
+            assert (await other.call(ApiVersionsRequest(), 0)).error_code == 0
+        assert proxy.stats.refusals == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),
+        struct.pack(">hhih", 3, 99, 1, -1),
+        struct.pack(">hhih", 3, -1, 1, -1),
+        struct.pack(">hhih", 0, 3, 1, -1) + b"\xff" * 7,
+        struct.pack(">hhih", 78, 1, 1, -1) + bytes(10),
+        struct.pack(">hhih", 3, 0, 1, 500),
+        b"",
+        b"\0\x03",
+    ],
+)
+async def test_an_unknown_key_or_version_or_garbage_ends_only_its_own_connection(frame: bytes) -> None:
+    async with proxied() as proxy:
+        async with await proxy.client() as client, await proxy.client() as other:
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+            await client.stream.send_all(len(frame).to_bytes(4, "big") + frame)
+            assert await client.ended()
+            assert (await other.call(ApiVersionsRequest(), 0)).error_code == 0
+        assert proxy.stats.refusals == {"malformed": 1}
+
+
+async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_later() -> None:
+    async with proxied(2) as proxy:
+        await proxy.fake.stop_broker(2)
+        async with await proxy.client(2) as client:
+            await client.send(ApiVersionsRequest(), 0)
+            assert await client.ended()
+        await proxy.fake.start_broker(2)
+        async with await proxy.client(2) as client:
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+        assert proxy.stats.upstream_errors["connect"] == 1
+
+
+async def test_a_client_goes_on_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:
+    async with proxied() as proxy:
+        async with await proxy.client(1) as client:
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+            await proxy.fake.stop_broker(1)
+            await proxy.fake.start_broker(1)
+            await eventually(lambda: proxy.stats.upstream_connections_open == 0)
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_leases_differ_in_epoch_so_each_connection_begins_at_sequence_zero() -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def look(call: Call) -> None:
+        batch = bytes(call.request.topic_data[0].partition_data[0].records)
+        seen.append(struct.unpack_from(">qhi", batch, 43))
+
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, look)
+        for _ in range(3):
+            async with await proxy.client(1) as client:
+                assert errors_of(await client.call(produce("t", b"a"), 8)) == [0]
+            await proxy.at_rest()
+    assert {sequence for _, _, sequence in seen} == {0}
+    assert all(later == (pid, epoch + 1, 0) for (pid, epoch, _), later in pairwise(seen))
+
+
+async def test_a_broker_that_gives_no_producer_id_does_not_keep_a_client_that_has_gone() -> None:
+    async with proxied(upstream_request_timeout_ms=200) as proxy:
+        proxy.brokers.create_topic("t")
+
+        def refuse(response: object) -> None:
+            response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[attr-defined]
+
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Edit(refuse))
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a"), 8)
+            await eventually(lambda: proxy.stats.upstream_errors.get("init_producer_id", 0) > 2)
+        await proxy.at_rest()
+
+
+async def test_nothing_is_known_of_the_cluster_yet() -> None:
+    async with running("127.0.0.1:1") as proxy:
+        async with await proxy.client() as client:
+            await client.send(ApiVersionsRequest(), 0)
+            assert await client.ended()
+        await proxy.at_rest()
