@@ -16,6 +16,7 @@ _PREFIX: Final = struct.Struct(">qii")
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_ID_AT: Final = 43
 _CONTROL: Final = 0x20
 _TRANSACTIONAL: Final = 0x10
 _LOG_APPEND_TIME: Final = 0x08
@@ -90,19 +91,22 @@ class PartitionLog:
     def read(self, offset: int, max_bytes: int, *, whole_first_batch: bool) -> bytes:
         """Return record batches from the one that holds ``offset`` on, cut after ``max_bytes`` like a file.
 
-        :param whole_first_batch: give the first batch whole even if it is bigger than ``max_bytes``.
+        :param whole_first_batch: give the first batch whole even if it is bigger than ``max_bytes``; without, the
+            answer is empty if the first batch does not fit.
         """
-        parts: list[bytes] = []
-        size = 0
-        for batch in self._batches[self._find(offset) :]:
-            if size >= max_bytes and (parts or not whole_first_batch):
-                break
-            parts.append(batch.data)
-            size += len(batch.data)
-        if not parts:
+        index = self._find(offset)
+        if index == len(self._batches):
             return b""
-        limit = max(max_bytes, len(parts[0])) if whole_first_batch else max_bytes
-        return b"".join(parts)[: max(limit, 0)]
+        first = self._batches[index].data
+        if len(first) > max_bytes:
+            return first if whole_first_batch else b""
+        parts = []
+        size = 0
+        while size < max_bytes and index < len(self._batches):
+            parts.append(self._batches[index].data)
+            size += len(parts[-1])
+            index += 1
+        return b"".join(parts)[:max_bytes]
 
     def find_timestamp(self, timestamp: int) -> FoundOffset | None:
         """Return the first record whose time is ``timestamp`` (ms) or later."""
@@ -174,23 +178,20 @@ class PartitionLog:
 
 def _one_batch(data: memoryview) -> BatchHeader | ErrorCode:
     """Return the header of the one batch that ``data`` must be, or the error of what it is instead."""
-    if len(data) <= 16:
-        return ErrorCode.INVALID_RECORD
-    if data[16] != 2:
+    if len(data) < HEADER_SIZE or data[16] != 2:
         return ErrorCode.INVALID_RECORD
     try:
         header = read_header(data)
     except RemoteProtocolError:
-        return ErrorCode.CORRUPT_MESSAGE
-    size = header.length + 12
-    if size < HEADER_SIZE or size > len(data):
-        return ErrorCode.CORRUPT_MESSAGE
-    return header if size == len(data) else ErrorCode.INVALID_RECORD
+        return ErrorCode.INVALID_RECORD if crc_ok(data, 0, len(data)) else ErrorCode.CORRUPT_MESSAGE
+    return header if header.length + 12 == len(data) else ErrorCode.INVALID_RECORD
 
 
 def is_transactional(data: memoryview) -> bool:
-    """Tell whether the record set begins with a batch that claims to be part of a transaction."""
-    return len(data) >= HEADER_SIZE and data[16] == 2 and bool(data[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL)
+    """Tell whether the record set begins with a batch of a producer that claims to be in a transaction."""
+    if len(data) < HEADER_SIZE or data[16] != 2 or not data[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL:
+        return False
+    return bool(data[_PRODUCER_ID_AT] < 0x80)
 
 
 def _stamp_append_time(data: bytearray, now: int) -> None:

@@ -21,6 +21,7 @@ _LATEST = -1
 _EARLIEST = -2
 _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
+_LEADER_EPOCH_VERSION = 4
 _FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
 
 
@@ -48,7 +49,8 @@ def _look_up(
         if answer.error_code == ErrorCode.NONE:
             offset = _offset(found[1].log, part.timestamp, found[1].leader_epoch)
             if offset is not None:
-                answer.offset, answer.timestamp, answer.leader_epoch = offset
+                answer.offset, answer.timestamp = offset.offset, offset.timestamp
+                answer.leader_epoch = offset.leader_epoch if call.version >= _LEADER_EPOCH_VERSION else -1
     return answer
 
 

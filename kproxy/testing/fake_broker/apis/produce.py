@@ -2,8 +2,8 @@
 
 Appends at once; acks=all and acks=1 are the same, since replicas are not modelled. acks=0 gets no answer, and a
 closed connection if anything failed. Version 10 and later name the new leader on NOT_LEADER_OR_FOLLOWER, version 13
-knows topics by id. A transactional batch is refused: 53 without a transactional id, 19 (or 120 from version 11 on,
-KIP-890) with one that has no transaction open.
+knows topics by id. A transactional batch is refused: 53 without a transactional id, 49 with one that nobody owns,
+else 48, or 120 from version 11 on (KIP-890); version 12 would open a transaction by itself, which is not modelled.
 """
 
 from kproxy.codec._generated.produce import (
@@ -79,9 +79,11 @@ def _append(
 def _transactional_error(call: Call) -> ErrorCode:
     if call.request.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if call.request.transactional_id not in call.cluster.transactional_ids:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if call.version >= _ABORTABLE_VERSION:
         return ErrorCode.TRANSACTION_ABORTABLE
-    return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.INVALID_TXN_STATE
 
 
 def _add_endpoint(call: Call, node_id: int, response: ProduceResponse) -> None:
