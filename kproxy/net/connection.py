@@ -122,9 +122,7 @@ class Connection:
             count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:
                 room = None  # must not outlive its frame
-                self._listening = True
-                await self._client.readable()
-                self._listening = False
+                await self._listen()
                 continue
             if count == 0:
                 return
@@ -137,8 +135,15 @@ class Connection:
             await self._flush()
             if self.session.finished:
                 raise _Finished("the broker's connection ended")
-            if self._client.had_its_turn():
+            if count < READ_BYTES:
+                await self._listen()  # there can't be more yet: asking would cost a call in vain
+            elif self._client.had_its_turn():
                 await trio.lowlevel.checkpoint()
+
+    async def _listen(self) -> None:
+        self._listening = True
+        await self._client.readable()
+        self._listening = False
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
@@ -265,7 +270,9 @@ class Connection:
                 self._answered_at = trio.current_time()
                 self.stats.upstream_bytes_in += count
                 await self._upstream_data(splitter, count)
-                if io.had_its_turn():
+                if count < READ_BYTES:
+                    await io.readable()
+                elif io.had_its_turn():
                     await trio.lowlevel.checkpoint()
         except (OSError, trio.ClosedResourceError):
             pass
