@@ -18,12 +18,13 @@ _FIRST_FLEXIBLE = 9
 class RequestShape:
     """The bytes that a Produce request for one partition has in common with the next one (v0-v8)."""
 
-    __slots__ = ("_api", "_head", "_layout", "_size_at", "version")
+    __slots__ = ("_api", "_head", "_layout", "_partition", "_size_at", "_topic", "version")
 
     def __init__(self, frame: bytearray, layout: ProduceLayout, version: int) -> None:
         """Of a frame (prefix included) with one partition, as ``walk_request`` saw it."""
         self.version = version
         self._layout = layout
+        self._topic, self._partition = layout.partitions[0][:2]
         self._size_at = layout.partitions[0].start - 4
         self._api = bytes(frame[_API_AND_VERSION])
         self._head = bytes(frame[_CLIENT_ID_AT : self._size_at])
@@ -36,7 +37,7 @@ class RequestShape:
         return cls(frame, layout, version)
 
     def layout(self, frame: bytearray) -> ProduceLayout | None:
-        """The layout of a frame of this shape, whatever its correlation id and records are."""
+        """The layout of a frame of this shape, whatever its correlation id and records; good until the next call."""
         size_at = self._size_at
         if frame[_CLIENT_ID_AT:size_at] != self._head or frame[_API_AND_VERSION] != self._api:
             return None
@@ -44,8 +45,8 @@ class RequestShape:
         if _I32.unpack_from(frame, size_at)[0] != end - start:
             return None
         known = self._layout
-        partition = PartitionData(known.partitions[0].topic, known.partitions[0].partition, start, end)
-        return ProduceLayout(known.transactional, known.acks, known.acks_at, known.timeout_ms, [partition])
+        known.partitions[0] = PartitionData(self._topic, self._partition, start, end)
+        return known
 
 
 class ResponseShape:

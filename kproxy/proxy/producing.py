@@ -128,8 +128,9 @@ class Producer:
             groups = self._convert(call, frame, layout, now_ms)
         else:
             groups = self._as_it_is(call, frame, layout)
-        call.open = sum(len(group.batches) for group in groups)
-        self._waiting.extend(groups)
+        for group in groups:
+            call.open += len(group.batches)
+            self._waiting.append(group)
         self.calls.append(call)
         if not call.open:
             self._finish(call)
@@ -241,9 +242,7 @@ class Producer:
             else:
                 clean = False
         self.in_flight -= len(group.sends)
-        # beside an error a broker may name others' addresses: then the answer is built, not relayed
-        plain = call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
-        if clean and plain and group.frame is not None and call.version == call.upstream_version:
+        if clean and group.frame is not None and call.version == call.upstream_version and _names_nobody(group):
             call.raw = frame
         if not call.open:
             self._finish(call)
@@ -295,6 +294,11 @@ class Producer:
         """The calls of which each batch has got a definite fate since this was last asked."""
         done, self._finished = self._finished, []
         return done
+
+
+def _names_nobody(group: Group) -> bool:
+    """Whether an answer can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
+    return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
 
 
 def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:

@@ -386,7 +386,8 @@ class Session:
         self._stats.sends_in_flight += self.producer.in_flight - had
         if self.producer.waits and not self.recovering:
             self._send_ready()
-        self._finish_calls()
+        if not group.call.open:
+            self._finish_calls()
 
     def _lower(
         self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, learnt: bool
