@@ -19,15 +19,19 @@ _HEADERS: Final = (
 )
 
 
-def make(label: str, codec: str, can: Abilities, first_ms: int) -> list[Record]:
-    """Return `PER_CODEC` records, no two of them equal, over all partitions, in the form of the drivers' jobs."""
+def make(label: str, codec: str, can: Abilities, first_ms: int, value_bytes: int = 0) -> list[Record]:
+    """Return `PER_CODEC` records, no two of them equal, over all partitions, in the form of the drivers' jobs.
+
+    Values have up to a few hundred bytes, or `value_bytes` more, half of which no codec can compress.
+    """
     chance = random.Random(f"{label} {codec}")
-    return [_one(index, f"{label} {codec} {index}".encode(), can, first_ms, chance) for index in range(PER_CODEC)]
+    more = [b"abc" * (7 * i % 90 + value_bytes // 6) + chance.randbytes(i + value_bytes // 2) for i in range(PER_CODEC)]
+    return [_one(i, f"{label} {codec} {i}".encode(), more[i], can, first_ms) for i in range(PER_CODEC)]
 
 
-def _one(index: int, name: bytes, can: Abilities, first_ms: int, chance: random.Random) -> Record:
+def _one(index: int, name: bytes, more: bytes, can: Abilities, first_ms: int) -> Record:
     key: bytes | None = name
-    value: bytes | None = b"%s \xc3\xa9\x00 %s%s" % (name, b"abc" * (7 * index % 90), chance.randbytes(index))
+    value: bytes | None = b"%s \xc3\xa9\x00 %s" % (name, more)
     if index % 8 == 0 and can.null_key:
         key = None
     elif index % 8 == 1 and can.empty:

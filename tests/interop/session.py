@@ -1,5 +1,6 @@
 """One client's run: all its codecs written, half of it read and committed, the rest read by a new process."""
 
+import base64
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,9 +38,11 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def create_topics(bootstrap: str, names: Iterable[str], replication: int = 1) -> None:
+def create_topics(
+    bootstrap: str, names: Iterable[str], replication: int = 1, config: Mapping[str, str] | None = None
+) -> None:
     """Create topics with three partitions, by the broker itself."""
-    wanted = [NewTopic(name, num_partitions=records.PARTITIONS, replication_factor=replication) for name in names]
+    wanted = [NewTopic(name, records.PARTITIONS, replication, config=dict(config or {})) for name in names]
     # Kept in a variable: its futures die with the client.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(wanted).values():
@@ -53,6 +56,24 @@ def produce_step(topic: str, codec: str, batch: list[records.Record]) -> dict[st
 def consume_step(topic: str, group: str, count: int, extra_ms: int = 0) -> dict[str, Any]:
     timing = {"timeout_ms": STEP_TIMEOUT_MS, "extra_ms": extra_ms}
     return {"op": "consume", "topic": topic, "group": group, "count": count, **timing}
+
+
+def raw(batch: list[records.Record]) -> list[dict[str, Any]]:
+    """Return records as arguments for confluent-kafka's `produce`."""
+    return [
+        {
+            "partition": record["p"],
+            "key": _bytes(record["k"]),
+            "value": _bytes(record["v"]),
+            "timestamp": record["ts"],
+            "headers": [(name, _bytes(data)) for name, data in record["h"]],
+        }
+        for record in batch
+    ]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
 
 
 def write_golden(bootstrap: str, prefix: str) -> dict[str, list[records.Record]]:

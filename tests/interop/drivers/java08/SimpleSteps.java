@@ -91,8 +91,11 @@ public final class SimpleSteps extends ProducerSteps {
             long committed = committed(leaders, group, where);
             long latest = latest(leader.getValue(), where);
             long offset = committed;
-            while (offset < latest && records.size() < count) {
-                offset = fetch(leader.getValue(), where, offset, count, records);
+            // The end of the log may be a transaction's marker, which no fetch of this age shows: so give up some time.
+            for (int empty = 0; offset < latest && records.size() < count && empty < 3; ) {
+                long next = fetch(leader.getValue(), where, offset, count, records);
+                empty = next == offset ? empty + 1 : 0;
+                offset = next;
             }
             positions.put(where, new OffsetAndMetadata(offset, "simple", System.currentTimeMillis()));
         }
