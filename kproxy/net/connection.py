@@ -147,7 +147,9 @@ class Connection:
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
-        config = self.config
+        config, stalled_at = self.config, self._client.stalled_at
+        if stalled_at is not None and now > stalled_at + config.connections_max_idle_ms / 1000:
+            return "idle"
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None

@@ -18,7 +18,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 class SocketIO:
     """A connected TCP socket for one reader and one writer task."""
 
-    __slots__ = ("_sock", "_turns", "closed")
+    __slots__ = ("_sock", "_turns", "closed", "stalled_at")
 
     def __init__(self, sock: socket.socket) -> None:
         """Takes over a connected socket."""
@@ -30,6 +30,8 @@ class SocketIO:
         self._sock = sock
         self._turns = 0
         self.closed = False
+        #: Since when a write waits for the peer to read (trio's clock); None if none does.
+        self.stalled_at: float | None = None
 
     @property
     def local_host(self) -> str:
@@ -93,7 +95,9 @@ class SocketIO:
 
     async def _send_rest(self, rest: memoryview) -> None:
         while rest:
+            self.stalled_at = trio.current_time()
             await trio.lowlevel.wait_writable(self._sock)
+            self.stalled_at = None
             try:
                 rest = rest[self._sock.send(rest) :]
             except (BlockingIOError, InterruptedError):

@@ -164,6 +164,7 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
         try:
             yield Proxied(config, stats, cluster, server, address.port)
         finally:
+            server.stop_accepting()
             nursery.cancel_scope.cancel()
             cluster.close()
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.faults import Fault
@@ -180,10 +181,8 @@ async def test_an_answer_that_is_garbage_ends_the_connection_and_the_batch_is_se
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
 
-        def spoil(call: Call) -> Fault:
-            return Answer(ApiVersionsRequest(client_software_name="no answer at all"))
-
-        proxy.brokers.control(ApiKey.PRODUCE, spoil, times=1)
+        no_answer_at_all = MetadataResponse(throttle_time_ms=1 << 30)
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Answer(no_answer_at_all), times=1)
         with trio.fail_after(3):
             async with await proxy.client(1) as client:
                 await client.send(produce("t", b"a"), 8)
@@ -311,11 +310,11 @@ async def test_a_frame_that_waits_for_kproxy_itself_is_not_called_slow() -> None
         proxy.brokers.create_topic("t")
         proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.3), times=1)
         async with await proxy.client(1) as client:
-            first, second, third = (client.encode(produce("t", value * 100_000), 8) for value in (b"a", b"b", b"c"))
-            await client.stream.send_all(first + second + third[:50])
+            frames = [client.encode(produce("t", value), 8) for value in (b"a", b"b", b"c", b"d")]
+            await client.stream.send_all(b"".join(frames)[:-50])
             await trio.sleep(0.3)
-            await client.stream.send_all(third[50:])
-            for _ in range(3):
+            await client.stream.send_all(frames[-1][-50:])
+            for _ in range(4):
                 assert errors_of(await client.receive()) == [0]
         assert not proxy.stats.refusals
 
@@ -376,13 +375,12 @@ async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_l
 
 
 async def test_a_client_goes_on_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:
-    async with proxied() as proxy:
-        async with await proxy.client(1) as client:
-            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
-            await proxy.fake.stop_broker(1)
-            await proxy.fake.start_broker(1)
-            await eventually(lambda: proxy.stats.upstream_connections_open == 0)
-            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+    async with proxied() as proxy, await proxy.client(1) as client:
+        assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+        await proxy.fake.stop_broker(1)
+        await proxy.fake.start_broker(1)
+        await eventually(lambda: proxy.stats.upstream_connections_open == 0)
+        assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
 async def test_leases_differ_in_epoch_so_each_connection_begins_at_sequence_zero() -> None:
