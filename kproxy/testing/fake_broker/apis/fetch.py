@@ -23,7 +23,9 @@ from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
 from kproxy.testing.fake_broker.topics import Partition, Topic
 
+_NEW_LEADER_VERSION = 12
 _TOPIC_ID_VERSION = 13
+_NODE_ENDPOINTS_VERSION = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -79,7 +81,7 @@ def _read_partition(
     partition = topic.partitions[part.partition]
     log = partition.log
     answer.error_code = check_leader(call, partition, part.current_leader_epoch)
-    if answer.error_code in _LEADER_ERRORS:
+    if answer.error_code in _LEADER_ERRORS and call.version >= _NEW_LEADER_VERSION:
         answer.current_leader = FetchResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
     if answer.error_code == ErrorCode.NONE and not log.start_offset <= part.fetch_offset <= log.end_offset:
         answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -97,6 +99,8 @@ def _tell_offsets(answer: FetchResponsePartitionData, partition: Partition) -> N
 def _add_endpoint(call: Call, data: FetchResponsePartitionData, response: FetchResponse) -> None:
     node_id = data.current_leader.leader_id
     broker = call.cluster.brokers.get(node_id)
+    if call.version < _NODE_ENDPOINTS_VERSION:
+        return
     if broker is not None and all(endpoint.node_id != node_id for endpoint in response.node_endpoints):
         endpoint = FetchResponseNodeEndpoint(node_id=node_id, host=broker.host, port=broker.port)
         response.node_endpoints.append(endpoint)

@@ -22,6 +22,7 @@ from kproxy.testing.fake_broker.log import is_transactional
 from kproxy.testing.fake_broker.topics import Topic
 
 _TOPIC_ID_VERSION = 13
+_NEW_LEADER_VERSION = 10
 _ABORTABLE_VERSION = 11
 
 
@@ -62,8 +63,9 @@ def _append(
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif not call.leads(partition := topic.partitions[part.index]):
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer.current_leader = ProduceResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-        _add_endpoint(call, partition.leader, response)
+        if call.version >= _NEW_LEADER_VERSION:
+            answer.current_leader = ProduceResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            _add_endpoint(call, partition.leader, response)
     else:
         done = partition.log.append(records, partition.leader_epoch, call.now)
         answer.error_code, answer.base_offset, answer.log_append_time_ms = (
