@@ -7,9 +7,11 @@ and sequence for each (producer id, partition) (Kafka's ``ProducerStateManager``
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeAlias
 
 from kproxy.codec.batch import stamp
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import TopicRef
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, advance
@@ -19,6 +21,8 @@ TrackKey: TypeAlias = tuple[TopicRef, int]
 
 #: A lane is not leased again above this epoch; what is left up to ``LAST_EPOCH`` serves bumps during a lease.
 LAST_LEASED_EPOCH = LAST_EPOCH - 1024
+#: A broker answers so each time to a batch that it can't read; after so many answers its word is passed on.
+SERVER_ERROR_PATIENCE = 10
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +36,10 @@ class Send:
     attempts: int = 0
     #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
     ever_open: bool = False
+    #: A later batch is in the log and this one perhaps not: its sequence must not go to another.
+    overtaken: bool = False
+    #: How often the broker could not say what went wrong.
+    server_errors: int = 0
     fate: Fate | None = None
     settled: bool = False
     error_code: int = 0
@@ -41,7 +49,7 @@ class Send:
     def restamp(self, sequence: int) -> None:
         """Writes the track's producer id and epoch and ``sequence`` into the batch; its payload is not read."""
         self.sequence = sequence
-        self.ever_open = False
+        self.ever_open = self.overtaken = False
         stamp(self.batch, self.track.producer_id, self.track.epoch, sequence)
 
 
@@ -76,6 +84,11 @@ class Track:
         fate: Fate | None = fate_of(error_code)
         if fate is Fate.OUT_OF_SEQUENCE and send is not self.sends[0]:
             fate = None  # the batch before it failed; it has to wait for that one, and says nothing by itself
+        if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            send.server_errors += 1
+            if send.server_errors >= SERVER_ERROR_PATIENCE:
+                fate = Fate.REFUSED
+                send.ever_open = True
         send.fate, send.error_code = fate, error_code
         if fate is Fate.OPEN:
             send.ever_open = True
@@ -91,15 +104,21 @@ class Track:
         send.fate, send.ever_open = Fate.OPEN, True
 
     def refuse(self, send: Send, error_code: int) -> None:
-        """Settles a batch as refused; what follows it gets its sequence, or a new epoch if a copy may be on its way."""
+        """Settles the oldest batch as refused.
+
+        What follows it gets its sequence. Where a copy of it may be on its way, or a later batch is in the log, that
+        would let the broker take one batch for another: then a new epoch begins. Where what follows may be in the log
+        behind an earlier attempt of the refused one, a new epoch would write it twice: it is tried again as it stands.
+        """
         send.error_code = error_code
-        safe = not send.ever_open and not any(other.ever_open for other in self.sends)
-        sequence = send.sequence
         self._settle(send)
-        if safe:
-            self._renumber(sequence)
-        else:
+        open_behind = any(other.ever_open for other in self.sends)
+        if send.ever_open and open_behind:
+            return
+        if send.ever_open or open_behind or send.overtaken:
             self.bump()
+        else:
+            self._renumber(send.sequence)
 
     def bump(self) -> None:
         """Begins a new epoch at sequence 0 and stamps all that is held again, in order (KIP-360).
@@ -120,6 +139,9 @@ class Track:
 
     def _settle(self, send: Send) -> None:
         send.settled = True
+        if send.fate is Fate.WRITTEN and send is not self.sends[0]:
+            for earlier in takewhile(lambda other: other is not send, self.sends):
+                earlier.overtaken = True
         self.sends.remove(send)
 
 

@@ -1,0 +1,214 @@
+import pytest
+
+from kproxy.codec.batch import crc_ok, read_header
+from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.fate import Fate
+from kproxy.dedup.lanes import LAST_LEASED_EPOCH, Lane, LanePool, Send, Track
+from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH
+from kproxy.errors import LocalProtocolError
+from tests.dedup.broker_model import Partition, batch_of
+
+PRODUCER = KPROXY_BIT | 5
+
+
+def stamped(send: Send) -> tuple[int, int, int]:
+    header = read_header(bytes(send.batch))
+    assert crc_ok(send.batch, 0, len(send.batch))
+    assert header.base_sequence == send.sequence
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
+def track_with(*counts: int, epoch: int = 0) -> tuple[Track, list[Send]]:
+    track = Track((b"t", 0), PRODUCER, epoch, established=True)
+    return track, [track.accept(batch_of(number, count), count) for number, count in enumerate(counts)]
+
+
+class TestTrack:
+    def test_batches_are_stamped_one_behind_the_other(self) -> None:
+        _, sends = track_with(3, 1, 2)
+        assert [stamped(send) for send in sends] == [(PRODUCER, 0, 0), (PRODUCER, 0, 3), (PRODUCER, 0, 4)]
+
+    def test_the_first_batch_is_alone_in_flight_until_it_is_written(self) -> None:
+        track = Track((b"t", 0), PRODUCER, 0)
+        assert track.has_room(5)
+        first = track.accept(batch_of(0), 1)
+        assert not track.has_room(5)
+        assert not track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        assert not track.has_room(5)
+        assert track.answered(first, 0, 10, -1)
+        for number in range(5):
+            assert track.has_room(5)
+            track.accept(batch_of(number), 1)
+        assert not track.has_room(5)
+
+    def test_a_written_batch_is_settled_with_what_the_broker_said(self) -> None:
+        track, (send,) = track_with(2)
+        assert track.answered(send, 0, 77, 1234)
+        assert (send.settled, send.base_offset, send.log_append_time_ms, send.error_code) == (True, 77, 1234, 0)
+        assert not track.sends
+
+    def test_a_duplicate_is_written(self) -> None:
+        track, (send,) = track_with(2)
+        track.lost(send)
+        assert track.answered(send, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1, -1)
+        assert send.error_code == 0
+
+    @pytest.mark.parametrize("error", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
+    def test_out_of_sequence_behind_another_says_nothing(self, error: ErrorCode) -> None:
+        track, (first, second) = track_with(1, 1)
+        track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        assert not track.answered(second, error, -1, -1)
+        assert (first.fate, second.fate, second.ever_open) == (Fate.NOT_NOW, None, False)
+
+    def test_a_batch_that_answers_for_itself_is_out_of_sequence(self) -> None:
+        track, (send,) = track_with(1)
+        track.answered(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
+        assert send.fate is Fate.OUT_OF_SEQUENCE
+
+    @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, 30_000])
+    def test_an_open_answer_is_remembered(self, error: int) -> None:
+        track, (send,) = track_with(1)
+        track.answered(send, error, -1, -1)
+        track.answered(send, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        assert send.ever_open
+        assert send.fate is Fate.NOT_NOW
+
+    def test_a_broker_that_never_can_say_what_is_wrong_is_believed_in_the_end(self) -> None:
+        track, (send,) = track_with(1)
+        answers = 0
+        while send.fate is not Fate.REFUSED:
+            track.answered(send, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
+            answers += 1
+            assert answers < 100
+        assert answers > 3
+        assert send.ever_open, "an earlier attempt may have written it"
+        assert send.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class TestRefuse:
+    def test_what_follows_gets_the_sequence(self) -> None:
+        track, (first, second, third) = track_with(3, 1, 2)
+        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (first.settled, first.error_code) == (True, ErrorCode.MESSAGE_TOO_LARGE)
+        assert [stamped(second), stamped(third)] == [(PRODUCER, 0, 0), (PRODUCER, 0, 1)]
+        assert track.next_sequence == 3
+
+    def test_a_new_epoch_where_a_copy_may_be_on_its_way(self) -> None:
+        track, (first, second) = track_with(3, 1)
+        track.lost(first)
+        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
+        assert stamped(second) == (PRODUCER, 1, 0)
+        assert (track.next_sequence, track.established) == (1, False)
+
+    def test_a_new_epoch_where_a_later_batch_was_sent_and_its_fate_is_open(self) -> None:
+        track, (first, second) = track_with(3, 1)
+        track.lost(second)
+        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
+        assert stamped(second) == (PRODUCER, 1, 0)
+
+    def test_what_may_be_in_the_log_behind_the_refused_one_is_tried_as_it_stands(self) -> None:
+        # The first attempts of both were written, their answers lost; then an ACL was taken away for a moment.
+        broker = Partition()
+        track, (first, second) = track_with(3, 1)
+        for send in (first, second):
+            broker.append(bytes(send.batch))
+            track.lost(send)
+        track.refuse(first, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        error, offset = broker.append(bytes(second.batch))
+        assert track.answered(second, error, offset, -1)
+        assert [written.number for written in broker.log] == [0, 1]
+
+    def test_a_sequence_behind_which_a_batch_was_written_is_not_given_away(self) -> None:
+        # A broker that lost the producer's state takes the second batch at any sequence. Were the first one's sequence
+        # given to another, the fourth would get the second's: taken for its repeat, and lost.
+        broker = Partition()
+        track, (first, second) = track_with(1, 1)
+        track.answered(first, ErrorCode.MESSAGE_TOO_LARGE, -1, -1)
+        assert track.answered(second, *broker.append(bytes(second.batch)), -1)
+        track.refuse(first, first.error_code)
+        for number in (3, 4):
+            send = track.accept(batch_of(number), 1)
+            assert track.answered(send, *broker.append(bytes(send.batch)), -1)
+        assert [written.number for written in broker.log] == [1, 3, 4]
+
+
+class TestEpochs:
+    def test_a_bump_stamps_all_again_in_order(self) -> None:
+        track, sends = track_with(3, 1, 2, epoch=4)
+        track.bump()
+        assert [stamped(send) for send in sends] == [(PRODUCER, 5, 0), (PRODUCER, 5, 3), (PRODUCER, 5, 4)]
+        assert track.next_sequence == 6
+
+    def test_the_last_epoch_can_be_reached_but_not_passed(self) -> None:
+        track, (send,) = track_with(1, epoch=LAST_EPOCH - 1)
+        track.bump()
+        assert stamped(send) == (PRODUCER, LAST_EPOCH, 0)
+        with pytest.raises(LocalProtocolError, match="no epoch left"):
+            track.bump()
+        assert stamped(send) == (PRODUCER, LAST_EPOCH, 0)
+
+
+class TestLane:
+    def test_partitions_have_sequences_of_their_own(self) -> None:
+        lane = Lane(PRODUCER, 7)
+        one, two = lane.track((b"t", 0)), lane.track((b"t", 1))
+        assert lane.track((b"t", 0)) is one is not two
+        one.accept(batch_of(0), 1)
+        assert (one.next_sequence, two.next_sequence, two.epoch) == (1, 0, 7)
+        assert lane.unsettled() == [one]
+
+    def test_the_next_epoch_is_behind_all_that_were_used(self) -> None:
+        lane = Lane(PRODUCER, 7)
+        assert lane.next_epoch() == 8
+        lane.track((b"t", 0))
+        lane.track((b"t", 1)).bump()
+        assert lane.next_epoch() == 9
+
+
+class TestLanePool:
+    def test_a_new_lane_bears_kproxys_bit(self) -> None:
+        pool = LanePool()
+        assert pool.lease() is None
+        lane = pool.adopt(42)
+        assert (lane.producer_id, lane.epoch, pool.leased) == (KPROXY_BIT | 42, 0, 1)
+
+    def test_each_lease_has_an_epoch_of_its_own(self) -> None:
+        pool = LanePool()
+        first = pool.adopt(42)
+        first.track((b"t", 0)).bump()
+        pool.give_back(first)
+        assert pool.leased == 0
+        second = pool.lease()
+        assert second is not None
+        assert (second.producer_id, second.epoch, second.tracks) == (first.producer_id, 2, {})
+        assert pool.leased == 1
+        assert pool.lease() is None, "a lane is leased to one connection at a time"
+
+    def test_a_late_copy_of_an_earlier_lease_is_fenced_once_the_next_one_wrote(self) -> None:
+        pool, broker = LanePool(), Partition()
+        lane = pool.adopt(42)
+        track = lane.track((b"t", 0))
+        send = track.accept(batch_of(0), 1)
+        copy = bytes(send.batch)
+        track.answered(send, *broker.append(copy), -1)
+        pool.give_back(lane)
+        again = pool.lease()
+        assert again is not None
+        following = again.track((b"t", 0)).accept(batch_of(1), 1)
+        assert broker.append(bytes(following.batch))[0] == 0
+        assert broker.append(copy)[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def test_a_lane_with_something_unsettled_is_not_used_again(self) -> None:
+        pool = LanePool()
+        lane = pool.adopt(42)
+        lane.track((b"t", 0)).accept(batch_of(0), 1)
+        pool.give_back(lane)
+        assert (pool.lease(), pool.leased) == (None, 0)
+
+    @pytest.mark.parametrize(("epoch", "again"), [(LAST_LEASED_EPOCH - 1, True), (LAST_LEASED_EPOCH, False)])
+    def test_a_lane_is_given_up_while_epochs_for_bumps_are_left(self, epoch: int, again: bool) -> None:
+        pool = LanePool()
+        lane = pool.adopt(42)
+        lane.track((b"t", 0)).epoch = epoch
+        pool.give_back(lane)
+        assert (pool.lease() is not None) is again
