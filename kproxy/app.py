@@ -17,7 +17,6 @@ from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.app")
 
-_POLL_SECONDS = 0.05
 _GC_ALLOCATIONS = 20_000
 
 
@@ -55,7 +54,9 @@ async def _main(config: Config) -> int:
                 async for signum in signals:
                     log.info("stopping", signal=signal.Signals(signum).name)
                     break
-                await _drain(config, stats, server)
+                stats.ready = False
+                with trio.move_on_after(config.shutdown_grace_ms / 1000):
+                    await server.drain()
             nursery.cancel_scope.cancel()
     finally:
         cluster.close()
@@ -69,12 +70,3 @@ def _cluster_map(config: Config) -> ClusterMap:
         advertised_host=advertised.host if advertised else None,
         port_shift=ports[0] - bound[0] if ports and bound else 0,
     )
-
-
-async def _drain(config: Config, stats: Stats, server: Server) -> None:
-    """Takes no new clients, and waits until what is in flight is answered, at most ``shutdown.grace.ms``."""
-    stats.ready = False
-    server.stop_accepting()
-    with trio.move_on_after(config.shutdown_grace_ms / 1000):
-        while stats.sends_in_flight > 0:  # noqa: ASYNC110 - connections end on their own; nobody could set an event for all
-            await trio.sleep(_POLL_SECONDS)

@@ -40,6 +40,11 @@ class Cluster:
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
         self._learning = trio.Lock()
+        #: Brokers for which no port was free; tried again at each refresh, not at each answer that names them.
+        self._portless: set[int] = set()
+        #: The brokers that the last answer named.
+        self._members: set[int] = set()
+        self._doubt = trio.Event()
 
     # -- members
 
@@ -65,14 +70,23 @@ class Cluster:
             if not started:
                 started = True
                 task_status.started()
-            await trio.sleep(self._config.metadata_max_age_ms / 1000)
+            await trio.sleep(backoff_ms / 1000)
+            with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
+                await self._doubt.wait()
+            self._doubt = trio.Event()
+
+    def doubt(self) -> None:
+        """Asks for a refresh soon: something that was believed of the brokers turned out wrong."""
+        self._doubt.set()
 
     async def refresh(self) -> None:
         """Asks any broker for all brokers, and gives new ones a port."""
         response = await self._ask_any(MetadataRequest(topics=[]), (1, _METADATA))
         assert isinstance(response, MetadataResponse)
+        self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
-        for node_id in set(self.map.brokers) - {row.node_id for row in response.brokers}:
+        self._members = {row.node_id for row in response.brokers}
+        for node_id in set(self.map.brokers) - self._members:
             # its port stays: a broker that restarts comes back under its id
             self.map.brokers[node_id].versions = None
         self._stats.brokers = len(response.brokers)
@@ -84,12 +98,14 @@ class Cluster:
                 broker = self.map.brokers.setdefault(node_id, Broker(node_id, address))
                 if broker.address != address:
                     broker.address, broker.versions = address, None
-                if broker.port is None and self.open_port is not None:
+                if broker.port is None and node_id not in self._portless and self.open_port is not None:
                     await self.open_port(broker)
+                    if broker.port is None:
+                        self._portless.add(node_id)
 
     def any_broker(self) -> Broker | None:
         """A broker for a connection that may go to any, in turn."""
-        brokers = [broker for _, broker in sorted(self.map.brokers.items())]
+        brokers = [broker for node_id, broker in sorted(self.map.brokers.items()) if node_id in self._members]
         if not brokers:
             return None
         self._turn += 1

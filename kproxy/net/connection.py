@@ -69,6 +69,7 @@ class Connection:
         self._nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
         self._client_gone = False
+        self._draining = False
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
@@ -114,7 +115,7 @@ class Connection:
             await self._settle()
 
     async def _serve(self) -> None:
-        while True:
+        while not self._draining:
             if self._budget.full:
                 await self._budget.admit(self)
                 self._frame_since = trio.current_time()
@@ -139,6 +140,16 @@ class Connection:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
             elif self._client.had_its_turn():
                 await trio.lowlevel.checkpoint()
+
+        while not self.session.idle and not self.session.finished:
+            await self._progress.park()
+
+    def drain(self) -> None:
+        """Takes no further request, and ends the connection when all that were taken are answered."""
+        self._draining = True
+        unsaid = self.session.to_client or self._writing_client
+        if self._listening and self.session.idle and not unsaid:
+            self._client.close()
 
     async def _listen(self) -> None:
         self._listening = True
@@ -237,15 +248,19 @@ class Connection:
     # -- the broker's side
 
     async def _connect(self) -> None:
-        broker = self._choose()
-        if broker is None:
-            raise _Finished("no broker is known")
-        try:
-            versions = await self.cluster.versions(broker)
-            io = await connect(broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms)
-        except (OSError, RemoteProtocolError) as error:
-            self.cluster.count_error("connect")
-            raise _Finished(f"no connection to broker {broker.node_id} at {broker.address}: {error}") from error
+        tried: list[Broker] = []
+        while True:
+            broker = self._choose()
+            if broker is None or broker in tried:
+                raise _Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
+            tried.append(broker)
+            try:
+                versions = await self.cluster.versions(broker)
+                io = await connect(broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms)
+                break
+            except (OSError, RemoteProtocolError):
+                self.cluster.count_error("connect")
+                self.cluster.doubt()
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
         self.session.ctx.broker_versions = versions
@@ -349,6 +364,8 @@ class Connection:
         self._account()
         if self._progress:
             self._progress.unpark_all()
+        if self._draining:
+            self.drain()
         if self.session.recovering and not self._resending and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)

@@ -24,6 +24,7 @@ log = structlog.get_logger("kproxy.server")
 _BACKLOG = 1024
 #: How often connections are looked at for what has lasted too long.
 _WATCH_SECONDS = 1.0
+_DRAIN_POLL_SECONDS = 0.02
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
 
@@ -164,10 +165,14 @@ class Server:
         )
         return Session(context, self._limits, self._stats, partial(_transcode, self._config))
 
-    def stop_accepting(self) -> None:
-        """Closes all listeners; connections go on."""
+    async def drain(self) -> None:
+        """Takes no new clients and no new requests; returns when all that were taken are answered."""
         for listener in self._listeners:
             listener.socket.close()
+        for connection in list(self._connections):
+            connection.drain()
+        while self._connections:  # noqa: ASYNC110 - a set that empties from many tasks, looked at on the way out only
+            await trio.sleep(_DRAIN_POLL_SECONDS)
 
 
 def _transcode(config: Config, client_id: str) -> dict[int, int]:
