@@ -164,7 +164,8 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
         try:
             yield Proxied(config, stats, cluster, server, address.port)
         finally:
-            server.stop_accepting()
+            with trio.move_on_after(1, shield=True):
+                await server.drain()
             nursery.cancel_scope.cancel()
             cluster.close()
 
