@@ -1,0 +1,61 @@
+"""The bytes that all connections hold together."""
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.net.budget import Budget
+
+
+async def is_let_in(budget: Budget, owner: object) -> bool:
+    with trio.move_on_after(1) as scope:
+        await budget.admit(owner)
+    return not scope.cancelled_caught
+
+
+def test_it_counts_what_each_holds_now() -> None:
+    budget = Budget(100)
+    budget.hold("a", 60)
+    budget.hold("b", 30)
+    budget.hold("a", 20)
+    budget.hold("c", 0)
+    assert (budget.used, budget.full) == (50, False)
+    budget.hold("b", 90)
+    assert (budget.used, budget.full) == (110, True)
+    budget.hold("a", 0)
+    budget.hold("b", 0)
+    assert budget.used == 0
+
+
+async def test_all_may_go_on_below_the_limit_and_only_the_elder_beyond(autojump_clock: trio.testing.MockClock) -> None:
+    budget = Budget(100)
+    budget.hold("a", 50)
+    assert await is_let_in(budget, "b")
+    budget.hold("b", 50)
+    assert await is_let_in(budget, "b")  # the first who asks is the elder
+    assert not await is_let_in(budget, "a")
+    assert await is_let_in(budget, "b")
+
+
+@pytest.mark.parametrize("left", [0, 40])
+async def test_who_waits_is_let_in_when_bytes_are_freed(autojump_clock: trio.testing.MockClock, left: int) -> None:
+    budget = Budget(100)
+    budget.hold("a", 100)
+    assert await is_let_in(budget, "a")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.admit, "b")
+        nursery.start_soon(budget.admit, "c")
+        await trio.testing.wait_all_tasks_blocked()
+        budget.hold("a", left)
+
+
+async def test_an_elder_that_ends_makes_room_for_another(autojump_clock: trio.testing.MockClock) -> None:
+    """Also one that held nothing: else the others, each with half a frame, would wait for ever."""
+    budget = Budget(100)
+    budget.hold("b", 100)
+    assert await is_let_in(budget, "elder")
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(budget.admit, "b")
+            await trio.testing.wait_all_tasks_blocked()
+            budget.hold("elder", 0)

@@ -1,0 +1,106 @@
+"""kproxy's own view of the cluster."""
+
+import pytest
+import trio
+
+from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.sequence import is_kproxy_producer_id
+from kproxy.testing.fake_broker import Answer, Close
+from tests.net.harness import eventually, proxied, running
+
+
+async def test_a_leader_is_found_by_name_and_by_id_and_errors_are_kafkas() -> None:
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        topic = proxy.brokers.topics["t"]
+        for index, partition in enumerate(topic.partitions):
+            for ref, by_id in ((b"t", False), (topic.topic_id, True)):
+                broker, error = await proxy.cluster.leader(ref, index, by_id)
+                assert (broker and broker.node_id, error) == (partition.leader, 0)
+        assert await proxy.cluster.leader(b"none", 0, False) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert await proxy.cluster.leader(b"t", 9, False) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert await proxy.cluster.leader(bytes(15) + b"x", 0, True) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        assert "none" not in proxy.brokers.topics
+
+
+async def test_a_coordinator_is_the_brokers() -> None:
+    async with proxied(3) as proxy:
+        for group in ("a", "b", "c", "d"):
+            broker = await proxy.cluster.coordinator(group)
+            wanted = proxy.brokers.coordinator_of(group)
+            assert broker is not None
+            assert wanted is not None
+            assert broker.node_id == wanted.node_id
+
+
+async def test_questions_go_on_to_the_next_broker_when_one_fails() -> None:
+    async with proxied(2) as proxy:
+        await proxy.fake.stop_broker(1)
+        broker = await proxy.cluster.coordinator("g")
+        assert broker is not None
+        assert broker.node_id == 2
+
+
+async def test_a_lane_has_a_producer_id_of_the_brokers_with_kproxys_mark_and_is_used_again() -> None:
+    async with proxied() as proxy:
+        first, second = await proxy.cluster.lease_lane(), await proxy.cluster.lease_lane()
+        assert is_kproxy_producer_id(first.producer_id)
+        assert first.producer_id != second.producer_id
+        assert proxy.stats.producer_ids_active == 2
+        proxy.cluster.return_lane(first)
+        again = await proxy.cluster.lease_lane()
+        assert (again.producer_id, again.epoch) == (first.producer_id, first.epoch + 1)
+        for lane in (second, again):
+            proxy.cluster.return_lane(lane)
+
+
+async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
+    refusal = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    async with proxied() as proxy:
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Answer(refusal), times=2)
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
+        with trio.fail_after(2):
+            proxy.cluster.return_lane(await proxy.cluster.lease_lane())
+        assert proxy.stats.upstream_errors["init_producer_id"] == 4
+
+
+async def test_versions_are_asked_once_and_again_after_a_loss() -> None:
+    asked: list[int] = []
+    async with proxied() as proxy:
+        broker = proxy.cluster.map.brokers[1]
+        proxy.brokers.control(ApiKey.API_VERSIONS, lambda call: asked.append(call.connection))
+        first = await proxy.cluster.versions(broker)
+        before = len(asked)
+        assert await proxy.cluster.versions(broker) is first
+        assert len(asked) == before
+        broker.versions = None
+        assert await proxy.cluster.versions(broker) == first
+        assert len(asked) == before + 1
+
+
+async def test_a_cluster_that_is_down_at_the_start_is_warned_of_once_and_found_when_it_is_there(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with proxied() as there:
+        port = there.fake.cluster.brokers[1].port
+        await there.fake.stop_broker(1)
+        async with running(f"127.0.0.1:{port}") as proxy:
+            await eventually(lambda: proxy.stats.upstream_errors.get("metadata", 0) > 3)
+            assert not proxy.stats.ready
+            await there.fake.start_broker(1)
+            await eventually(lambda: proxy.stats.ready)
+            assert proxy.stats.brokers == 1
+    said = capfd.readouterr()
+    assert (said.out + said.err).count("no broker can be reached") == 1
+
+
+async def test_a_doubt_brings_a_refresh_soon() -> None:
+    async with proxied(2) as proxy:
+        await proxy.fake.stop_broker(2)
+        async with await proxy.client(2) as client:
+            await client.stream.send_all(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
+            assert await client.ended()
+        await eventually(lambda: proxy.stats.brokers == 1)
+        chosen = {broker.node_id for broker in (proxy.cluster.any_broker() for _ in range(4)) if broker is not None}
+        assert chosen == {1}

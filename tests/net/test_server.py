@@ -1,0 +1,133 @@
+"""Listeners: which ports brokers get, who may connect, and how serving ends."""
+
+import socket
+from contextlib import closing
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.config import Address, Config, ExitCode, StartupError
+from kproxy.net.cluster import Cluster
+from kproxy.net.server import Server
+from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.stats import Stats
+from kproxy.testing.fake_broker import Delay
+from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, values_in
+
+
+def free_ports(count: int) -> range:
+    """That many ports in a row which nobody uses now."""
+    for first in range(42_000, 60_000, count):
+        try:
+            for port in range(first, first + count):
+                with closing(socket.socket()) as sock:
+                    sock.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return range(first, first + count)
+    raise AssertionError("no free ports")
+
+
+async def test_a_broker_has_the_port_that_its_id_decides() -> None:
+    ports = free_ports(5)
+    async with proxied(2, broker_ports=ports) as proxy:
+        assert {node: broker.port for node, broker in proxy.cluster.map.brokers.items()} == {
+            1: ports[1],
+            2: ports[2],
+        }
+
+
+async def test_a_port_in_use_is_skipped() -> None:
+    ports = free_ports(3)
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", ports[1]))
+        taken.listen()
+        async with proxied(1, broker_ports=ports) as proxy:
+            assert proxy.cluster.map.brokers[1].port == ports[2]
+            async with await proxy.client(1) as client:
+                assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_a_broker_without_a_port_is_left_out_and_others_are_served() -> None:
+    async with proxied(3, broker_ports=free_ports(2)) as proxy:
+        proxy.brokers.create_topic("t", 3)
+        async with await proxy.client() as client:
+            for _ in range(3):
+                response = await client.call(metadata("t"), 4)
+                assert {row.node_id for row in response.brokers} == {1, 2}
+                assert {row.port for row in response.brokers} <= {b.port for b in proxy.cluster.map.brokers.values()}
+            groups = [f"group {number}" for number in range(20)]
+            answers = [await client.call(FindCoordinatorRequest(key=group), 2) for group in groups]
+        served = {(row.error_code, row.node_id) for row in answers}
+        assert served == {(0, 1), (0, 2), (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)}
+
+
+async def test_a_new_broker_gets_a_port_before_a_client_hears_of_it() -> None:
+    async with proxied(2) as proxy:
+        del proxy.cluster.map.brokers[2]
+        async with await proxy.client(1) as client:
+            told = {row.node_id: row.port for row in (await client.call(metadata(), 1)).brokers}
+        assert told == {node: broker.port for node, broker in proxy.cluster.map.brokers.items()}
+        assert set(told) == {1, 2}
+
+
+async def test_connections_beyond_the_limit_are_closed_at_once_and_room_is_found_again() -> None:
+    async with proxied(max_connections=2) as proxy:
+        async with await proxy.client() as one, await proxy.client() as two:
+            for client in (one, two):
+                assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+            async with await proxy.client(1) as third:
+                assert await third.ended()
+            assert proxy.stats.connections_refused == {"max_connections": 1}
+        await eventually(lambda: proxy.stats.connections_open == 0)
+        async with await proxy.client() as client:
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_the_bootstrap_port_passes_over_a_broker_that_is_down() -> None:
+    async with proxied(3) as proxy:
+        proxy.fake.cluster.brokers[2].alive = True
+        await proxy.fake.stop_broker(2)
+        for _ in range(4):
+            async with await proxy.client() as client:
+                assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_a_bootstrap_port_in_use_is_told() -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = Address("127.0.0.1", taken.getsockname()[1])
+        config = Config(bootstrap_servers=(Address("127.0.0.1", 1),), listen=listen)
+        async with trio.open_nursery() as nursery:
+            cluster = Cluster(config, Stats(), ClusterMap())
+            with pytest.raises(StartupError) as error:
+                await Server(config, Stats(), cluster, nursery).listen()
+        assert error.value.exit_code == ExitCode.CANNOT_BIND
+        assert str(listen.port) in str(error.value)
+
+
+async def test_the_end_waits_for_what_was_taken_and_no_longer() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.1))
+        async with await proxy.client(1) as client, await proxy.client(1) as reader, await proxy.client() as idle:
+            assert (await idle.call(ApiVersionsRequest(), 0)).error_code == 0
+            await reader.send(fetch("t", max_wait_ms=250), 11)
+            await client.stream.send_all(b"".join(client.encode(produce("t", b"%d" % n), 8) for n in range(3)))
+            await eventually(lambda: proxy.stats.client_bytes_in > 400)
+            with trio.fail_after(2):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(proxy.server.drain)
+                    assert await idle.ended()
+                    for _ in range(3):
+                        assert errors_of(await client.receive()) == [0]
+                    assert (await reader.receive()).error_code == 0
+                    assert await client.ended()
+                    assert await reader.ended()
+            with pytest.raises(OSError):
+                await proxy.client()
+        assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2"]
