@@ -11,7 +11,7 @@ from bench.report import Figure
 from bench.targets import Target, open_kproxy, open_sink
 
 WINDOW = 5
-ROUNDS = 3
+ROUNDS = 6
 CPU_RATIO = 1.3
 OLD_PRODUCE_MICROSECONDS = 3.0
 ADDED_MILLISECONDS = 0.5
