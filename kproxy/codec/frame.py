@@ -9,6 +9,7 @@ _LENGTH = Struct(">i")
 PREFIX: Final = 4
 #: What is set aside for a frame before more of it has come: a length alone costs the peer nothing.
 _FIRST_ALLOCATION: Final = 65536
+_LARGEST_STEP: Final = 1 << 20
 
 
 class FrameSplitter:
@@ -80,15 +81,15 @@ class FrameSplitter:
 
     def _begin(self, data: memoryview, size: int) -> None:
         self._size, self._filled = size, len(data)
-        self._partial = bytearray(min(size, max(_FIRST_ALLOCATION, 2 * len(data))))
-        self._partial[: len(data)] = data
+        self._partial = bytearray(data)
+        self._grow(min(size, _FIRST_ALLOCATION))
 
     def _grow(self, needed: int) -> None:
+        """Makes room for ``needed`` bytes, and some more while they come: in place, so that no frame is held twice."""
         assert self._partial is not None
         if needed > len(self._partial):
-            grown = bytearray(min(self._size, max(needed, 2 * len(self._partial))))
-            grown[: self._filled] = memoryview(self._partial)[: self._filled]
-            self._partial = grown
+            ahead = min(self._filled, _LARGEST_STEP)
+            self._partial += bytes(min(self._size, max(needed, self._filled + ahead)) - len(self._partial))
 
     def _finished(self) -> bytearray | None:
         assert self._partial is not None

@@ -64,6 +64,10 @@ class Connection:
         self._budget = budget
         self._shared = shared
         self._splitter = FrameSplitter(min(config.max_frame_bytes, _LARGEST_ANSWER))
+        self._answers = FrameSplitter(_LARGEST_ANSWER)
+        #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
+        self._pending = 0
+        self._unwritten = 0
         self._upstream: SocketIO | None = None
         self._broker: Broker | None = None
         self._nursery: trio.Nursery | None = None
@@ -161,6 +165,8 @@ class Connection:
         config, stalled_at = self.config, self._client.stalled_at
         if stalled_at is not None and now > stalled_at + config.connections_max_idle_ms / 1000:
             return "idle"
+        if stalled_at is not None and self._budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
+            return "slow_reader"  # what is kept for it is missing to others
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None
@@ -194,11 +200,13 @@ class Connection:
             frames += self._splitter.feed(self._shared[:count])
         if self._splitter.in_frame and (frames or not began):
             self._frame_since = self._heard
+        self._pending = sum(map(len, frames))
         self._account()
         return frames
 
     def _account(self) -> None:
-        self._budget.hold(self, self.session.held_bytes + self._splitter.held)
+        requests = self.session.held_bytes + self._splitter.held + self._pending
+        self._budget.hold(self, requests + self._answers.held + self._unwritten)
         self.stats.buffered_bytes = self._budget.used
 
     async def _requests(self, frames: list[bytearray]) -> None:
@@ -211,6 +219,7 @@ class Connection:
                 await self._wait_for(need, frame)
             if session.errands:
                 self._start_errands()
+        self._pending = 0
 
     async def _wait_for(self, need: Need | None, frame: bytearray) -> None:
         """Offers a frame again until the session can take it."""
@@ -275,9 +284,11 @@ class Connection:
             self.stats.upstream_connections_open -= 1
 
     async def _read_upstream(self, io: SocketIO) -> None:
-        splitter = FrameSplitter(_LARGEST_ANSWER)
+        self._answers = splitter = FrameSplitter(_LARGEST_ANSWER)
         try:
             while True:
+                if self._budget.full:
+                    await self._budget.admit(self)
                 count = io.receive_now([self._shared])
                 if count is None:
                     await io.readable()
@@ -348,7 +359,7 @@ class Connection:
         self._streaming -= len(part)
         if not self._client_gone:
             try:
-                self.stats.client_bytes_out += await self._client.send_all([part])
+                self.stats.client_bytes_out += await self._client.send_shared(part)
             except (OSError, trio.ClosedResourceError):
                 self._client_gone = True
         if not self._streaming:
@@ -428,12 +439,14 @@ class Connection:
             while out:
                 batch: list[Buffer] = out[:]
                 out.clear()
+                self._unwritten = sum(map(len, batch))
                 self.stats.client_bytes_out += await self._client.send_all(batch)
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True
             self._client.close()
         finally:
             self._writing_client = False
+            self._unwritten = 0
             self._progress.unpark_all()  # the broker's reader waits for a slow client here
 
     def _count_refusal(self, reason: str) -> None:

@@ -38,7 +38,8 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
-        self._budget = Budget(config.buffer_memory)
+        # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
+        self._budget = Budget(config.buffer_memory - config.buffer_memory // 8)
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[trio.SocketListener] = []
         self._connections: set[Connection] = set()

@@ -71,37 +71,46 @@ class SocketIO:
         return True
 
     async def send_all(self, buffers: list[Buffer]) -> int:
-        """Writes all buffers in order; the bytes written. OSError if the connection is broken.
-
-        What can't be written at once is copied before this task waits, so views of a shared buffer may be handed in.
-        """
+        """Writes all buffers in order, and empties the list; the bytes written. OSError if the connection is broken."""
         total = 0
         while buffers:
             batch = buffers[:_GATHER]
             size = sum(map(len, batch))
             total += size
-            try:
-                sent = self._sock.sendmsg(batch) if len(batch) > 1 else self._sock.send(batch[0])
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            if sent == size:
-                del buffers[:_GATHER]
-                continue
-            rest = b"".join(buffers)
-            buffers.clear()
-            total += len(rest) - size
-            await self._send_rest(memoryview(rest)[sent:])
+            sent = self._send_now(batch)
+            if sent < size:
+                await self._send_rest(batch, sent)
+            del buffers[:_GATHER]
         return total
 
-    async def _send_rest(self, rest: memoryview) -> None:
-        while rest:
+    async def send_shared(self, view: memoryview) -> int:
+        """As ``send_all``, of a view whose bytes may change while this task waits: what is left then is copied."""
+        sent = self._send_now([view])
+        if sent < len(view):
+            rest: list[Buffer] = [bytes(view[sent:])]
+            await self._send_rest(rest, 0)
+        return len(view)
+
+    def _send_now(self, buffers: list[Buffer]) -> int:
+        try:
+            return self._sock.sendmsg(buffers) if len(buffers) > 1 else self._sock.send(buffers[0])
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    async def _send_rest(self, buffers: list[Buffer], sent: int) -> None:
+        """Writes what is left of the buffers behind ``sent`` bytes; whole ones are let go of on the way."""
+        left = list(buffers)
+        buffers.clear()
+        while True:
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if not left:
+                return
+            left[0], sent = memoryview(left[0])[sent:], 0
             self.stalled_at = trio.current_time()
             await trio.lowlevel.wait_writable(self._sock)
             self.stalled_at = None
-            try:
-                rest = rest[self._sock.send(rest) :]
-            except (BlockingIOError, InterruptedError):
-                continue
+            sent = self._send_now(left)
 
     def close(self) -> None:
         """Closes the socket and wakes whoever waits for it. May be called again."""
