@@ -63,6 +63,8 @@ def walk_request(frame: Buffer, pos: int, version: int) -> ProduceLayout:
         return _walk_plain(frame, pos, version)
     except (struct.error, IndexError) as error:
         raise RemoteProtocolError(f"Produce v{version} request ends early") from error
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"topic name in a Produce v{version} request is not UTF-8") from error
 
 
 def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
@@ -80,6 +82,7 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
         (size,) = _I16.unpack_from(frame, pos)
         pos += 2
         topic, pos = _name(frame, pos, size)
+        topic.decode()  # a broker would take it for another topic than the one that its answer names
         (count,) = _I32.unpack_from(frame, pos)
         pos += 4
         for _ in range(_bounded(count, end - pos)):
@@ -111,6 +114,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
         else:
             size, pos = _uvarint(frame, pos)
             topic, pos = _name(frame, pos, size - 1)
+            topic.decode()
         count, pos = _uvarint(frame, pos)
         for _ in range(_bounded(count - 1, end - pos)):
             (index,) = _I32.unpack_from(frame, pos)
@@ -181,7 +185,7 @@ def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> list[Parti
         count, pos = _uvarint(frame, pos)
         for _ in range(_bounded(count - 1, len(frame) - pos)):
             index, error, offset, append_ms = _RESULT_V2.unpack_from(frame, pos)
-            errors, pos = _uvarint(frame, pos + 30)
+            errors, pos = _uvarint(frame, pos + 30)  # behind the log start offset too
             for _ in range(_bounded(errors - 1, len(frame) - pos)):
                 size, pos = _uvarint(frame, pos + 4)
                 pos = skip_tags(frame, pos + max(size - 1, 0))
@@ -193,7 +197,7 @@ def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> list[Parti
 
 
 def _bounded(count: int, room: int) -> int:
-    if count > room:
+    if not 0 <= count <= room:
         raise RemoteProtocolError(f"array of {count} items in {room} bytes")
     return count
 

@@ -42,7 +42,7 @@ class RequestShape:
         if frame[_CLIENT_ID_AT:size_at] != self._head or frame[_API_AND_VERSION] != self._api:
             return None
         start, end = size_at + 4, len(frame)
-        if _I32.unpack_from(frame, size_at)[0] != end - start:
+        if end < start or _I32.unpack_from(frame, size_at)[0] != end - start:
             return None
         known = self._layout
         known.partitions[0] = PartitionData(self._topic, self._partition, start, end)
