@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kproxy.codec.batch_header import HEADER_SIZE, assemble, read_header
+from kproxy.codec.batch_header import HEADER_SIZE, assemble, crc_ok, read_header
 from kproxy.codec.compression import compress, decompress
 from kproxy.codec.produce import Buffer
 from kproxy.codec.records import CorruptRecord
@@ -18,14 +18,15 @@ def recode(
 ) -> list[memoryview | bytearray]:
     """The record set in pieces, each v2 batch whose codec is a key of ``transcode`` compressed by its value instead.
 
-    What is older than v2, and a batch that is cut off at the end, stays as it is. ``max_decompressed_bytes`` holds for
+    What is older than v2, has no records, or is cut off at the end stays as it is; so does a damaged batch, for its
+    reader to find out: a checksum made anew would hide it. ``max_decompressed_bytes`` holds for
     each batch; CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read.
     """
     pieces: list[memoryview | bytearray] = []
     pos, end = 0, len(record_set)
     while end - pos > HEADER_SIZE:
         size = _LENGTH_END + int.from_bytes(record_set[pos + 8 : pos + 12], "big", signed=True)
-        if size <= _LENGTH_END:
+        if size <= _MAGIC_AT:
             raise CorruptRecord(f"batch of {size} bytes")
         if size > end - pos:
             break
@@ -49,7 +50,7 @@ def has_codec(record_set: Buffer, codec: int) -> bool:
 def _recoded(batch: memoryview, transcode: Mapping[int, int], limit: int) -> memoryview | bytearray:
     header = read_header(batch)
     codec = transcode.get(header.codec)
-    if codec is None or codec == header.codec:
+    if codec is None or codec == header.codec or not header.record_count or not crc_ok(batch, 0, len(batch)):
         return batch
     payload = compress(codec, decompress(header.codec, batch[HEADER_SIZE:], max_bytes=limit))
     return assemble(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), payload)
