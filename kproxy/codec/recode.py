@@ -19,8 +19,8 @@ def recode(
     """The record set in pieces, each v2 batch whose codec is a key of ``transcode`` compressed by its value instead.
 
     What is older than v2, has no records, or is cut off at the end stays as it is; so does a damaged batch, for its
-    reader to find out: a checksum made anew would hide it. ``max_decompressed_bytes`` holds for
-    each batch; CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read.
+    reader to find out: a checksum made anew would hide it. ``max_decompressed_bytes`` holds for each batch;
+    CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read.
     """
     pieces: list[memoryview | bytearray] = []
     pos, end = 0, len(record_set)

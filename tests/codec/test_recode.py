@@ -87,9 +87,7 @@ def test_a_batch_that_compaction_left_empty_stays(codec: int) -> None:
     empty[8:12] = (HEADER_SIZE - 12).to_bytes(4, "big")
     empty[57:61] = bytes(4)
     empty[22] = codec
-    after = recoded(bytes(empty + batch(ZSTD, 200)), TO_GZIP)
-    assert after.startswith(empty)
-    assert [record.offset for record in records(after)] == [200, 201, 207]
+    assert recoded(bytes(empty + batch(ZSTD, 200)), TO_GZIP) == empty + recoded(bytes(batch(ZSTD, 200)), TO_GZIP)
 
 
 def test_a_damaged_batch_is_not_made_to_look_whole() -> None:
