@@ -13,7 +13,9 @@ from typing import Any
 from kproxy.codec._generated.fetch import (
     FetchRequest,
     FetchResponse,
+    FetchResponseEpochEndOffset,
     FetchResponseFetchableTopicResponse,
+    FetchResponseLeaderIdAndEpoch,
     FetchResponsePartitionData,
 )
 from kproxy.codec.legacy import from_v2
@@ -30,6 +32,8 @@ _ZSTD_TO_GZIP: Mapping[int, int] = {4: 1}
 #: How often to read on for one request before it is answered with nothing; the place is remembered for the next one.
 _READ_ON = 4
 _STORAGE_ERROR_KNOWN = 6
+_FIRST_REPLICA_CHOICE = 11
+_FIRST_LEADER_HINT = 12
 
 
 class Fetch(Handler):
@@ -37,7 +41,7 @@ class Fetch(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Whether the records may need a change."""
-        return version < _FIRST_ZSTD or bool(ctx.transcode)
+        return version < _FIRST_ZSTD or upstream != version or bool(ctx.transcode)
 
     def ask_version(self, ctx: Context, version: int, upstream: int) -> int:
         """v10 or later where zstd may come and be re-encoded."""
@@ -72,20 +76,23 @@ class Fetch(Handler):
             row.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE for t in response.responses for row in t.partitions
         )
         if not unreadable or _newest(ctx) < _FIRST_ZSTD:
-            return self._recoded(ctx, response)
+            return self._recoded(ctx, exchange, response)
         ctx.reencode_fetches = True
         if exchange.request.session_id:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         version = self.ask_version(ctx, exchange.client_version, exchange.upstream_version)
         return Again(_bridged(ctx, exchange), version)
 
-    def _recoded(self, ctx: Context, response: FetchResponse) -> AsItIs | FetchResponse:
+    def _recoded(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> AsItIs | FetchResponse:
         rows = [
             row for t in response.responses for row in t.partitions if row.records and has_codec(row.records, _ZSTD)
         ]
         for row in rows:
             self._recode(ctx, row, _ZSTD_TO_GZIP)
-        return response if rows else AsItIs()
+        if not rows and exchange.upstream_version == exchange.client_version:
+            return AsItIs()
+        _leave_unsayable(response, exchange.client_version)
+        return response
 
     def _recode(self, ctx: Context, row: FetchResponsePartitionData, codecs: Mapping[int, int]) -> None:
         assert row.records is not None
@@ -189,6 +196,18 @@ def _read_on(ctx: Context, exchange: Exchange) -> Again | None:
     return Again(request)
 
 
+def _leave_unsayable(response: FetchResponse, version: int) -> None:
+    """Leaves out what a version can't say; and brokers' addresses (KIP-951): a client only ever meets kproxy's."""
+    response.node_endpoints = []
+    for topic in response.responses:
+        for row in topic.partitions:
+            if version < _FIRST_REPLICA_CHOICE:
+                row.preferred_read_replica = -1
+            if version < _FIRST_LEADER_HINT:
+                row.current_leader = FetchResponseLeaderIdAndEpoch()
+                row.diverging_epoch = FetchResponseEpochEndOffset()
+
+
 def _answer(exchange: Exchange, response: FetchResponse) -> FetchResponse:
     kept: dict[tuple[str, int], FetchResponsePartitionData] = exchange.notes["kept"]
     old = exchange.client_version < _FIRST_V2
@@ -197,12 +216,11 @@ def _answer(exchange: Exchange, response: FetchResponse) -> FetchResponse:
     for (topic, _), row in kept.items():
         if old:
             row.aborted_transactions = []
-        if exchange.client_version < 11:
-            row.preferred_read_replica = -1
         by_topic.setdefault(topic, []).append(row)
     topics = {_ref(topic): topic for topic in exchange.notes["topics"]}
     response.responses = [
         FetchResponseFetchableTopicResponse(topic=topics[ref].topic, topic_id=topics[ref].topic_id, partitions=rows)
         for ref, rows in by_topic.items()
     ]
+    _leave_unsayable(response, exchange.client_version)
     return response
