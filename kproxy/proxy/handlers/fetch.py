@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.fetch import (
@@ -161,8 +162,9 @@ def _ref(topic: Any) -> str:
 
 
 def _bridged(ctx: Context, exchange: Exchange) -> FetchRequest:
-    request: FetchRequest = exchange.request
-    request.session_id, request.session_epoch, request.forgotten_topics_data = 0, -1, []
+    # another object than the client's request, which would be relayed as it came
+    request: FetchRequest = replace(exchange.request, session_id=0, session_epoch=-1, forgotten_topics_data=[])
+    exchange.request = request
     exchange.notes.update(asked=0, kept={}, read_on={}, starts={}, topics=list(request.topics))
     total = 0
     for key, row in _partitions(request):
