@@ -65,7 +65,7 @@ def cluster_bootstrap(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def client(bootstrap: str) -> Iterator[ClusterClient]:
     """A client of one broker."""
-    with ClusterClient(bootstrap) as connected:
+    with ClusterClient(bootstrap, timeout=12) as connected:
         yield connected
 
 

@@ -9,6 +9,7 @@ NOT_MODELLED: Final = (
     "min.insync.replicas, unclean elections and divergent epochs do not exist; a follower never serves a Fetch",
     "fetch sessions: every answer has session 0, as from a broker whose session cache is full",
     "groups: only the classic protocol; static members are treated as dynamic ones; no initial rebalance delay; "
+    "a consumer's subscription is not parsed (a real coordinator never completes a join with a damaged one); "
     "committed offsets do not expire",
     "storage: no retention, compaction, segments, tiers or disk errors; topic settings other than the few read by "
     "the log are kept and ignored; compression.type recompresses nothing",
