@@ -22,7 +22,7 @@ async def _produce(job: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
                 key=wire.unpack(fields["k"]),
                 partition=fields["p"],
                 timestamp_ms=fields["ts"],
-                headers=[(name, wire.unpack(data)) for name, data in fields["h"]],
+                headers=[(name, wire.unpack(data)) for name, data in fields["h"]] or None,
             )
             for fields in step["records"]
         ]
