@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+#: What the names of kproxy's own topics begin with.
+OWN_TOPICS: Final = "__kproxy_"
 
 VersionRange: TypeAlias = tuple[int, int]
 
@@ -38,6 +41,8 @@ class ClusterMap:
     advertised_host: str | None = None
     #: Advertised port minus bound port, the same for all listeners.
     port_shift: int = 0
+    #: Ids of kproxy's own topics that any client was told: Produce v13 and later name topics by id (KIP-516).
+    own_topic_ids: set[bytes] = field(default_factory=set)
 
     def unknown(self, seen: Iterable[tuple[int, str, int]]) -> list[tuple[int, Address]]:
         """Those of ``seen`` (node id, host, port) that are new, have moved, or have no port of kproxy yet."""
@@ -54,6 +59,11 @@ class ClusterMap:
         if broker is None or broker.port is None:
             return None
         return Address(self.advertised_host or local_host, broker.port + self.port_shift)
+
+
+def is_own_topic(name: str) -> bool:
+    """Whether a topic is kproxy's own: clients may read it, not write."""
+    return name.startswith(OWN_TOPICS)
 
 
 def preferred_ports(first: int, last: int, node_id: int) -> list[int]:

@@ -37,7 +37,7 @@ from kproxy.proxy.producing import (
     has_kproxy_id,
     has_producer_id,
 )
-from kproxy.proxy.routing import Address
+from kproxy.proxy.routing import OWN_TOPICS, Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
 from kproxy.proxy.stats import Stats
@@ -47,7 +47,7 @@ _START = Struct(">hhih")  # API key, version, correlation id, length of the clie
 _CORRELATION_ID = Struct(">i")
 _PRODUCE = int(ApiKey.PRODUCE)
 _PREFIX = 4
-_OWN_TOPICS = b"__kproxy_"
+_OWN_TOPICS = OWN_TOPICS.encode()
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
 
@@ -259,7 +259,8 @@ class Session:
         return self._produce(slot, frame, layout, upstream)
 
     def _refusal(self, layout: ProduceLayout) -> tuple[int, str] | None:
-        if any(place.topic.startswith(_OWN_TOPICS) for place in layout.partitions):
+        own_ids = self.ctx.cluster.own_topic_ids
+        if any(place.topic.startswith(_OWN_TOPICS) or place.topic in own_ids for place in layout.partitions):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"
         if layout.acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"

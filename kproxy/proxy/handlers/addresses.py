@@ -8,6 +8,7 @@ from typing import Any
 
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.routing import is_own_topic
 
 #: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).
 _BROKERS = 1
@@ -35,6 +36,8 @@ class Metadata(_Addresses):
                 row.host, row.port = address
                 kept.append(row)
         response.brokers = kept
+        own = (topic.topic_id for topic in response.topics if is_own_topic(topic.name or ""))
+        ctx.cluster.own_topic_ids.update(topic_id for topic_id in own if any(topic_id))
         answer: Message = response
         return answer
 

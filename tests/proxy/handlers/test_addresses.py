@@ -1,0 +1,135 @@
+"""Metadata, FindCoordinator and DescribeCluster: a client meets kproxy, never a broker."""
+
+import pytest
+
+from kproxy.codec._generated.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeClusterResponseDescribeClusterBroker,
+)
+from kproxy.codec._generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+)
+from kproxy.codec._generated.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.header import encode_response
+from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.routing import Address
+from tests.proxy.playbook import Play, batch
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_names_kproxys_ports_in_every_version(version: int) -> None:
+    play = Play()
+    play.ask(MetadataRequest(topics=[]), version)
+    asked, correlation_id, _ = play.sent()
+    brokers = [MetadataResponseBroker(1, "h1", 9091), MetadataResponseBroker(2, "h2", 9092)]
+    assert play.reply(MetadataResponse(brokers=brokers), asked, correlation_id) == []
+    assert [(row.node_id, row.host, row.port) for row in play.answer().brokers] == [
+        (1, "proxy", 1001),
+        (2, "proxy", 1002),
+    ]
+
+
+@pytest.mark.parametrize(("host", "port"), [("h2", 9999), ("elsewhere", 9092)])
+def test_a_broker_that_is_new_or_has_moved_has_to_be_learnt_first(host: str, port: int) -> None:
+    play = Play()
+    play.ask(MetadataRequest(), 4)
+    _, correlation_id, _ = play.sent()
+    answer = MetadataResponse(brokers=[MetadataResponseBroker(2, host, port), MetadataResponseBroker(3, "h3", 9093)])
+    assert play.reply(answer, 4, correlation_id) == [(2, Address(host, port)), (3, Address("h3", 9093))]
+    assert not play.answers()
+    play.session.response(bytearray(encode_response(answer, 4, correlation_id)), 2.0, learnt=True)
+    assert [row.node_id for row in play.answer().brokers] == [2]  # 3 has no port: left out, not shown
+
+
+def question(version: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_coordinator_is_named_by_kproxys_port(version: int) -> None:
+    play = Play()
+    play.ask(question(version), version)
+    _, correlation_id, _ = play.sent()
+    if version >= 4:
+        row = FindCoordinatorResponseCoordinator(key="g", node_id=2, host="h2", port=9092)
+        play.reply(FindCoordinatorResponse(coordinators=[row]), version, correlation_id)
+        told = play.answer().coordinators[0]
+    else:
+        play.reply(FindCoordinatorResponse(node_id=2, host="h2", port=9092), version, correlation_id)
+        told = play.answer()
+    assert (told.node_id, told.host, told.port) == (2, "proxy", 1002)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+def test_an_error_without_a_coordinator_goes_on_as_it_is(version: int) -> None:
+    play = Play()
+    play.ask(question(version), version)
+    _, correlation_id, _ = play.sent()
+    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if version >= 4:
+        row = FindCoordinatorResponseCoordinator(key="g", node_id=-1, host="", port=-1, error_code=error)
+        play.reply(FindCoordinatorResponse(coordinators=[row]), version, correlation_id)
+        told = play.answer().coordinators[0]
+    else:
+        play.reply(FindCoordinatorResponse(node_id=-1, host="", port=-1, error_code=error), version, correlation_id)
+        told = play.answer()
+    assert (told.error_code, told.node_id, told.host, told.port) == (error, -1, "", -1)
+
+
+def test_a_coordinator_without_a_port_of_kproxys_is_not_available() -> None:
+    play = Play()
+    play.ask(FindCoordinatorRequest(key="g"), 2)
+    _, correlation_id, _ = play.sent()
+    answer = FindCoordinatorResponse(node_id=3, host="h3", port=9093)
+    play.session.response(bytearray(encode_response(answer, 2, correlation_id)), 2.0, learnt=True)
+    told = play.answer()
+    assert (told.error_code, told.node_id, told.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+
+
+@pytest.mark.parametrize(("version", "kind", "wanted"), [(0, 1, [(1, "proxy", 1001)]), (1, 1, [(1, "proxy", 1001)]),
+                                                        (1, 2, []), (2, 2, [])])  # fmt: skip
+def test_describe_cluster_names_brokers_and_hides_controllers(
+    version: int, kind: int, wanted: list[tuple[int, str, int]]
+) -> None:
+    play = Play()
+    play.ask(DescribeClusterRequest(endpoint_type=kind), version)
+    _, correlation_id, _ = play.sent()
+    row = DescribeClusterResponseDescribeClusterBroker(broker_id=1, host="h1", port=9091)
+    play.reply(DescribeClusterResponse(endpoint_type=kind, brokers=[row]), version, correlation_id)
+    assert [(r.broker_id, r.host, r.port) for r in play.answer().brokers] == wanted
+
+
+def test_an_advertised_host_and_ports_stand_for_the_bound_ones() -> None:
+    play = Play()
+    play.session.ctx.cluster.advertised_host, play.session.ctx.cluster.port_shift = "public", 30_000
+    play.ask(MetadataRequest(), 1)
+    play.sent()
+    play.reply(MetadataResponse(brokers=[MetadataResponseBroker(1, "h1", 9091)]), 1, 1)
+    assert [(row.host, row.port) for row in play.answer().brokers] == [("public", 31_001)]
+
+
+def test_kproxys_own_topics_are_not_written_by_their_ids_either() -> None:
+    """Produce v13 names topics by id; a client has the id from Metadata, through kproxy."""
+    play = Play()
+    play.ask(MetadataRequest(), 12)
+    topic = MetadataResponseTopic(name="__kproxy_producer_state", topic_id=b"i" * 16)
+    play.reply(MetadataResponse(topics=[topic]), 12, play.sent()[1])
+    play.answer()
+    part = ProduceRequestPartitionProduceData(index=0, records=batch(b"a"))
+    data = ProduceRequestTopicProduceData(topic_id=b"i" * 16, partition_data=[part])
+    play.ask(ProduceRequest(acks=-1, topic_data=[data]), 13)
+    row = play.answer().responses[0]
+    assert (row.topic_id, row.partition_responses[0].error_code) == (b"i" * 16, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
