@@ -163,6 +163,13 @@ class Lane:
             found = self.tracks[key] = Track(key, self.producer_id, self.epoch)
         return found
 
+    def forget_unused(self, track: Track) -> bool:
+        """Drops a track under which nothing was written, so that made-up topics cost no memory; False if it is used."""
+        unused = not (track.sends or track.established or track.next_sequence) and track.epoch == self.epoch
+        if unused:
+            self.tracks.pop(track.key, None)
+        return unused
+
     def unsettled(self) -> list[Track]:
         """The tracks with batches whose fate is not definite."""
         return [track for track in self.tracks.values() if track.sends]

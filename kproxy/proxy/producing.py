@@ -104,6 +104,7 @@ class Producer:
         self._finished: list[Call] = []
         self._answers: dict[TrackKey, ResponseShape] = {}
         self.in_flight = 0
+        self._by_id: bool | None = None
 
     @property
     def waits(self) -> bool:
@@ -123,7 +124,15 @@ class Producer:
     # -- towards the broker
 
     def accept(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> None:
-        """Takes a request; ``ready`` then gives what to send of it."""
+        """Takes a request; ``ready`` then gives what to send of it.
+
+        RemoteProtocolError if the client changes between names and ids of topics: two tracks of one partition would
+        use the same sequences.
+        """
+        by_id = call.upstream_version >= FIRST_TOPIC_ID
+        if self._by_id not in (None, by_id):
+            raise RemoteProtocolError("topics by name and by id on one connection")
+        self._by_id = by_id
         if call.version < _FIRST_V2:
             groups = self._convert(call, frame, layout, now_ms)
         else:
@@ -137,19 +146,21 @@ class Producer:
 
     def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout) -> list[Group]:
         view = memoryview(frame)
-        group = Group(call, [], frame)
+        batches: list[tuple[Part, memoryview, int]] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
             error, records = self._check(part, frame, place)
             if error:
                 part.error_code = error
-                group.frame = None
             else:
-                group.batches.append((part, view[place.start : place.end], records))
-        if group.frame is not None and layout.acks != -1:
-            frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
-        return [group] if group.batches else []
+                batches.append((part, view[place.start : place.end], records))
+        groups = _grouped(call, batches)
+        if len(batches) == len(call.parts) and len(groups) == 1 and call.version == call.upstream_version:
+            groups[0].frame = frame
+            if layout.acks != -1:
+                frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
+        return groups
 
     def _check(self, part: Part, frame: bytearray, place: PartitionData) -> tuple[int, int]:
         """An error for what a broker would refuse too and that can't be stamped; and the number of records."""
@@ -172,7 +183,7 @@ class Producer:
 
     def _convert(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> list[Group]:
         view = memoryview(frame)
-        groups: list[Group] = []
+        converted: list[tuple[Part, memoryview, int]] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
@@ -189,13 +200,10 @@ class Producer:
             except RemoteProtocolError as error:
                 part.error_code = _conversion_error(error)
                 continue
-            for number, batch in enumerate(batches):
-                if number == len(groups):
-                    groups.append(Group(call, []))
-                groups[number].batches.append((part, memoryview(batch.data), batch.record_count))
+            converted += [(part, memoryview(batch.data), batch.record_count) for batch in batches]
             magic = frame[place.start + _MAGIC_AT] if batches else 0
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
-        return groups
+        return _grouped(call, converted)
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:
         """The requests that may go upstream now, stamped, in order."""
@@ -267,6 +275,8 @@ class Producer:
         if send.fate is not Fate.REFUSED or len(send.track.sends) > 1:
             return False
         send.track.refuse(send, send.error_code)
+        if self.lane is not None and self.lane.forget_unused(send.track):
+            self._answers.pop(send.track.key, None)
         return True
 
     def lost(self, group: Group) -> None:
@@ -294,6 +304,21 @@ class Producer:
         """The calls of which each batch has got a definite fate since this was last asked."""
         done, self._finished = self._finished, []
         return done
+
+
+def _grouped(call: Call, batches: list[tuple[Part, memoryview, int]]) -> list[Group]:
+    """Upstream requests for batches: a broker would take but one of a partition's batches out of each."""
+    if len(batches) == 1:
+        return [Group(call, batches)]
+    groups: list[Group] = []
+    seen: Counter[TrackKey] = Counter()
+    for batch in batches:
+        key = (batch[0].topic, batch[0].index)
+        if seen[key] == len(groups):
+            groups.append(Group(call, []))
+        groups[seen[key]].batches.append(batch)
+        seen[key] += 1
+    return groups
 
 
 def _names_nobody(group: Group) -> bool:

@@ -1,0 +1,442 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.batch import Record, build_batch, crc_ok, read_header, stamp
+from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import ProduceLayout, walk_request
+from kproxy.dedup.lanes import LanePool
+from kproxy.dedup.resend import next_step
+from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.producing import (
+    Call,
+    Group,
+    Producer,
+    ProducerLimits,
+    build_response,
+    has_kproxy_id,
+    has_producer_id,
+)
+from kproxy.proxy.slots import Slot
+from tests.codec.message_sets import entry
+
+PRODUCER_ID = KPROXY_BIT | 9
+NOW = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+Rows = Sequence[tuple[str, int, bytes | None]]
+
+
+def batch(count: int = 1, producer_id: int = -1, *, is_control: bool = False) -> bytes:
+    records = [Record(at, NOW, None, b"value %d" % at) for at in range(count)]
+    return bytes(build_batch(records, producer_id=producer_id, is_control=is_control))
+
+
+def frame_of(rows: Rows, version: int, acks: int = 1) -> bytearray:
+    topics: dict[str, ProduceRequestTopicProduceData] = {}
+    for name, index, records in rows:
+        topic = topics.setdefault(name, ProduceRequestTopicProduceData())
+        if version >= 13:
+            topic.topic_id = TOPIC_ID
+        else:
+            topic.name = name
+        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=records))
+    request = ProduceRequest(acks=acks, timeout_ms=1500, topic_data=list(topics.values()))
+    return bytearray(encode_request(request, version, 77, "client"))
+
+
+def layout_of(frame: bytearray, version: int) -> ProduceLayout:
+    return walk_request(frame, 4 + decode_request_header(memoryview(frame)[4:]).size, version)
+
+
+def request_in(frame: bytes | bytearray, version: int) -> ProduceRequest:
+    header = decode_request_header(memoryview(frame)[4:])
+    assert (header.correlation_id, header.client_id, header.api_version) == (77, "client", version)
+    return ProduceRequest.decode(memoryview(frame)[4 + header.size :], version)
+
+
+@dataclass
+class Shell:
+    """A producer with what a session does for it."""
+
+    in_flight: int = 5
+    max_batch_bytes: int = 1 << 20
+    converted: list[tuple[str, int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        limits = ProducerLimits(self.in_flight, self.max_batch_bytes, 1 << 20)
+        self.producer = Producer(limits, lambda *counts: self.converted.append(counts))
+        self.producer.lane = LanePool().adopt(9)
+
+    def request(self, rows: Rows, version: int = 7, upstream: int | None = None, acks: int = 1) -> Call:
+        frame = frame_of(rows, version, acks)
+        upstream = version if upstream is None else upstream
+        call = Call(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
+        self.producer.accept(call, frame, layout_of(frame, version), NOW)
+        return call
+
+    def ready(self) -> list[tuple[Group, bytearray | bytes]]:
+        return self.producer.ready()
+
+    def answer(self, group: Group, rows: Sequence[tuple[str, int, int, int]]) -> bool:
+        """Rows of topic, partition, error and offset, in the version that the broker was asked in."""
+        version = group.call.upstream_version
+        topics: dict[str, ProduceResponseTopicProduceResponse] = {}
+        for name, index, error, offset in rows:
+            topic = topics.setdefault(name, ProduceResponseTopicProduceResponse())
+            if version >= 13:
+                topic.topic_id = TOPIC_ID
+            else:
+                topic.name = name
+            row = ProduceResponsePartitionProduceResponse(index=index, error_code=error, base_offset=offset)
+            topic.partition_responses.append(row)
+        frame = bytearray(encode_response(ProduceResponse(responses=list(topics.values())), version, 77))
+        body = 4 + response_header_size(0, version, memoryview(frame)[4:])
+        return self.producer.answered(group, frame, body)
+
+    def establish(self, *partitions: int) -> None:
+        for index in partitions:
+            self.request([("t", index, batch())])
+            ((group, _),) = self.ready()
+            self.answer(group, [("t", index, 0, 0)])
+        self.producer.finished()
+
+
+def stamps(frame: bytes | bytearray, version: int) -> list[tuple[int, int, int]]:
+    found = []
+    for topic in request_in(frame, version).topic_data:
+        for row in topic.partition_data:
+            assert row.records is not None
+            assert crc_ok(row.records, 0, len(row.records))
+            header = read_header(row.records)
+            found.append((header.producer_id, header.producer_epoch, header.base_sequence))
+    return found
+
+
+def told(call: Call) -> list[tuple[int, int, int]]:
+    """What a client reads in its answer: partition, error and offset."""
+    data = encode_response(build_response(call), call.version, call.slot.correlation_id)
+    body = 4 + response_header_size(0, call.version, memoryview(data)[4:])
+    response = ProduceResponse.decode(memoryview(data)[body:], call.version)
+    return [
+        (row.index, row.error_code, row.base_offset)
+        for topic in response.responses
+        for row in topic.partition_responses
+    ]
+
+
+class TestStamping:
+    @pytest.mark.parametrize("version", range(3, 14))
+    @pytest.mark.parametrize("acks", [-1, 0, 1])
+    def test_the_clients_own_frame_goes_up_stamped_and_with_acks_all(self, version: int, acks: int) -> None:
+        shell = Shell()
+        data = batch(3)
+        shell.request([("t", 0, data), ("t", 1, data)], version, acks=acks)
+        ((group, frame),) = shell.ready()
+        assert frame is group.frame
+        assert stamps(frame, version) == [(PRODUCER_ID, 0, 0)] * 2
+        expected = frame_of([("t", 0, data), ("t", 1, data)], version, -1)
+        for place in layout_of(expected, version).partitions:
+            stamp(expected, PRODUCER_ID, 0, 0, place.start)
+        assert frame == expected, "nothing else is touched"
+
+    def test_sequences_go_on(self) -> None:
+        shell = Shell()
+        shell.establish(0)
+        for _ in range(2):
+            shell.request([("t", 0, batch(3))])
+        assert [stamps(frame, 7) for _, frame in shell.ready()] == [[(PRODUCER_ID, 0, 1)], [(PRODUCER_ID, 0, 4)]]
+
+    def test_another_version_upstream_is_another_frame(self) -> None:
+        shell = Shell()
+        shell.request([("t", 0, batch())], 3, upstream=8)
+        ((_, frame),) = shell.ready()
+        request = request_in(frame, 8)
+        assert (request.acks, request.timeout_ms) == (-1, 1500)
+        assert stamps(frame, 8) == [(PRODUCER_ID, 0, 0)]
+
+
+class TestInFlight:
+    def test_one_until_the_first_is_written_then_five(self) -> None:
+        shell = Shell()
+        for _ in range(8):
+            shell.request([("t", 0, batch())])
+        ((first, _),) = shell.ready()
+        assert shell.producer.waits
+        assert not shell.ready()
+        assert not shell.answer(first, [("t", 0, 0, 0)])
+        flight = shell.ready()
+        assert len(flight) == shell.producer.in_flight == 5
+        assert not shell.answer(flight[0][0], [("t", 0, 0, 1)])
+        assert len(shell.ready()) == 1
+
+    def test_a_request_waits_for_each_of_its_partitions_and_none_passes_it(self) -> None:
+        shell = Shell()
+        shell.establish(0)
+        shell.request([("t", 1, batch())])
+        shell.request([("t", 0, batch()), ("t", 1, batch())])
+        shell.request([("t", 0, batch())])
+        ((first, _),) = shell.ready()
+        assert [send.track.key for send in first.sends] == [(b"t", 1)]
+        shell.answer(first, [("t", 1, 0, 0)])
+        assert [len(group.sends) for group, _ in shell.ready()] == [2, 1]
+
+    def test_what_is_lost_is_in_flight_no_more_but_open(self) -> None:
+        shell = Shell()
+        call = shell.request([("t", 0, batch())])
+        ((group, _),) = shell.ready()
+        shell.producer.lost(group)
+        assert (shell.producer.in_flight, shell.producer.finished()) == (0, [])
+        track = group.sends[0].track
+        step = next_step(track)
+        assert step is not None
+        track.answered(step.send, 0, 5, -1)
+        shell.producer.recount()
+        assert shell.producer.finished() == [call]
+        assert told(call) == [(0, 0, 5)]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("version", range(3, 14))
+    def test_a_good_answer_is_relayed_to_the_byte(self, version: int) -> None:
+        shell = Shell()
+        call = shell.request([("t", 0, batch()), ("t", 1, batch())], version)
+        ((group, _),) = shell.ready()
+        assert not shell.answer(group, [("t", 0, 0, 5), ("t", 1, 0, 6)])
+        assert shell.producer.finished() == [call]
+        assert call.raw is not None
+        assert told(call) == [(0, 0, 5), (1, 0, 6)], "and would be built so"
+
+    def test_an_answer_that_may_name_brokers_is_built(self) -> None:
+        for version, relayed in ((9, True), (10, False)):
+            shell = Shell()
+            call = shell.request([("t", 0, batch())], version)
+            ((group, _),) = shell.ready()
+            shell.answer(group, [("t", 0, ErrorCode.MESSAGE_TOO_LARGE, -1)])
+            assert (call.raw is not None) is relayed
+            assert told(call) == [(0, ErrorCode.MESSAGE_TOO_LARGE, -1)]
+
+    def test_partitions_fail_by_themselves(self) -> None:
+        shell = Shell()
+        call = shell.request([("t", 0, batch()), ("t", 1, batch()), ("u", 0, batch())])
+        ((group, _),) = shell.ready()
+        rows = [
+            ("t", 0, 0, 5),
+            ("t", 1, ErrorCode.MESSAGE_TOO_LARGE, -1),
+            ("u", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+        ]
+        assert shell.answer(group, rows)
+        assert not shell.producer.finished()
+        (track,) = shell.producer.lane.unsettled() if shell.producer.lane else []
+        step = next_step(track)
+        assert step is not None
+        track.answered(step.send, 0, 8, -1)
+        shell.producer.recount()
+        assert shell.producer.finished() == [call]
+        assert told(call) == [(0, 0, 5), (1, ErrorCode.MESSAGE_TOO_LARGE, -1), (0, 0, 8)]
+        assert call.raw is None
+
+    def test_a_partition_that_the_answer_leaves_out_is_open(self) -> None:
+        shell = Shell()
+        shell.request([("t", 0, batch()), ("t", 1, batch())])
+        ((group, _),) = shell.ready()
+        assert shell.answer(group, [("t", 1, 0, 5), ("t", 7, 0, 5), ("u", 0, 0, 5)])
+        assert [(send.settled, send.ever_open) for send in group.sends] == [(False, True), (True, False)]
+
+    def test_a_malformed_answer_says_nothing_of_any_batch(self) -> None:
+        shell = Shell()
+        shell.request([("t", 0, batch())])
+        ((group, _),) = shell.ready()
+        with pytest.raises(RemoteProtocolError):
+            shell.producer.answered(group, bytearray(b"\0\0\0\x05\0\0\0\x4d\0"), 8)
+        assert (group.sends[0].settled, shell.producer.in_flight) == (False, 1)
+        shell.producer.lost(group)
+        assert (group.sends[0].ever_open, shell.producer.in_flight) == (True, 0)
+
+    def test_a_refusal_lets_the_next_one_have_its_sequence(self) -> None:
+        shell = Shell()
+        shell.establish(0)
+        shell.request([("t", 0, batch(4))])
+        ((group, _),) = shell.ready()
+        assert not shell.answer(group, [("t", 0, ErrorCode.MESSAGE_TOO_LARGE, -1)])
+        shell.request([("t", 0, batch())])
+        ((_, frame),) = shell.ready()
+        assert stamps(frame, 7) == [(PRODUCER_ID, 0, 1)]
+
+    def test_made_up_topics_cost_no_memory(self) -> None:
+        shell = Shell()
+        for number in range(50):
+            shell.request([(f"made-up-{number}", 0, batch())])
+            ((group, _),) = shell.ready()
+            shell.answer(group, [(f"made-up-{number}", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)])
+        assert shell.producer.lane is not None
+        assert not shell.producer.lane.tracks
+
+    def test_a_track_that_was_used_is_not_forgotten_for_a_refusal(self) -> None:
+        shell = Shell()
+        shell.establish(0)
+        shell.request([("t", 0, batch())])
+        ((group, _),) = shell.ready()
+        shell.answer(group, [("t", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)])
+        assert shell.producer.lane is not None
+        assert shell.producer.lane.track((b"t", 0)).next_sequence == 1
+
+
+class TestRefusedHere:
+    @pytest.mark.parametrize(
+        ("records", "error"),
+        [
+            (None, ErrorCode.INVALID_RECORD),
+            (b"", ErrorCode.INVALID_RECORD),
+            (batch()[:60], ErrorCode.INVALID_RECORD),
+            (batch()[:-1], ErrorCode.INVALID_RECORD),
+            (batch() + batch(), ErrorCode.INVALID_RECORD),
+            (batch(is_control=True), ErrorCode.INVALID_RECORD),
+            (batch()[:57] + b"\0\0\0\0" + batch()[61:], ErrorCode.INVALID_RECORD),
+            (batch()[:57] + b"\0\0\0\x02" + batch()[61:], ErrorCode.INVALID_RECORD),
+            (batch()[:57] + b"\xff\xff\xff\xff" + batch()[61:], ErrorCode.INVALID_RECORD),
+            (entry(0, b"k" * 30, b"v" * 30), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        ],
+    )
+    def test_what_can_not_be_stamped_is_refused_and_nothing_else(self, records: bytes | None, error: int) -> None:
+        shell = Shell()
+        call = shell.request([("t", 0, records), ("t", 1, batch())])
+        ((group, frame),) = shell.ready()
+        (topic,) = request_in(frame, 7).topic_data
+        assert [row.index for row in topic.partition_data] == [1]
+        assert request_in(frame, 7).acks == -1
+        shell.answer(group, [("t", 1, 0, 5)])
+        assert told(call) == [(0, error, -1), (1, 0, 5)]
+
+    def test_nothing_to_send_is_answered_at_once(self) -> None:
+        shell = Shell()
+        calls = [shell.request([("t", 0, None)]), shell.request([]), shell.request([("t", 0, b"")], 1, upstream=7)]
+        assert not shell.ready()
+        assert shell.producer.finished() == calls
+        assert [told(call) for call in calls] == [[(0, ErrorCode.INVALID_RECORD, -1)], [], [(0, 0, -1)]]
+
+    def test_a_moved_partition_is_told_once(self) -> None:
+        for version, upstream in ((7, 7), (2, 7)):
+            shell = Shell()
+            data = batch() if version == 7 else entry(0, b"k", b"v")
+            shell.producer.moved.add((b"t", 0))
+            call = shell.request([("t", 0, data)], version, upstream=upstream)
+            assert told(call) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+            shell.request([("t", 0, data)], version, upstream=upstream)
+            assert len(shell.ready()) == 1
+
+    def test_names_and_ids_do_not_mix(self) -> None:
+        shell = Shell()
+        shell.request([("t", 0, batch())], 12)
+        with pytest.raises(RemoteProtocolError):
+            shell.request([("t", 0, batch())], 13)
+
+
+class TestTwice:
+    @pytest.mark.parametrize(("version", "upstream"), [(7, 7), (2, 7)])
+    def test_a_partition_that_comes_twice_in_a_request_is_written_twice(self, version: int, upstream: int) -> None:
+        shell = Shell()
+        first, second = (batch(2), batch(3)) if version == 7 else (entry(0, b"k", b"v"), entry(0, b"k", b"w"))
+        call = shell.request([("t", 0, first), ("t", 1, first), ("t", 0, second)], version, upstream=upstream)
+        ((group, frame),) = shell.ready()
+        assert len(stamps(frame, upstream)) == 2
+        shell.answer(group, [("t", 0, 0, 10), ("t", 1, 0, 20)])
+        assert not shell.producer.finished()
+        ((group, frame),) = shell.ready()
+        assert stamps(frame, upstream) == [(PRODUCER_ID, 0, 2 if version == 7 else 1)]
+        shell.answer(group, [("t", 0, 0, 12)])
+        assert shell.producer.finished() == [call]
+        assert sorted(told(call)) == [(0, 0, 10), (0, 0, 12), (1, 0, 20)]
+
+
+class TestConverted:
+    def test_a_message_set_becomes_a_batch(self) -> None:
+        shell = Shell()
+        call = shell.request([("t", 0, entry(0, b"k", b"v") + entry(1, b"k", b"w"))], 1, upstream=7, acks=0)
+        ((group, frame),) = shell.ready()
+        assert request_in(frame, 7).acks == -1
+        assert stamps(frame, 7) == [(PRODUCER_ID, 0, 0)]
+        shell.answer(group, [("t", 0, 0, 5)])
+        assert call.raw is None
+        assert told(call) == [(0, 0, 5)]
+        assert shell.converted == [("up", 1, 1, 2)]
+
+    def test_one_that_is_too_large_for_a_batch_becomes_several_in_order(self) -> None:
+        shell = Shell(max_batch_bytes=300)
+        large = b"".join(entry(at, b"k", b"v" * 100) for at in range(6))
+        call = shell.request([("t", 0, large), ("t", 1, entry(0, b"k", b"v"))], 1, upstream=7)
+        requests, offset = 0, 10
+        while flight := shell.ready():
+            for group, _ in flight:
+                requests += 1
+                assert len(group.sends) == (2 if requests == 1 else 1)
+                rows = [(send.track.key[0].decode(), send.track.key[1], 0, offset) for send in group.sends]
+                assert not shell.answer(group, rows)
+                offset += group.sends[0].records
+        sends = call.parts[0].sends
+        assert requests == len(sends) > 1
+        assert [send.sequence for send in sends] == [sum(s.records for s in sends[:at]) for at in range(len(sends))]
+        assert sum(send.records for send in sends) == 6
+        assert shell.producer.finished() == [call]
+        assert told(call) == [(0, 0, 10), (1, 0, 10)], "the offset of the first"
+
+    def test_an_error_of_one_batch_is_the_error_of_the_partition(self) -> None:
+        shell = Shell(max_batch_bytes=200)
+        large = b"".join(entry(at, b"k", b"v" * 100) for at in range(2))
+        call = shell.request([("t", 0, large)], 1, upstream=7)
+        for error in (0, ErrorCode.MESSAGE_TOO_LARGE):
+            ((group, _),) = shell.ready()
+            shell.answer(group, [("t", 0, error, -1 if error else 5)])
+        assert shell.producer.finished() == [call]
+        assert told(call) == [(0, ErrorCode.MESSAGE_TOO_LARGE, -1)]
+
+    def test_a_damaged_message_set_is_refused(self) -> None:
+        shell = Shell()
+        good = entry(0, b"k", b"v")
+        call = shell.request([("t", 0, good[:-1] + b"x"), ("t", 1, good)], 0, upstream=7)
+        ((group, _),) = shell.ready()
+        shell.answer(group, [("t", 1, 0, 5)])
+        assert told(call) == [(0, ErrorCode.CORRUPT_MESSAGE, -1), (1, 0, 5)]
+
+    @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+    def test_a_storage_error_is_told_in_words_of_the_version(self, version: int) -> None:
+        shell = Shell()
+        data = batch() if version >= 3 else entry(0, b"k", b"v")
+        call = shell.request([("t", 0, data)], version, upstream=7)
+        call.parts[0].error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        expected = ErrorCode.KAFKA_STORAGE_ERROR if version >= 4 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert told(call) == [(0, expected, -1)]
+
+
+class TestProducerIds:
+    @pytest.mark.parametrize(
+        ("producer_id", "own", "forged"),
+        [
+            (-1, False, False),
+            (0, True, False),
+            (4711, True, False),
+            (KPROXY_BIT, True, True),
+            (PRODUCER_ID, True, True),
+        ],
+    )
+    def test_of_the_client(self, producer_id: int, own: bool, forged: bool) -> None:
+        frame = frame_of([("t", 0, None), ("t", 1, batch()), ("t", 2, batch(1, producer_id))], 7)
+        layout = layout_of(frame, 7)
+        assert has_producer_id(frame, layout) is own
+        assert has_kproxy_id(frame, layout) is forged
+
+    def test_old_formats_have_none(self) -> None:
+        frame = frame_of([("t", 0, entry(0, bytes(60), bytes(60)))], 2)
+        layout = layout_of(frame, 2)
+        assert not has_producer_id(frame, layout)
+        assert not has_kproxy_id(frame, layout)
