@@ -1,0 +1,51 @@
+"""ApiVersions: kproxy's ranges, the broker's features."""
+
+from kproxy.codec._generated.api_versions import (
+    ApiVersionsResponse,
+    ApiVersionsResponseApiVersion,
+    ApiVersionsResponseFinalizedFeatureKey,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.proxy.handlers.api_versions import ApiVersions, unsupported_version
+from kproxy.proxy.handlers.base import Exchange
+from tests.proxy.playbook import context
+
+
+def lowered(*rows: tuple[int, int, int]) -> ApiVersionsResponse:
+    features = [ApiVersionsResponseFinalizedFeatureKey("metadata.version", 29, 1)]
+    response = ApiVersionsResponse(
+        api_keys=[ApiVersionsResponseApiVersion(*row) for row in rows],
+        finalized_features=features,
+        finalized_features_epoch=7,
+    )
+    answer = ApiVersions().lower(context(), Exchange(None, 3, 3), response)
+    assert isinstance(answer, ApiVersionsResponse)
+    assert (answer.finalized_features, answer.finalized_features_epoch) == (features, 7)
+    return answer
+
+
+def told(*rows: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    return [(row.api_key, row.min_version, row.max_version) for row in lowered(*rows).api_keys]
+
+
+def test_ranges_reach_down_to_what_kproxy_can_lift_and_up_to_what_both_know() -> None:
+    assert told((ApiKey.FETCH, 4, 18), (ApiKey.METADATA, 0, 13), (ApiKey.PRODUCE, 0, 99)) == [
+        (ApiKey.PRODUCE, 0, 13),
+        (ApiKey.FETCH, 0, 18),
+        (ApiKey.METADATA, 0, 13),
+    ]
+
+
+def test_an_older_broker_is_not_made_newer() -> None:
+    assert told((ApiKey.FETCH, 0, 12), (ApiKey.PRODUCE, 0, 9)) == [(ApiKey.PRODUCE, 0, 9), (ApiKey.FETCH, 0, 12)]
+
+
+def test_share_groups_and_unknown_keys_are_hidden() -> None:
+    """Rule 15."""
+    assert told((76, 1, 1), (77, 0, 1), (78, 1, 2), (79, 1, 2), (999, 0, 0), (30_000, 0, 1)) == []
+
+
+def test_the_answer_to_a_newer_version_holds_api_versions_alone() -> None:
+    answer = unsupported_version(4)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.api_keys == [ApiVersionsResponseApiVersion(ApiKey.API_VERSIONS, 0, 4)]

@@ -1,0 +1,59 @@
+import random
+
+from kproxy.proxy.slots import AnswerOrder, Slot
+
+
+def slot(number: int, size: int = 10) -> Slot:
+    return Slot(0, 7, number, 0.0, size)
+
+
+def test_answers_wait_for_those_before_them() -> None:
+    order = AnswerOrder()
+    first, second, third = (slot(number) for number in range(3))
+    for each in (first, second, third):
+        order.open(each)
+    third.answer = (b"3",)
+    assert order.take_ready() == []
+    first.answer = (b"1",)
+    assert order.take_ready() == [first]
+    assert order.is_next(second)
+    assert not order.is_next(third)
+    second.answer = ()
+    assert order.take_ready() == [second, third]
+    assert order.take_ready() == []
+    assert not order.is_next(third)
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    order, silent = AnswerOrder(), slot(1)
+    order.open(silent)
+    silent.answer = ()
+    assert order.take_ready() == [silent]
+
+
+def test_bytes_are_held_until_the_answer_is_taken() -> None:
+    order = AnswerOrder()
+    first, second = slot(1, 100), slot(2, 30)
+    order.open(first)
+    order.open(second)
+    assert (order.held, len(order)) == (130, 2)
+    second.answer = (b"",)
+    order.take_ready()
+    assert (order.held, len(order)) == (130, 2)
+    first.answer = (b"",)
+    order.take_ready()
+    assert (order.held, len(order)) == (0, 0)
+
+
+def test_whatever_order_they_get_ready_in() -> None:
+    chance = random.Random(1)
+    for _ in range(50):
+        order, slots = AnswerOrder(), [slot(number) for number in range(8)]
+        for each in slots:
+            order.open(each)
+        taken = []
+        for each in chance.sample(slots, len(slots)):
+            each.answer = (b"x",)
+            taken += order.take_ready()
+        assert taken == slots
+        assert order.held == 0
