@@ -4,13 +4,16 @@ import queue
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.fake_broker import open_fake_cluster
-from kproxy.testing.kafka import RealKafka
+
+if TYPE_CHECKING:
+    from kproxy.testing.kafka import RealKafka
 
 
 def _run_fake(brokers: int) -> Iterator[str]:

@@ -174,7 +174,7 @@ def test_a_second_member_makes_the_first_rejoin(consumer: Callable[[], Consumer]
     assert one.generation == two.generation == 2
     assert sorted(one.members) == sorted([one.member_id, two.member_id])
     assert two.members == []
-    assignments = {}
+    assignments: dict[str, bytes] = {}
     _together(
         lambda: assignments.update(two=two.sync().assignment), lambda: assignments.update(one=one.sync().assignment)
     )

@@ -3,7 +3,7 @@
 Long poll: the answer waits until min_bytes are there, max_wait_ms have passed, or a partition has an error. The first
 batch found is given whole whatever the limits (KIP-74), everything behind it is cut by bytes, inside a batch if need
 be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
-later name the new leader's address. Sessions (7 and later) are never created.
+later name the new leader and its address (KIP-951). Sessions (7 and later) are never created.
 """
 
 import trio
@@ -23,9 +23,8 @@ from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
 from kproxy.testing.fake_broker.topics import Partition, Topic
 
-_NEW_LEADER_VERSION = 12
 _TOPIC_ID_VERSION = 13
-_NODE_ENDPOINTS_VERSION = 16
+_NEW_LEADER_VERSION = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -99,8 +98,6 @@ def _tell_offsets(answer: FetchResponsePartitionData, partition: Partition) -> N
 def _add_endpoint(call: Call, data: FetchResponsePartitionData, response: FetchResponse) -> None:
     node_id = data.current_leader.leader_id
     broker = call.cluster.brokers.get(node_id)
-    if call.version < _NODE_ENDPOINTS_VERSION:
-        return
     if broker is not None and all(endpoint.node_id != node_id for endpoint in response.node_endpoints):
         endpoint = FetchResponseNodeEndpoint(node_id=node_id, host=broker.host, port=broker.port)
         response.node_endpoints.append(endpoint)
