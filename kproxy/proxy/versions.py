@@ -40,6 +40,6 @@ def served_to_clients(broker: Mapping[int, VersionRange]) -> dict[int, VersionRa
         except RemoteProtocolError:
             continue
         top = min(known.MAX_VERSION, last)
-        if top >= max(known.MIN_VERSION, 0 if known.MIN_VERSION == 0 else first):
+        if top >= max(known.MIN_VERSION, first):
             served[api_key] = (known.MIN_VERSION, top)
     return served
