@@ -8,10 +8,12 @@ import pytest
 
 from kproxy.codec._generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kproxy.codec._generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupRequestMemberIdentity, LeaveGroupResponse
 from kproxy.codec._generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -361,3 +363,40 @@ def test_list_and_delete_groups(consumer: Callable[[], Consumer], client: Cluste
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
     assert one.group not in listed([])
     assert _fetch_one(one, topic, 5)[0] == -1
+
+
+def test_offsets_by_topic_id(consumer: Callable[[], Consumer], client: ClusterClient, topic: str) -> None:
+    one = consumer()
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    topic_id = client.any_broker().call(asked, 12, MetadataResponse).topics[0].topic_id
+    for place, error in ((topic_id, ErrorCode.NONE), (b"\x01" * 16, ErrorCode.UNKNOWN_TOPIC_ID)):
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=one.group, topics=[OffsetCommitRequestTopic(topic_id=place, partitions=[part])]
+        )
+        committed = one.connection.call(request, 10, OffsetCommitResponse).topics[0]
+        while committed.partitions[0].error_code in STARTING:
+            committed = one.connection.call(request, 10, OffsetCommitResponse).topics[0]
+        assert (committed.topic_id, ErrorCode(committed.partitions[0].error_code)) == (place, error)
+        wanted = [OffsetFetchRequestTopics(topic_id=place, partition_indexes=[0])]
+        fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=one.group, topics=wanted)])
+        fetched = one.connection.call(fetch, 10, OffsetFetchResponse).groups[0].topics[0]
+        assert (fetched.topic_id, ErrorCode(fetched.partitions[0].error_code)) == (place, error)
+        assert fetched.partitions[0].committed_offset == (-1 if error else 7)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_finds_the_coordinator(
+    consumer: Callable[[], Consumer], client: ClusterClient, version: int
+) -> None:
+    group = consumer().group
+    broker = client.metadata().brokers[0]
+    request = FindCoordinatorRequest(key=group)
+    if version >= 4:
+        request = FindCoordinatorRequest(coordinator_keys=[group, f"{group}-b"])
+    answer = client.any_broker().call(request, version, FindCoordinatorResponse)
+    if version < 4:
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, broker.host, broker.port)
+    else:
+        found = [(entry.key, entry.error_code, entry.node_id, entry.port) for entry in answer.coordinators]
+        assert found == [(group, 0, 1, broker.port), (f"{group}-b", 0, 1, broker.port)]
