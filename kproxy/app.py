@@ -54,7 +54,7 @@ async def _main(config: Config) -> int:
                 async for signum in signals:
                     log.info("stopping", signal=signal.Signals(signum).name)
                     break
-                stats.ready = False
+                stats.ready, cluster.leaving = False, True
                 with trio.move_on_after(config.shutdown_grace_ms / 1000):
                     await server.drain()
             nursery.cancel_scope.cancel()

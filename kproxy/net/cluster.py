@@ -45,6 +45,8 @@ class Cluster:
         #: The brokers that the last answer named.
         self._members: set[int] = set()
         self._doubt = trio.Event()
+        #: Set when the proxy stops: it is not ready again then, whatever the brokers say.
+        self.leaving = False
 
     # -- members
 
@@ -66,7 +68,7 @@ class Cluster:
             if warned:
                 log.info("broker reached", brokers=len(self.map.brokers))
             backoff_ms, warned = self._config.retry_backoff_ms, False
-            self._stats.ready = True
+            self._stats.ready = not self.leaving
             if not started:
                 started = True
                 task_status.started()

@@ -48,7 +48,9 @@ def row_of(answer: FetchResponse, index: int = 0) -> FetchResponsePartitionData:
 
 
 def values(answer: FetchResponse, index: int = 0) -> list[bytes | None]:
-    return [record.value for record in iter_records(row_of(answer, index).records, max_decompressed_bytes=1 << 20)]
+    return [
+        record.value for record in iter_records(row_of(answer, index).records or b"", max_decompressed_bytes=1 << 20)
+    ]
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1)])
@@ -136,7 +138,7 @@ def test_zstd_is_reencoded_for_versions_that_cannot_carry_it(version: int) -> No
     assert [row.fetch_offset for row in request.topics[0].partitions] == [0, 3]
     play.reply(fetched(batch(b"a", codec=ZSTD), batch(b"b"), session_id=0), asked, correlation_id)
     answer = play.answer()
-    assert read_header(row_of(answer).records).attributes & 7 == GZIP
+    assert read_header(row_of(answer).records or b"").attributes & 7 == GZIP
     assert (values(answer), values(answer, 1)) == ([b"a"], [b"b"])
     play.ask(fetch(1), version)
     assert play.sent()[0] == 10  # from now on at once
@@ -150,7 +152,7 @@ def test_zstd_that_a_new_broker_sends_all_the_same_is_reencoded(version: int) ->
     asked, correlation_id, _ = play.sent()
     play.reply(fetched(batch(b"a", codec=ZSTD)), asked, correlation_id)
     answer = play.answer()
-    assert read_header(row_of(answer).records).attributes & 7 == GZIP
+    assert read_header(row_of(answer).records or b"").attributes & 7 == GZIP
     assert values(answer) == [b"a"]
 
 
