@@ -28,6 +28,8 @@ class Faults:
     after_append: float = 0.0
     state_lost: float = 0.0
     refused: float = 0.0
+    #: What the broker can't read: it always answers UNKNOWN_SERVER_ERROR, as Kafka does to compressed garbage.
+    unreadable: float = 0.0
     #: Refused once, as by an ACL that changes; the next attempt may be taken.
     sometimes_refused: float = 0.0
     #: What a lost connection had not delivered yet comes later, instead of never.
@@ -51,6 +53,7 @@ class Run:
         self.sends: list[Send] = []
         self.were_open: set[int] = set()
         self.too_large = {n for n in range(self.batches) if self.random.random() < self.faults.refused}
+        self.unreadable = {n for n in range(self.batches) if self.random.random() < self.faults.unreadable}
         self.delayed: list[deque[tuple[int, bytes]]] = []
 
     def go(self) -> None:
@@ -73,7 +76,7 @@ class Run:
         return number, send, bytes(send.batch)
 
     def _recover(self) -> None:
-        for _ in range(300):
+        for _ in range(1000):
             step = next_step(self.track)
             if step is None:
                 return
@@ -102,6 +105,8 @@ class Run:
         faults, roll = self.faults, self.random.random
         if number in self.too_large:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
+        if number in self.unreadable:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, -1
         if roll() < faults.sometimes_refused:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1
         if roll() < faults.not_now:
@@ -130,7 +135,7 @@ class Run:
         for place, (number, send, data) in enumerate(flight):
             self.trace.append(f"{number} e{self.track.epoch} s{send.sequence} lost")
             if place < arrives:
-                if number not in self.too_large:
+                if number not in self.too_large | self.unreadable:
                     self.broker.append(data)
             else:
                 late.append((number, data))
@@ -145,7 +150,7 @@ class Run:
         number, data = queue.popleft()
         if not queue:
             self.delayed.remove(queue)
-        if number not in self.too_large:
+        if number not in self.too_large | self.unreadable:
             result = self.broker.append(data)
             self.trace.append(f"{number} late -> {result}")
 
