@@ -1,0 +1,120 @@
+"""kproxy's own requests."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.codec.header import encode_response
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.proxy.routing import Address
+from kproxy.testing.fake_broker import Close, Drop, FakeServer, open_fake_cluster
+
+Broker = Callable[[bytes], bytes]
+
+
+def address(fake: FakeServer) -> Address:
+    return Address("127.0.0.1", fake.cluster.brokers[1].port)
+
+
+async def test_it_asks_at_the_newest_version_that_both_know() -> None:
+    async with open_fake_cluster() as fake:
+        client = await BrokerClient.open(address(fake), 1000, 1000)
+        assert client.versions[ApiKey.FETCH] == (4, 18)
+        answer = await client.call(MetadataRequest(topics=[]))
+        assert isinstance(answer, MetadataResponse)
+        assert [row.node_id for row in answer.brokers] == [1]
+        client.close()
+        with pytest.raises(OSError, match="closed"):
+            await client.call(MetadataRequest(topics=[]))
+
+
+@pytest.mark.parametrize("fault", [Drop(), Close()])
+async def test_no_answer_closes_it_and_says_so(fault: Drop | Close) -> None:
+    async with open_fake_cluster() as fake:
+        client = await BrokerClient.open(address(fake), 1000, 50)
+        fake.cluster.control(ApiKey.METADATA, lambda _: fault)
+        with pytest.raises(OSError, match=str(address(fake))):
+            await client.call(MetadataRequest(topics=[]))
+        assert client.closed
+
+
+async def test_one_that_is_closed_under_a_call_is_an_error_of_that_call() -> None:
+    async with open_fake_cluster() as fake:
+        client = await BrokerClient.open(address(fake), 1000, 5000)
+        fake.cluster.control(ApiKey.METADATA, lambda _: Drop())
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                with pytest.raises(OSError, match="closed"):
+                    await client.call(MetadataRequest(topics=[]))
+
+            nursery.start_soon(call)
+            await trio.sleep(0.05)
+            client.close()
+
+
+async def test_nobody_there_is_an_os_error() -> None:
+    with pytest.raises(OSError):
+        await BrokerClient.open(Address("127.0.0.1", 1), 1000, 1000)
+
+
+async def against(broker: Broker, test: Callable[[Address], Awaitable[None]]) -> None:
+    """Run a test against one that answers each frame by a function."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            while data := await stream.receive_some():
+                await stream.send_all(broker(data))
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        await test(Address("127.0.0.1", listener.socket.getsockname()[1]))
+        nursery.cancel_scope.cancel()
+
+
+def versions(frame: bytes, version: int, error: int = 0) -> bytes:
+    row = ApiVersionsResponseApiVersion(ApiKey.METADATA, 0, 1)
+    answer = ApiVersionsResponse(error_code=error, api_keys=[row])
+    return encode_response(answer, version, int.from_bytes(frame[8:12], "big"))
+
+
+async def test_an_old_broker_is_asked_for_its_versions_in_the_oldest_way() -> None:
+    """KIP-511: it answers a version that it does not know in the shape of v0."""
+    asked: list[int] = []
+
+    def broker(frame: bytes) -> bytes:
+        asked.append(frame[7])
+        return versions(frame, 0, ErrorCode.UNSUPPORTED_VERSION if frame[7] else 0)
+
+    async def test(place: Address) -> None:
+        client = await BrokerClient.open(place, 1000, 1000)
+        assert client.versions == {ApiKey.METADATA: (0, 1)}
+        client.close()
+
+    await against(broker, test)
+    assert asked == [3, 0]
+
+
+@pytest.mark.parametrize(
+    "broker",
+    [
+        lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        lambda frame: b"\0\0\0\x06" + b"\0\0\0\x63" + b"\0\0",
+        lambda frame: versions(frame, 3, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        lambda frame: b"\0\0\0\x06" + frame[8:12] + b"\0\0",
+        lambda _: b"\0\0\0\x02\0\0",
+    ],
+)
+async def test_what_is_no_kafka_broker_is_refused(broker: Broker) -> None:
+    async def test(place: Address) -> None:
+        with pytest.raises(RemoteProtocolError):
+            await BrokerClient.open(place, 1000, 500)
+
+    with trio.fail_after(3):
+        await against(broker, test)

@@ -1,0 +1,113 @@
+"""Non-blocking sockets."""
+
+import socket
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.net.socket_io import SocketIO, connect
+
+
+def pair() -> tuple[SocketIO, SocketIO]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        two, _ = server.accept()
+    return SocketIO(one), SocketIO(two)
+
+
+async def read(io: SocketIO, count: int) -> bytes:
+    data = b""
+    buffer = memoryview(bytearray(65536))
+    with trio.fail_after(5):
+        while len(data) < count:
+            got = io.receive_now([buffer])
+            if got is None:
+                await io.readable()
+                continue
+            assert got
+            data += buffer[:got]
+    return data
+
+
+async def test_buffers_arrive_in_order_however_many_and_however_slow_the_reader() -> None:
+    one, two = pair()
+    pieces = [b"%06d" % number * (1 + number % 50) for number in range(3000)]
+    whole = b"".join(pieces) + bytes(8_000_000)
+    async with trio.open_nursery() as nursery:
+        sent: list[int] = []
+
+        async def send() -> None:
+            sent.append(await one.send_all([*pieces, memoryview(bytes(8_000_000))]))
+
+        nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert one.stalled_at is not None
+        assert await read(two, len(whole)) == whole
+    assert sent == [len(whole)]
+    assert one.stalled_at is None
+    one.close()
+    two.close()
+
+
+async def test_what_waits_to_be_written_of_a_shared_buffer_is_a_copy() -> None:
+    one, two = pair()
+    shared = bytearray(b"a" * 8_000_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.send_shared, memoryview(shared))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        shared[:] = b"b" * len(shared)
+        assert set(await read(two, len(shared))) == {ord("a")}
+    one.close()
+    two.close()
+
+
+async def test_reading_into_two_buffers_fills_the_first_one_first() -> None:
+    one, two = pair()
+    await one.send_all([b"abcdef"])
+    await two.readable()
+    first, second = memoryview(bytearray(4)), memoryview(bytearray(4))
+    assert two.receive_now([first, second]) == 6
+    assert (bytes(first), bytes(second[:2])) == (b"abcd", b"ef")
+    assert two.receive_now([first]) is None
+    one.close()
+    await two.readable()
+    assert two.receive_now([first]) == 0
+    two.close()
+
+
+async def test_closing_wakes_who_reads_and_who_writes_and_may_be_done_twice() -> None:
+    one, two = pair()
+
+    async def ended(wait: trio.Event) -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await one.readable()
+        wait.set()
+
+    async def cut() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await one.send_all([bytes(8_000_000)])
+
+    with trio.fail_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ended, trio.Event())
+            nursery.start_soon(cut)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            one.close()
+            one.close()
+    assert one.closed
+    assert one.peer == "?"
+    two.close()
+
+
+async def test_connect_tells_what_failed() -> None:
+    with pytest.raises(OSError):
+        await connect("127.0.0.1", 1, 1000)
+
+
+def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
+    one, two = pair()
+    turns = [one.had_its_turn() for _ in range(64)]
+    assert 0 < sum(turns) < 16
+    for io in (one, two):
+        io._sock.close()
