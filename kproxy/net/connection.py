@@ -138,6 +138,7 @@ class Connection:
             if frames:
                 self._frame_since = self._heard  # what follows had to wait for them: not the client's fault
             await self._flush()
+            self._account()
             if self.session.finished:
                 raise _Finished("the broker's connection ended")
             if count < READ_BYTES:
@@ -371,7 +372,9 @@ class Connection:
 
     async def _answered(self) -> None:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
-        await self._flush()
+        self._push_upstream()
+        if self.session.to_client:
+            await self.flush_client()
         self._account()
         if self._progress:
             self._progress.unpark_all()
@@ -409,6 +412,22 @@ class Connection:
             await self._flush_upstream()
         if self.session.to_client:
             await self.flush_client()
+
+    def _push_upstream(self) -> None:
+        """Writes what the broker takes at once, and leaves the rest to a task of its own.
+
+        Who reads the broker's answers must not wait for it to read: it may be writing a long answer first.
+        """
+        out = self.session.to_upstream
+        if not out or self._writing_upstream or self._upstream is None or self._nursery is None:
+            return
+        try:
+            self.stats.upstream_bytes_out += self._upstream.send_at_once(out)
+        except OSError:
+            self._upstream.close()  # its reader finds it closed, and tells the session
+            return
+        if out:
+            self._nursery.start_soon(self._flush_upstream)
 
     async def _flush_upstream(self) -> None:
         out = self.session.to_upstream

@@ -91,6 +91,21 @@ class SocketIO:
             await self._send_rest(rest, 0)
         return len(view)
 
+    def send_at_once(self, buffers: list[Buffer]) -> int:
+        """Writes what goes without a wait and takes it out of the list; the bytes written. OSError if broken."""
+        total = 0
+        while buffers:
+            batch = buffers[:_GATHER]
+            sent = left = self._send_now(batch)
+            total += sent
+            while buffers and left >= len(buffers[0]):
+                left -= len(buffers.pop(0))
+            if sent < sum(map(len, batch)):
+                if left:
+                    buffers[0] = memoryview(buffers[0])[left:]
+                break
+        return total
+
     def _send_now(self, buffers: list[Buffer]) -> int:
         try:
             return self._sock.sendmsg(buffers) if len(buffers) > 1 else self._sock.send(buffers[0])

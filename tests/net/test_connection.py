@@ -276,6 +276,39 @@ async def test_a_client_that_never_reads_is_ended_when_it_is_idle_for_long() -> 
             await eventually(lambda: proxy.stats.connections_open == 0)
 
 
+async def test_a_broker_that_writes_a_long_answer_before_it_reads_on_is_no_deadlock() -> None:
+    """The broker reads the second Produce only when its Fetch answer is read, and that waits for the first Produce."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("long")
+        proxy.brokers.create_topic("t", 16)
+        async with await proxy.client(1) as client:
+            for _ in range(16):
+                assert errors_of(await client.call(produce("long", b"x" * 900_000), 8)) == [0]
+            proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.05), times=1)
+            second = produce("t", b"y" * 900_000)
+            for partition in range(1, 16):
+                more = produce("t", b"y" * 900_000, partition=partition).topic_data[0].partition_data
+                second.topic_data[0].partition_data += more
+            with trio.fail_after(4):
+                async with trio.open_nursery() as nursery:
+                    frames = [
+                        client.encode(produce("t", b"a"), 8),
+                        client.encode(fetch("long", max_bytes=50_000_000), 11),
+                        client.encode(second, 8),
+                    ]
+                    nursery.start_soon(client.stream.send_all, b"".join(frames))
+                    assert errors_of(await client.receive()) == [0]
+                    assert len((await client.receive()).responses[0].partitions[0].records) > 14_000_000
+                    assert errors_of(await client.receive()) == [0] * 16
+
+
+async def test_what_kproxy_answered_itself_is_no_longer_held() -> None:
+    async with proxied() as proxy, await proxy.client(1) as client:
+        answer = await client.call(produce("t", b"x" * 500_000, acks=7), 8)
+        assert errors_of(answer) == [ErrorCode.INVALID_REQUIRED_ACKS]
+        await eventually(lambda: proxy.stats.buffered_bytes == 0)
+
+
 async def test_a_slow_client_gets_all_answers_whole_and_in_order() -> None:
     """Answers that kproxy writes itself, that it relays whole, and that it passes on as they come."""
     async with proxied() as proxy:
