@@ -35,11 +35,13 @@ class Message:
     FLEXIBLE_FROM: ClassVar[int]
 
     @classmethod
-    def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
-        """Reads the message that takes ``buf`` from ``pos`` to its end.
+    def decode(cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False) -> Self:
+        """Reads the message that takes ``buf`` from ``pos`` to its end; with ``surplus`` bytes may follow it.
 
-        Raises RemoteProtocolError if the bytes are no such message, if any are left over, or if there is no such
-        version.
+        Brokers ignore what follows a request, and librdkafka 2 sends some behind a Metadata request for all topics.
+
+        Raises RemoteProtocolError if the bytes are no such message, if any are left over that may not be, or if there
+        is no such version.
         """
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise RemoteProtocolError(f"{cls.__name__} has no version {version}")
@@ -47,7 +49,7 @@ class Message:
             message, end = cls._read(buf, pos, version)
         except (StructError, IndexError, UnicodeDecodeError) as e:
             raise RemoteProtocolError(f"{cls.__name__} version {version} is cut or damaged: {e}") from e
-        if end != len(buf):
+        if end > len(buf) or (end < len(buf) and not surplus):
             word = "ends before its last field" if end > len(buf) else f"has {len(buf) - end} bytes too many"
             raise RemoteProtocolError(f"{cls.__name__} version {version} {word}")
         return message

@@ -107,7 +107,7 @@ class Connection:
             await self._serve()
         except RemoteProtocolError as error:
             self._count_refusal("malformed")
-            log.debug("client connection closed", peer=self._client.peer, reason=str(error))
+            log.warning("request refused, connection closed", client_id=self.session.ctx.client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
         except (LocalProtocolError, _Finished) as error:
@@ -389,6 +389,9 @@ class Connection:
     async def _resend(self) -> None:
         try:
             await resend_all(self)
+        except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
+            log.warning("batches can't be sent again, connection closed", reason=str(error))
+            self._client.close()
         finally:
             self._resending = False
         await self._answered()

@@ -29,7 +29,12 @@ _BY_NAME = 8
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
 _UNKNOWN_TOPIC_PATIENCE = 10
 _GONE = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
 )
 
 

@@ -214,7 +214,8 @@ class Session:
             self._relay(slot, frame)
             return
         header = decode_request_header(memoryview(frame)[_PREFIX:])
-        request = request_class(slot.api_key).decode(memoryview(frame)[_PREFIX + header.size :], version)
+        body = memoryview(frame)[_PREFIX + header.size :]
+        request = request_class(slot.api_key).decode(body, version, surplus=True)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
         if slot.api_key == ApiKey.API_VERSIONS and version >= 3:
             self._software = f"{getattr(request, 'client_software_name', '')}"

@@ -162,3 +162,12 @@ def test_encode_into_appends() -> None:
     out = bytearray(b"head")
     MetadataRequest(topics=None).encode_into(out, 1)
     assert out == b"head\xff\xff\xff\xff"
+
+
+def test_bytes_behind_a_message_are_allowed_only_where_asked_for() -> None:
+    data = FindCoordinatorRequest(key="g").encode(0)
+    with pytest.raises(RemoteProtocolError, match="1 bytes too many"):
+        FindCoordinatorRequest.decode(data + b"\0", 0)
+    assert FindCoordinatorRequest.decode(data + b"\0", 0, surplus=True).key == "g"
+    with pytest.raises(RemoteProtocolError):
+        FindCoordinatorRequest.decode(data[:-1], 0, surplus=True)

@@ -448,3 +448,14 @@ def test_a_refused_bare_token_ends_the_connection_as_in_the_old_way() -> None:
     version, correlation_id, _ = play.sent()
     play.reply(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED), version, correlation_id)
     assert play.session.finished
+
+
+def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
+    """librdkafka 2 sends three behind a Metadata request for all topics (seen with 2.16.1)."""
+    play = Play()
+    frame = play.frame(MetadataRequest(topics=None), 13) + b"\x01\x00\x00"
+    frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+    assert play.session.request(frame, 1.0) is None
+    assert bytes(play.session.to_upstream.pop()) == bytes(frame)
+    play.reply(MetadataResponse(), 13, 1)
+    assert play.answer().brokers == []
