@@ -7,76 +7,23 @@ batches has a definite fate.
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from struct import Struct
+from dataclasses import dataclass
 
-from kproxy.codec._generated.produce import (
-    ProduceRequest,
-    ProduceRequestPartitionProduceData,
-    ProduceRequestTopicProduceData,
-    ProduceResponse,
-    ProduceResponsePartitionProduceResponse,
-    ProduceResponseTopicProduceResponse,
-)
-from kproxy.codec.header import encode_request
 from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult, ProduceLayout, TopicRef, walk_response
+from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult, ProduceLayout, walk_response
 from kproxy.codec.produce_shape import ResponseShape
 from kproxy.codec.records import CorruptRecord, DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
-from kproxy.dedup.sequence import is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.slots import Slot
+from kproxy.proxy.batches import MAGIC_AT, check_batch
+from kproxy.proxy.calls import Call, Group, Part, build_request
 
-#: Of format v2's header: length, magic, attributes, last offset delta, record count.
-_BATCH = Struct(">8xi4xb4xhi30xi")
-_HEADER_SIZE = 61
-_MAGIC_AT = 16
-_PRODUCER_ID_AT = 43
-_CONTROL = 0x20
 _FIRST_V2 = 3
 _LONGEST_TIMEOUT_MS = 600_000
 #: KIP-951: from here on a broker names other brokers' addresses beside an error.
 _FIRST_NODE_ENDPOINTS = 10
-
-
-@dataclass(slots=True)
-class Part:
-    """One partition of a call: its batches, and the error if it was refused without being sent."""
-
-    topic: TopicRef
-    index: int
-    sends: list[Send] = field(default_factory=list)
-    error_code: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """What goes upstream as one request: at most one batch for each partition."""
-
-    call: "Call"
-    batches: list[tuple[Part, memoryview, int]]
-    #: The client's own frame, if it can be sent as it is once it is stamped.
-    frame: bytearray | None = None
-    sends: list[Send] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One Produce request of a client."""
-
-    slot: Slot
-    version: int
-    upstream_version: int
-    timeout_ms: int
-    client_id: str | None
-    parts: list[Part]
-    #: Batches whose fate is open, or that are not sent yet.
-    open: int = 0
-    #: The broker's own answer, if it is the client's to the byte.
-    raw: memoryview | bytearray | None = None
 
 
 @dataclass(slots=True)
@@ -163,17 +110,9 @@ class Producer:
         return groups
 
     def _check(self, part: Part, frame: bytearray, place: PartitionData) -> tuple[int, int]:
-        """An error for what a broker would refuse too and that can't be stamped; and the number of records."""
         if self.moved and self._was_moved(part):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
-        if place.end - place.start < _HEADER_SIZE:
-            return ErrorCode.INVALID_RECORD, 0
-        length, magic, attributes, last_delta, records = _BATCH.unpack_from(frame, place.start)
-        if magic != 2:
-            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0
-        if length + 12 != place.end - place.start or attributes & _CONTROL or records < 1 or last_delta != records - 1:
-            return ErrorCode.INVALID_RECORD, 0
-        return 0, records
+        return check_batch(frame, place)
 
     def _was_moved(self, part: Part) -> bool:
         """Whether a client must be told, once, that another broker leads a partition now."""
@@ -201,7 +140,7 @@ class Producer:
                 part.error_code = _conversion_error(error)
                 continue
             converted += [(part, memoryview(batch.data), batch.record_count) for batch in batches]
-            magic = frame[place.start + _MAGIC_AT] if batches else 0
+            magic = frame[place.start + MAGIC_AT] if batches else 0
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
         return _grouped(call, converted)
 
@@ -326,25 +265,6 @@ def _names_nobody(group: Group) -> bool:
     return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
 
 
-def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:
-    """Whether a batch of a request has a producer id: its client is idempotent itself."""
-    for _, _, start, end in layout.partitions:
-        if end - start >= _HEADER_SIZE and frame[start + _MAGIC_AT] == 2 and frame[start + _PRODUCER_ID_AT] < 0x80:
-            return True
-    return False
-
-
-def has_kproxy_id(frame: bytearray, layout: ProduceLayout) -> bool:
-    """Whether a batch of a request has a producer id that only kproxy assigns."""
-    return any(
-        is_kproxy_producer_id(
-            int.from_bytes(frame[place.start + _PRODUCER_ID_AT : place.start + _PRODUCER_ID_AT + 8], "big", signed=True)
-        )
-        for place in layout.partitions
-        if place.end - place.start >= _HEADER_SIZE and frame[place.start + _MAGIC_AT] == 2
-    )
-
-
 def _conversion_error(error: RemoteProtocolError) -> int:
     if isinstance(error, DecompressionLimit):
         return ErrorCode.MESSAGE_TOO_LARGE
@@ -353,47 +273,3 @@ def _conversion_error(error: RemoteProtocolError) -> int:
     if isinstance(error, CorruptRecord):
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.CORRUPT_MESSAGE
-
-
-def build_request(call: Call, sends: list[Send]) -> bytes:
-    """A Produce request with these batches, acks=all."""
-    topics: dict[TopicRef, ProduceRequestTopicProduceData] = {}
-    for send in sends:
-        ref, index = send.track.key
-        topic = topics.get(ref)
-        if topic is None:
-            topic = topics[ref] = ProduceRequestTopicProduceData()
-            if call.upstream_version >= FIRST_TOPIC_ID:
-                topic.topic_id = ref
-            else:
-                topic.name = ref.decode("utf-8", "replace")
-        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
-    request = ProduceRequest(acks=-1, timeout_ms=call.timeout_ms, topic_data=list(topics.values()))
-    return encode_request(request, call.upstream_version, call.slot.correlation_id, call.client_id)
-
-
-def build_response(call: Call) -> ProduceResponse:
-    """The client's answer from the fates of a call's batches."""
-    topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
-    for part in call.parts:
-        topic = topics.get(part.topic)
-        if topic is None:
-            topic = topics[part.topic] = ProduceResponseTopicProduceResponse()
-            if call.version >= FIRST_TOPIC_ID:
-                topic.topic_id = part.topic
-            else:
-                topic.name = part.topic.decode("utf-8", "replace")
-        topic.partition_responses.append(_row(part, call.version))
-    return ProduceResponse(responses=list(topics.values()))
-
-
-def _row(part: Part, version: int) -> ProduceResponsePartitionProduceResponse:
-    row = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
-    row.error_code = part.error_code or next((s.error_code for s in part.sends if s.error_code), 0)
-    if version < 4 and row.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not row.error_code and part.sends:
-        row.base_offset = part.sends[0].base_offset
-        if version >= 2:
-            row.log_append_time_ms = part.sends[0].log_append_time_ms
-    return row

@@ -24,19 +24,12 @@ from kproxy.codec.produce import FIRST_FLEXIBLE, ProduceLayout, walk_request, wa
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.lanes import Lane, Track
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.batches import has_kproxy_id, has_producer_id
+from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
-from kproxy.proxy.producing import (
-    Call,
-    Group,
-    Part,
-    Producer,
-    ProducerLimits,
-    build_response,
-    has_kproxy_id,
-    has_producer_id,
-)
+from kproxy.proxy.producing import Producer, ProducerLimits
 from kproxy.proxy.routing import OWN_TOPICS, Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot

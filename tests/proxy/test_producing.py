@@ -19,15 +19,8 @@ from kproxy.dedup.lanes import LanePool
 from kproxy.dedup.resend import next_step
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.producing import (
-    Call,
-    Group,
-    Producer,
-    ProducerLimits,
-    build_response,
-    has_kproxy_id,
-    has_producer_id,
-)
+from kproxy.proxy.calls import Call, Group, build_response
+from kproxy.proxy.producing import Producer, ProducerLimits
 from kproxy.proxy.slots import Slot
 from tests.codec.message_sets import entry
 
@@ -416,27 +409,3 @@ class TestConverted:
         call.parts[0].error_code = ErrorCode.KAFKA_STORAGE_ERROR
         expected = ErrorCode.KAFKA_STORAGE_ERROR if version >= 4 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert told(call) == [(0, expected, -1)]
-
-
-class TestProducerIds:
-    @pytest.mark.parametrize(
-        ("producer_id", "own", "forged"),
-        [
-            (-1, False, False),
-            (0, True, False),
-            (4711, True, False),
-            (KPROXY_BIT, True, True),
-            (PRODUCER_ID, True, True),
-        ],
-    )
-    def test_of_the_client(self, producer_id: int, own: bool, forged: bool) -> None:
-        frame = frame_of([("t", 0, None), ("t", 1, batch()), ("t", 2, batch(1, producer_id))], 7)
-        layout = layout_of(frame, 7)
-        assert has_producer_id(frame, layout) is own
-        assert has_kproxy_id(frame, layout) is forged
-
-    def test_old_formats_have_none(self) -> None:
-        frame = frame_of([("t", 0, entry(0, bytes(60), bytes(60)))], 2)
-        layout = layout_of(frame, 2)
-        assert not has_producer_id(frame, layout)
-        assert not has_kproxy_id(frame, layout)

@@ -1,0 +1,98 @@
+"""Calls: one Produce request of a client each, the batches it became, and the messages they are put into."""
+
+from dataclasses import dataclass, field
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.header import encode_request
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
+from kproxy.dedup.lanes import Send
+from kproxy.proxy.slots import Slot
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition of a call: its batches, and the error if it was refused without being sent."""
+
+    topic: TopicRef
+    index: int
+    sends: list[Send] = field(default_factory=list)
+    error_code: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """What goes upstream as one request: at most one batch for each partition."""
+
+    call: "Call"
+    batches: list[tuple[Part, memoryview, int]]
+    #: The client's own frame, if it can be sent as it is once it is stamped.
+    frame: bytearray | None = None
+    sends: list[Send] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One Produce request of a client."""
+
+    slot: Slot
+    version: int
+    upstream_version: int
+    timeout_ms: int
+    client_id: str | None
+    parts: list[Part]
+    #: Batches whose fate is open, or that are not sent yet.
+    open: int = 0
+    #: The broker's own answer, if it is the client's to the byte.
+    raw: memoryview | bytearray | None = None
+
+
+def build_request(call: Call, sends: list[Send]) -> bytes:
+    """A Produce request with these batches, acks=all."""
+    topics: dict[TopicRef, ProduceRequestTopicProduceData] = {}
+    for send in sends:
+        ref, index = send.track.key
+        topic = topics.get(ref)
+        if topic is None:
+            topic = topics[ref] = ProduceRequestTopicProduceData()
+            if call.upstream_version >= FIRST_TOPIC_ID:
+                topic.topic_id = ref
+            else:
+                topic.name = ref.decode("utf-8", "replace")
+        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
+    request = ProduceRequest(acks=-1, timeout_ms=call.timeout_ms, topic_data=list(topics.values()))
+    return encode_request(request, call.upstream_version, call.slot.correlation_id, call.client_id)
+
+
+def build_response(call: Call) -> ProduceResponse:
+    """The client's answer from the fates of a call's batches."""
+    topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
+    for part in call.parts:
+        topic = topics.get(part.topic)
+        if topic is None:
+            topic = topics[part.topic] = ProduceResponseTopicProduceResponse()
+            if call.version >= FIRST_TOPIC_ID:
+                topic.topic_id = part.topic
+            else:
+                topic.name = part.topic.decode("utf-8", "replace")
+        topic.partition_responses.append(_row(part, call.version))
+    return ProduceResponse(responses=list(topics.values()))
+
+
+def _row(part: Part, version: int) -> ProduceResponsePartitionProduceResponse:
+    row = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
+    row.error_code = part.error_code or next((s.error_code for s in part.sends if s.error_code), 0)
+    if version < 4 and row.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if not row.error_code and part.sends:
+        row.base_offset = part.sends[0].base_offset
+        if version >= 2:
+            row.log_append_time_ms = part.sends[0].log_append_time_ms
+    return row
