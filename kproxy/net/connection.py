@@ -95,9 +95,9 @@ class Connection:
         self._drop_upstream()
         self._budget.hold(self, 0)
         self.stats.buffered_bytes = self._budget.used
-        lane = self.session.producer.lane
+        lane = self.session.gate.producer.lane
         if lane is not None:
-            self.stats.sends_in_flight -= self.session.producer.in_flight
+            self.stats.sends_in_flight -= self.session.gate.producer.in_flight
             self.cluster.return_lane(lane)
 
     # -- the client's side
@@ -139,20 +139,20 @@ class Connection:
                 self._frame_since = self._heard  # what follows had to wait for them: not the client's fault
             await self._flush()
             self._account()
-            if self.session.finished:
+            if self.session.link.finished:
                 raise _Finished("the broker's connection ended")
             if count < READ_BYTES:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
             elif self._client.had_its_turn():
                 await trio.lowlevel.checkpoint()
 
-        while not self.session.idle and not self.session.finished:
+        while not self.session.idle and not self.session.link.finished:
             await self._progress.park()
 
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
         self._draining = True
-        unsaid = self.session.to_client or self._writing_client
+        unsaid = self.session.link.to_client or self._writing_client
         if self._listening and self.session.idle and not unsaid:
             self._client.close()
 
@@ -181,8 +181,12 @@ class Connection:
         if reason is not None and not self._client.closed:
             self._count_refusal(reason)
             self._client.close()
-        limit_ms = self.config.upstream_request_timeout_ms + self.session.producer.longest_timeout_ms
-        if self.session.producer.in_flight and now > self._answered_at + limit_ms / 1000 and self._upstream is not None:
+        limit_ms = self.config.upstream_request_timeout_ms + self.session.gate.producer.longest_timeout_ms
+        if (
+            self.session.gate.producer.in_flight
+            and now > self._answered_at + limit_ms / 1000
+            and self._upstream is not None
+        ):
             # batches that get no answer in time are as good as lost: they are sent again over another connection
             self.cluster.count_error("timeout")
             self._upstream.close()
@@ -213,7 +217,7 @@ class Connection:
     async def _requests(self, frames: list[bytearray]) -> None:
         session, now = self.session, self._heard + self._wall
         for frame in frames:
-            if not session.producer.in_flight:
+            if not session.gate.producer.in_flight:
                 self._answered_at = self._heard  # from here on the broker owes an answer
             need = session.request(frame, now)
             if need is not None:
@@ -226,7 +230,7 @@ class Connection:
         """Offers a frame again until the session can take it."""
         while need is not None:
             await self._flush()
-            if self.session.finished:
+            if self.session.link.finished:
                 raise _Finished("the broker's connection ended")
             if need is Need.UPSTREAM:
                 await self._connect()
@@ -235,7 +239,7 @@ class Connection:
             elif self.session.blocked:
                 await self._progress.park()
             self._heard = trio.current_time()
-            if not self.session.producer.in_flight:
+            if not self.session.gate.producer.in_flight:
                 self._answered_at = self._heard
             need = self.session.request(frame, self._heard + self._wall)
 
@@ -274,7 +278,7 @@ class Connection:
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
         self.session.ctx.broker_versions = versions
-        self.session.connected = True
+        self.session.link.connected = True
         assert self._nursery is not None
         self._nursery.start_soon(self._read_upstream, io)
 
@@ -309,14 +313,14 @@ class Connection:
             self.cluster.count_error("protocol")
             node_id = self._broker.node_id if self._broker else None
             log.warning("answer of a broker can't be used", broker=node_id, error=str(error))
-            self.session.finished = True
+            self.session.link.finished = True
         if self._upstream is io:
             await self._upstream_ended()
 
     async def _upstream_ended(self) -> None:
         self._drop_upstream()
         if self._streaming:
-            self.session.finished = True
+            self.session.link.finished = True
         if not self.session.idle:
             self.cluster.count_error("disconnected")
         if self._broker is not None:
@@ -339,7 +343,7 @@ class Connection:
                 self.session.response(frame, now, learnt=True)
         if frames:
             await self._answered()
-        while self._client_gone is False and len(self.session.to_client) > 0 and self._writing_client:
+        while self._client_gone is False and len(self.session.link.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
 
     def _starts_stream(self, data: memoryview) -> bool:
@@ -373,17 +377,17 @@ class Connection:
     async def _answered(self) -> None:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
         self._push_upstream()
-        if self.session.to_client:
+        if self.session.link.to_client:
             await self.flush_client()
         self._account()
         if self._progress:
             self._progress.unpark_all()
         if self._draining:
             self.drain()
-        if self.session.recovering and not self._resending and self._nursery is not None:
+        if self.session.gate.recovering and not self._resending and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)
-        if self.session.finished and not self.session.to_client and not self._writing_client:
+        if self.session.link.finished and not self.session.link.to_client and not self._writing_client:
             self._client.close()
 
     async def _resend(self) -> None:
@@ -402,18 +406,18 @@ class Connection:
 
     async def wait_quiet(self) -> None:
         """Waits until no batch is on its way."""
-        while not self.session.quiet:
+        while not self.session.gate.quiet:
             await self._progress.park()
 
     async def _settle(self) -> None:
         """After the client has gone: waits until the fate of each of its batches is definite."""
-        while self.session.producer.calls:
+        while self.session.gate.producer.calls:
             await self._progress.park()
 
     async def _flush(self) -> None:
-        if self.session.to_upstream:
+        if self.session.link.to_upstream:
             await self._flush_upstream()
-        if self.session.to_client:
+        if self.session.link.to_client:
             await self.flush_client()
 
     def _push_upstream(self) -> None:
@@ -421,7 +425,7 @@ class Connection:
 
         Who reads the broker's answers must not wait for it to read: it may be writing a long answer first.
         """
-        out = self.session.to_upstream
+        out = self.session.link.to_upstream
         if not out or self._writing_upstream or self._upstream is None or self._nursery is None:
             return
         try:
@@ -433,7 +437,7 @@ class Connection:
             self._nursery.start_soon(self._flush_upstream)
 
     async def _flush_upstream(self) -> None:
-        out = self.session.to_upstream
+        out = self.session.link.to_upstream
         if not out or self._writing_upstream or self._upstream is None:
             return
         self._writing_upstream = True
@@ -451,7 +455,7 @@ class Connection:
 
     async def flush_client(self) -> None:
         """Writes the answers that are ready, in order."""
-        out = self.session.to_client
+        out = self.session.link.to_client
         if self._client_gone:
             out.clear()
         if not out or self._writing_client:

@@ -45,12 +45,12 @@ async def resend_all(connection: "Connection") -> None:
     try:
         again = True
         while again:
-            for track in connection.session.unsettled():
+            for track in connection.session.gate.unsettled():
                 await _TrackResend(connection, track, clients).run()
-            again = connection.session.requeue()
+            again = connection.session.gate.requeue()
     finally:
         clients.close()
-    connection.session.recovered()
+    connection.session.gate.recovered()
 
 
 class _OwnClients:
@@ -80,7 +80,7 @@ class _TrackResend:
         self._clients = clients
         self._cluster = connection.cluster
         self._track = track
-        self._by_id = connection.session.producer.sends_topic_ids
+        self._by_id = connection.session.gate.producer.sends_topic_ids
         self._backoff_ms = connection.config.retry_backoff_ms
         self._unknown = 0
 
@@ -92,7 +92,7 @@ class _TrackResend:
             self._count(step, self._track.epoch - epoch)
             epoch = self._track.epoch
             await self._attempt(step.send)
-            self._connection.session.progressed()
+            self._connection.session.gate.progressed()
             await self._connection.flush_client()
         self._connection.stats.epoch_bumps += self._track.epoch - epoch
 
@@ -123,7 +123,7 @@ class _TrackResend:
             return
         self._take(send, response)
         if send.settled and not self._connection.is_connected_to(broker):
-            self._connection.session.producer.moved.add(self._track.key)
+            self._connection.session.gate.producer.moved.add(self._track.key)
 
     def _no_leader(self, send: Send, error: int) -> None:
         self._unknown = self._unknown + 1 if error in _GONE else 0
@@ -141,7 +141,7 @@ class _TrackResend:
             topic.topic_id = ref
         else:
             topic.name = ref.decode("utf-8", "replace")
-        timeout_ms = self._connection.session.producer.longest_timeout_ms
+        timeout_ms = self._connection.session.gate.producer.longest_timeout_ms
         client = await self._clients.get(broker.address)
         newest = client.versions.get(ApiKey.PRODUCE, (0, 0))[1]
         version = FIRST_TOPIC_ID if self._by_id else min(_BY_NAME, newest)

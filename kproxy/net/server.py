@@ -14,9 +14,10 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.socket_io import SocketIO
 from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, preferred_ports
-from kproxy.proxy.session import Session, SessionLimits
+from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.server")

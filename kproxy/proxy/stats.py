@@ -82,6 +82,12 @@ class Stats:
         stat.seconds_sum += seconds
         stat.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
 
+    def count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
+        """Add to the conversion counters."""
+        key = (direction, magic)
+        self.batches_converted[key] = self.batches_converted.get(key, 0) + batches
+        self.records_converted[key] = self.records_converted.get(key, 0) + records
+
     def observe_legacy(self, api_key: int, api_version: int, client_id: str | None, software: str) -> None:
         """Count one request in a removed version; clients beyond the limit are counted as one."""
         client = ((client_id or "")[:_LABEL_LIMIT], software[:_LABEL_LIMIT])

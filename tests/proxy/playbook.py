@@ -9,9 +9,10 @@ from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.session import Need, Session, SessionLimits
+from kproxy.proxy.session import Need, Session
 from kproxy.proxy.stats import Stats
 
 PID = 4000 | KPROXY_BIT
@@ -72,7 +73,7 @@ class Play:
         self.stats = Stats()
         chosen = transcode or {}
         self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
-        self.session.connected = True
+        self.session.link.connected = True
         self.session.lease(Lane(PID))
         self.client_id = client_id
         self.correlation_id = 0
@@ -91,12 +92,12 @@ class Play:
     def upstream(self) -> list[tuple[int, int, Any]]:
         """What went to the broker since this was last asked: version, correlation id, request."""
         sent = []
-        for data in self.session.to_upstream:
+        for data in self.session.link.to_upstream:
             frame = bytes(data)[4:]
             header = decode_request_header(frame)
             request = request_class(header.api_key).decode(frame, header.api_version, header.size)
             sent.append((header.api_version, header.correlation_id, request))
-        self.session.to_upstream.clear()
+        self.session.link.to_upstream.clear()
         return sent
 
     def sent(self) -> tuple[int, int, Any]:
@@ -111,8 +112,8 @@ class Play:
     def answers(self) -> list[Any]:
         """What went to the client since this was last asked, decoded at the versions it asked in."""
         answers = []
-        data = b"".join(bytes(piece) for piece in self.session.to_client)
-        self.session.to_client.clear()
+        data = b"".join(bytes(piece) for piece in self.session.link.to_client)
+        self.session.link.to_client.clear()
         while data:
             size = int.from_bytes(data[:4], "big")
             frame, data = data[4 : 4 + size], data[4 + size :]

@@ -80,11 +80,11 @@ def test_newer_api_versions_get_the_v0_shaped_error_with_the_range_of_api_versio
     frame = play.frame(ApiVersionsRequest(), 4)
     frame[6:8] = version.to_bytes(2, "big")
     assert play.session.request(frame, 1.0) is None
-    (answer,) = play.session.to_client
+    (answer,) = play.session.link.to_client
     told = ApiVersionsResponse.decode(bytes(answer)[8:], 0)
     assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(r.api_key, r.min_version, r.max_version) for r in told.api_keys] == [(ApiKey.API_VERSIONS, 0, newest)]
-    assert not play.session.to_upstream
+    assert not play.session.link.to_upstream
 
 
 def test_a_client_that_never_negotiates_is_served() -> None:
@@ -138,7 +138,7 @@ def test_a_version_that_the_broker_serves_is_relayed_to_the_byte() -> None:
     frame = play.frame(HeartbeatRequest(group_id="g", generation_id=3, member_id="m"), 4)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert b"".join(map(bytes, play.session.to_upstream)) == wanted
+    assert b"".join(map(bytes, play.session.link.to_upstream)) == wanted
     play.reply(HeartbeatResponse(error_code=27), 4, 1)
     assert play.answer().error_code == 27
 
@@ -273,8 +273,8 @@ def test_the_batches_of_an_idempotent_client_pass_untouched() -> None:
     frame = play.frame(produce(batch(b"a", producer_id=5, producer_epoch=1, base_sequence=9)), 9)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert bytes(play.session.to_upstream[0]) == wanted
-    assert play.session.producer.lane is not None
+    assert bytes(play.session.link.to_upstream[0]) == wanted
+    assert play.session.gate.producer.lane is not None
     assert play.stats.batches_stamped == 0
 
 
@@ -315,7 +315,7 @@ def test_a_relayed_answer_without_an_error_is_not_touched_though_it_could_name_a
     play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 10)
     frame = answer_frame(produced(0), 10, play.sent()[1])
     play.session.response(bytearray(frame), 2.0)
-    assert b"".join(map(bytes, play.session.to_client)) == frame
+    assert b"".join(map(bytes, play.session.link.to_client)) == frame
 
 
 def test_fetch_v16_is_asked_at_v15_so_that_no_address_comes() -> None:
@@ -346,15 +346,15 @@ def test_a_lost_connection_keeps_batches_and_fails_what_else_is_owed() -> None:
     play.ask(HeartbeatRequest(), 0)
     play.upstream()
     play.session.upstream_lost()
-    assert play.session.recovering
-    assert play.session.quiet
+    assert play.session.gate.recovering
+    assert play.session.gate.quiet
     assert play.stats.sends_in_flight == 0
-    assert not play.session.finished  # the batch's answer comes first
-    (track,) = play.session.unsettled()
+    assert not play.session.link.finished  # the batch's answer comes first
+    (track,) = play.session.gate.unsettled()
     track.answered(track.sends[0], 0, 5, -1)
-    play.session.progressed()
+    play.session.gate.progressed()
     assert results(play.answer()) == [(0, 5)]
-    assert play.session.finished
+    assert play.session.link.finished
 
 
 def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_them() -> None:
@@ -365,10 +365,10 @@ def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_the
     play.session.upstream_lost()
     assert play.ask(HeartbeatRequest(), 0) is Need.PROGRESS
     for offset in (5, 6):
-        (track,) = play.session.unsettled()
+        (track,) = play.session.gate.unsettled()
         track.answered(track.sends[0], 0, offset, -1)
-        assert play.session.requeue() is (offset == 5)
-    play.session.recovered()
+        assert play.session.gate.requeue() is (offset == 5)
+    play.session.gate.recovered()
     assert [results(answer) for answer in play.answers()] == [[(0, 5)], [(0, 6)]]
     assert play.stats.sends_in_flight == 0
     assert play.stats.batches_stamped == 2
@@ -382,8 +382,8 @@ def test_an_unreadable_answer_leaves_its_batches_to_be_sent_again() -> None:
     with pytest.raises(RemoteProtocolError):
         play.session.response(bytearray(b"\0\0\0\x0c" + correlation_id.to_bytes(4, "big") + b"\x7f" * 8), 2.0)
     play.session.upstream_lost()
-    assert play.session.quiet
-    assert len(play.session.unsettled()) == 1
+    assert play.session.gate.quiet
+    assert len(play.session.gate.unsettled()) == 1
 
 
 @pytest.mark.parametrize("correlation_id", [0, 2, -1])
@@ -411,7 +411,7 @@ def test_requests_are_held_up_beyond_the_limit_and_one_that_is_longer_passes_alo
 
 def test_a_lane_is_needed_only_for_what_is_stamped() -> None:
     play = Play()
-    play.session.producer.lane = None
+    play.session.gate.producer.lane = None
     assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_43 else True
     assert play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 8) is None
     assert play.ask(produce(batch(b"a")), 8) is Need.LANE
@@ -433,8 +433,8 @@ def test_bare_tokens_follow_a_handshake_v0() -> None:
         version, correlation_id, request = play.sent()
         assert request.auth_bytes == token
         play.reply(SaslAuthenticateResponse(auth_bytes=back), version, correlation_id)
-        assert b"".join(map(bytes, play.session.to_client)) == len(back).to_bytes(4, "big") + back
-        play.session.to_client.clear()
+        assert b"".join(map(bytes, play.session.link.to_client)) == len(back).to_bytes(4, "big") + back
+        play.session.link.to_client.clear()
     play.ask(HeartbeatRequest(), 0)
     assert isinstance(play.sent()[2], HeartbeatRequest)
 
@@ -447,7 +447,7 @@ def test_a_refused_bare_token_ends_the_connection_as_in_the_old_way() -> None:
     play.session.request(bytearray(b"\0\0\0\x04\0u\0p"), 1.0)
     version, correlation_id, _ = play.sent()
     play.reply(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED), version, correlation_id)
-    assert play.session.finished
+    assert play.session.link.finished
 
 
 def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
@@ -456,6 +456,6 @@ def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
     frame = play.frame(MetadataRequest(topics=None), 13) + b"\x01\x00\x00"
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
     assert play.session.request(frame, 1.0) is None
-    assert bytes(play.session.to_upstream.pop()) == bytes(frame)
+    assert bytes(play.session.link.to_upstream.pop()) == bytes(frame)
     play.reply(MetadataResponse(), 13, 1)
     assert play.answer().brokers == []

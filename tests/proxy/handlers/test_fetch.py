@@ -181,7 +181,7 @@ def test_what_needs_no_change_is_relayed_to_the_byte_session_and_all(version: in
     frame = play.frame(request, version)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert bytes(play.session.to_upstream[0]) == wanted
+    assert bytes(play.session.link.to_upstream[0]) == wanted
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])

@@ -155,7 +155,7 @@ def test_offset_commit_v0_goes_to_the_groups_coordinator() -> None:
     """Version 0 meant ZooKeeper, at any broker."""
     play = Play()
     play.ask(commit(), 0)
-    assert not play.session.to_upstream
+    assert not play.session.link.to_upstream
     (errand,) = play.session.errands
     assert (errand.group_id, errand.exchange.upstream_version) == ("g", 2)
     assert errand.request.encode(2)
@@ -177,7 +177,7 @@ def test_an_errand_that_fails_ends_the_connection_in_its_turn() -> None:
     play = Play()
     play.ask(commit(), 0)
     play.session.errand_done(play.session.errands[0], None)
-    assert play.session.finished
+    assert play.session.link.finished
 
 
 @pytest.mark.parametrize("version", [1, 2, 5])

@@ -1,0 +1,85 @@
+"""The two queues of a session: what goes to the broker and is owed by it, and what goes to the client in order."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from kproxy.codec.header import encode_request, encode_response
+from kproxy.codec.messages import Message
+from kproxy.proxy.calls import Group
+from kproxy.proxy.handlers.base import Exchange, Handler
+from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
+from kproxy.proxy.stats import Stats
+
+
+@dataclass(slots=True, eq=False)
+class Expected:
+    """An answer that the broker owes, and to what."""
+
+    slot: Slot
+    correlation_id: int
+    group: Group | None = None
+    handler: Handler | None = None
+    exchange: Exchange | None = None
+    #: A relayed Produce whose answer may name addresses: decode it only if it holds an error.
+    watched: bool = False
+    #: The answer to a bare SASL token.
+    token: bool = False
+
+
+class Link:
+    """Bytes to send in both directions, in order, and the requests that they belong to."""
+
+    __slots__ = ("_stats", "connected", "expected", "finished", "now", "order", "to_client", "to_upstream")
+
+    def __init__(self, stats: Stats) -> None:
+        """Counts each answered request in ``stats``."""
+        self._stats = stats
+        self.order = AnswerOrder()
+        #: All upstream requests go over one connection, which answers in order.
+        self.expected: deque[Expected] = deque()
+        self.to_upstream: list[Buffer] = []
+        self.to_client: list[Buffer] = []
+        #: Whether there is a connection to the broker.
+        self.connected = False
+        #: The time of the frame at hand, in seconds since the epoch.
+        self.now = 0.0
+        #: The client's connection has to end, once ``to_client`` is written.
+        self.finished = False
+
+    def relay(self, slot: Slot, frame: Buffer) -> None:
+        """Sends a request on as it is; its answer is the client's as it is."""
+        self.expected.append(Expected(slot, slot.correlation_id))
+        self.to_upstream.append(frame)
+
+    def ask(self, slot: Slot, handler: Handler, exchange: Exchange, request: Message, client_id: str | None) -> None:
+        """Sends a request at the version of the exchange; the handler lowers its answer."""
+        frame = encode_request(request, exchange.upstream_version, slot.correlation_id, client_id)
+        self.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
+        self.to_upstream.append(frame)
+
+    def answer(self, slot: Slot, message: Message, version: int) -> None:
+        """Answers a request with a message."""
+        self.answer_raw(slot, encode_response(message, version, slot.correlation_id))
+
+    def answer_raw(self, slot: Slot, *frames: Buffer) -> None:
+        """Answers a request with whole frames, or with nothing."""
+        slot.answer = frames
+        self.flush()
+
+    def fail(self, slot: Slot) -> None:
+        """Notes that a request can't be answered: the connection ends when its turn comes."""
+        slot.failed = True
+        self.answer_raw(slot)
+
+    def flush(self) -> None:
+        """Moves the answers whose turn it is to ``to_client``."""
+        for slot in self.order.take_ready():
+            if self.finished:
+                return
+            if slot.failed:
+                self.finished = True
+                return
+            self._stats.observe(slot.api_key, slot.api_version, self.now - slot.since)
+            if not slot.silent:
+                assert slot.answer is not None
+                self.to_client.extend(slot.answer)
