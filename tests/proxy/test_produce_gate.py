@@ -1,0 +1,62 @@
+"""The gate by itself; what it does in a whole session stands in test_session.py."""
+
+import pytest
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.messages import ErrorCode
+from tests.proxy.playbook import PID, Play, batch, stamps
+
+
+def produce(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
+    part = ProduceRequestPartitionProduceData(index=0, records=records)
+    return ProduceRequest(acks=acks, topic_data=[ProduceRequestTopicProduceData(name=topic, partition_data=[part])])
+
+
+def test_a_request_like_the_last_is_taken_by_its_shape_and_another_is_not() -> None:
+    play = Play()
+    gate = play.session.gate
+    assert gate.take_like_the_last(play.frame(produce("t", batch(b"a")), 7)) is None
+    play.ask(produce("t", batch(b"a")), 7)
+    assert gate.take_like_the_last(play.frame(produce("u", batch(b"a")), 7)) is None
+    assert gate.take_like_the_last(play.frame(produce("t", batch(b"b", b"c")), 7)) is True
+
+
+def test_a_shape_is_forgotten_with_the_broker() -> None:
+    play = Play()
+    play.ask(produce("t", batch(b"a")), 7)
+    play.session.gate.new_broker()
+    assert play.session.gate.take_like_the_last(play.frame(produce("t", batch(b"b")), 7)) is None
+
+
+def test_without_idempotence_a_request_is_only_relayed() -> None:
+    play = Play(idempotence=False)
+    play.ask(produce("t", batch(b"a"), acks=1), 7)
+    version, _, request = play.sent()
+    assert (version, request.acks, stamps(request)) == (7, 1, [(-1, -1, -1)])
+
+
+def test_a_stamped_batch_is_counted() -> None:
+    play = Play()
+    play.ask(produce("t", batch(b"a", b"b", b"c")), 7)
+    assert stamps(play.sent()[2]) == [(PID, 0, 0)]
+    stats = play.stats
+    assert (stats.batches_stamped, stats.records_stamped, stats.sends_in_flight) == (1, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "acks", "error", "reason"),
+    [
+        ("__kproxy_transaction_state", -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"),
+        ("t", 2, ErrorCode.INVALID_REQUIRED_ACKS, "acks"),
+    ],
+)
+def test_what_is_refused_is_answered_and_counted(topic: str, acks: int, error: int, reason: str) -> None:
+    play = Play()
+    play.ask(produce(topic, batch(b"a"), acks), 7)
+    assert not play.upstream()
+    assert play.answer().responses[0].partition_responses[0].error_code == error
+    assert play.stats.refusals == {reason: 1}
