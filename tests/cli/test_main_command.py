@@ -107,16 +107,6 @@ def test_unknown_command_names_the_valid_ones(capsys: pytest.CaptureFixture[str]
     assert "valid commands: check-config, demo, run" in capsys.readouterr().err
 
 
-def test_help_has_every_option_with_default_unit_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--help"]) == ExitCode.OK
-    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
-    for entry in options(Config).values():
-        default = "required" if entry.required else f"default: {entry.default_text} {entry.kind.unit}".strip()
-        assert f"{entry.flag} {entry.kind.metavar} {entry.reason} [{default}]".replace("- ", "-") in text
-    assert "Examples:" in text
-    assert "Exit codes:" in text
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"kproxy {__version__}\n"

@@ -2,9 +2,12 @@
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kproxy.codec import compression
+
+Triple = tuple[int, bytes | None, bytes | None]
+"""Timestamp, key, value."""
 
 
 def entry(
@@ -31,3 +34,14 @@ def wrapper(
     """A compressed entry around others."""
     value = compression.compress(codec, b"".join(inner), magic=magic)
     return entry(offset, None, value, magic=magic, timestamp=timestamp, attributes=attributes | codec)
+
+
+def message_set(triples: Sequence[Triple], magic: int, codec: int, start: int = 0) -> bytes:
+    """The records as entries with rising offsets, in one wrapper if there is a codec."""
+    entries = [
+        entry(start + number, key, value, magic=magic, timestamp=time)
+        for number, (time, key, value) in enumerate(triples)
+    ]
+    if codec == compression.NONE:
+        return b"".join(entries)
+    return wrapper(codec, entries, magic=magic, offset=start + len(entries) - 1)

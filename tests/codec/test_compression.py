@@ -1,5 +1,4 @@
 import gzip
-import random
 import resource
 import struct
 import tracemalloc
@@ -9,18 +8,15 @@ import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xxhash import xxh32_intdigest
 
 from kproxy.codec import compression
 from kproxy.codec.compression import compress, decompress
 from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from tests.codec.compressible import MIB, TEXT, XERIAL
 
-MIB = 1 << 20
 CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD)
 PACKED = CODECS[1:]
-TEXT = b"".join(b"line %d of a text that compresses well\n" % number for number in range(6000))
-XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -94,81 +90,6 @@ def test_zstd_without_a_declared_size_and_in_two_frames() -> None:
         decompress(compression.ZSTD, packed, max_bytes=len(TEXT) - 1)
     two = compress(compression.ZSTD, b"abc") + packed
     assert bytes(decompress(compression.ZSTD, two, max_bytes=MIB)) == b"abc" + TEXT
-
-
-class TestSnappy:
-    def test_a_raw_block_is_accepted(self) -> None:
-        raw = bytes(cramjam.snappy.compress_raw(TEXT))
-        assert bytes(decompress(compression.SNAPPY, raw, max_bytes=len(TEXT))) == TEXT
-        with pytest.raises(DecompressionLimit):
-            decompress(compression.SNAPPY, raw, max_bytes=len(TEXT) - 1)
-
-    def test_xerial_framing_is_written_in_blocks_of_32_kib(self) -> None:
-        packed = compress(compression.SNAPPY, TEXT[: (1 << 15) + 1])
-        assert packed.startswith(XERIAL)
-        (first,) = struct.unpack_from(">I", packed, 16)
-        assert cramjam.snappy.decompress_raw_len(packed[20 : 20 + first]) == 1 << 15
-
-    def test_concatenated_streams_count_as_one(self) -> None:
-        packed = compress(compression.SNAPPY, b"abc") + compress(compression.SNAPPY, b"def")
-        assert bytes(decompress(compression.SNAPPY, packed, max_bytes=6)) == b"abcdef"
-        with pytest.raises(DecompressionLimit):
-            decompress(compression.SNAPPY, packed, max_bytes=5)
-
-    def test_a_lying_length_is_refused_before_anything_is_allocated(self) -> None:
-        lie = b"\xff\xff\xff\xff\x0f" + b"abc"
-        with pytest.raises(RemoteProtocolError, match="impossible"):
-            decompress(compression.SNAPPY, lie, max_bytes=1 << 40)
-
-
-class TestLz4:
-    RIGHT = bytes.fromhex("04224d18604082")
-    BROKEN = bytes.fromhex("04224d1860401a")
-
-    def test_the_header_checksum_is_the_broken_one_in_magic_0_only(self) -> None:
-        assert compress(compression.LZ4, TEXT, magic=0).startswith(self.BROKEN)
-        assert compress(compression.LZ4, TEXT, magic=1).startswith(self.RIGHT)
-        assert compress(compression.LZ4, TEXT).startswith(self.RIGHT)
-
-    def test_both_header_checksums_are_read_and_no_third(self) -> None:
-        frame = compress(compression.LZ4, TEXT)
-        for header in (self.RIGHT, self.BROKEN):
-            assert bytes(decompress(compression.LZ4, header + frame[7:], max_bytes=MIB)) == TEXT
-        with pytest.raises(RemoteProtocolError, match="checksum"):
-            decompress(compression.LZ4, self.RIGHT[:6] + b"\x00" + frame[7:], max_bytes=MIB)
-
-    def test_what_does_not_compress_is_stored(self) -> None:
-        noise = random.Random(1).randbytes(1 << 16)
-        frame = compress(compression.LZ4, noise)
-        assert len(frame) == len(noise) + 15
-        assert bytes(decompress(compression.LZ4, frame, max_bytes=MIB)) == noise
-
-    @pytest.mark.parametrize("linked", [False, True])
-    @pytest.mark.parametrize("checksum", [False, True])
-    def test_other_writers_frames(self, linked: bool, checksum: bool) -> None:
-        writer = cramjam.lz4.Compressor(level=1, content_checksum=checksum, block_linked=linked)
-        writer.compress(TEXT)
-        frame = bytes(writer.finish())
-        assert bytes(decompress(compression.LZ4, frame, max_bytes=len(TEXT))) == TEXT
-        for damaged in (frame[:-1], frame + b"\x00"):
-            with pytest.raises(RemoteProtocolError):
-                decompress(compression.LZ4, damaged, max_bytes=MIB)
-
-    def test_a_declared_content_size(self) -> None:
-        descriptor = b"\x68\x40" + struct.pack("<Q", 3)
-        plain = self.RIGHT[:4] + descriptor
-        block = struct.pack("<I", 3 | 1 << 31) + b"abc" + bytes(4)
-        for covered in (descriptor, plain):
-            frame = plain + bytes([xxh32_intdigest(covered) >> 8 & 0xFF]) + block
-            assert bytes(decompress(compression.LZ4, frame, max_bytes=3)) == b"abc"
-            for end in range(len(frame)):
-                with pytest.raises(RemoteProtocolError):
-                    decompress(compression.LZ4, frame[:end], max_bytes=3)
-
-    @pytest.mark.parametrize("flags", ["2040", "6140", "6240", "6030", "60c0", "6041"])
-    def test_header_flags_that_nobody_may_set(self, flags: str) -> None:
-        with pytest.raises(RemoteProtocolError, match="unsupported"):
-            decompress(compression.LZ4, self.RIGHT[:4] + bytes.fromhex(flags) + bytes(5), max_bytes=MIB)
 
 
 def _snappy_bomb() -> bytes:

@@ -7,25 +7,14 @@ from hypothesis import strategies as st
 
 from kproxy.codec._generated.produce import (
     ProduceRequest,
-    ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.header import decode_request_header, encode_request
 from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_request, walk_response
-from kproxy.codec.produce_shape import RequestShape, ResponseShape
 from kproxy.errors import RemoteProtocolError
-from tests.support.samples import Sampler
+from tests.codec.produce_samples import request_sample, response_sample
 
 VERSIONS = range(14)
 HEADER = b"some bytes before"
-
-
-def request_sample(version: int, seed: int) -> Any:
-    return Sampler("ProduceRequest", version, seed, tags=True).message()[0]
-
-
-def response_sample(version: int, seed: int) -> Any:
-    return Sampler("ProduceResponse", version, seed, tags=True).message()[0]
 
 
 def reference(topic: str, topic_id: bytes, version: int) -> bytes:
@@ -201,74 +190,3 @@ class TestResponse:
     def test_impossible_numbers_are_refused(self, version: int, count: bytes) -> None:
         with pytest.raises(RemoteProtocolError):
             walk_response(count + bytes(8), 0, version)
-
-
-def one_partition(version: int, records: bytes, correlation_id: int = 1, **changes: Any) -> bytearray:
-    row = ProduceRequestPartitionProduceData(index=changes.pop("index", 3), records=records)
-    topic = ProduceRequestTopicProduceData(name=changes.pop("name", "topic"), partition_data=[row])
-    client_id = changes.pop("client_id", "client")
-    message = ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic])
-    for name, value in changes.items():
-        setattr(message, name, value)
-    return bytearray(encode_request(message, version, correlation_id, client_id))
-
-
-def layout_of(frame: bytearray, version: int) -> ProduceLayout:
-    return walk_request(frame, 4 + decode_request_header(memoryview(frame)[4:]).size, version)
-
-
-class TestRequestShape:
-    @pytest.mark.parametrize("version", range(9))
-    def test_the_next_frame_has_the_layout_that_a_walk_gives(self, version: int) -> None:
-        first = one_partition(version, b"12345")
-        shape = RequestShape.of(first, layout_of(first, version), version)
-        assert shape is not None
-        for records in (b"", b"1", b"x" * 500):
-            frame = one_partition(version, records, correlation_id=99)
-            assert shape.layout(frame) == layout_of(frame, version)
-
-    @pytest.mark.parametrize(
-        "changes",
-        [{"index": 4}, {"name": "other"}, {"client_id": "clienT"}, {"acks": 0}, {"timeout_ms": 7}, {"name": "topic2"}],
-    )
-    def test_a_frame_that_says_something_else_has_another_shape(self, changes: dict[str, Any]) -> None:
-        first = one_partition(7, b"12345")
-        shape = RequestShape.of(first, layout_of(first, 7), 7)
-        assert shape is not None
-        assert shape.layout(one_partition(7, b"12345", **changes)) is None
-        assert shape.layout(one_partition(6, b"12345")) is None
-
-    def test_no_cut_or_lengthened_frame_has_the_shape(self) -> None:
-        frame = one_partition(7, b"12345")
-        shape = RequestShape.of(frame, layout_of(frame, 7), 7)
-        assert shape is not None
-        for end in range(len(frame)):
-            assert shape.layout(frame[:end]) is None
-        assert shape.layout(frame + b"\0") is None
-
-    def test_what_has_no_shape(self) -> None:
-        flexible = one_partition(9, b"12345")
-        assert RequestShape.of(flexible, layout_of(flexible, 9), 9) is None
-        null = one_partition(7, b"", topic_data=[])
-        assert RequestShape.of(null, layout_of(null, 7), 7) is None
-
-
-class TestResponseShape:
-    @pytest.mark.parametrize("version", range(2, 9))
-    def test_it_sees_what_a_walk_sees_or_nothing(self, version: int) -> None:
-        seen = 0
-        for seed in range(200):
-            frame = response_sample(version, seed).encode(version)
-            results = walk_response(frame, 0, version)
-            if not results:
-                continue
-            result = ResponseShape(results[0].topic, results[0].partition).result(frame, 0, version)
-            assert result is None or [result] == results
-            seen += result is not None
-        assert seen
-
-    def test_a_cut_answer_has_another_shape(self) -> None:
-        frame = bytes.fromhex("00000001000174000000010000000300000000000000000005ffffffffffffffff")
-        shape = ResponseShape(b"t", 3)
-        assert shape.result(frame, 0, 2) == PartitionResult(b"t", 3, 0, 5, -1)
-        assert all(shape.result(frame[:end], 0, 2) is None for end in range(len(frame)))

@@ -65,9 +65,3 @@ def test_every_option_is_complete(name: str) -> None:
     if isinstance(default, int) and not isinstance(default, bool):
         assert entry.kind.unit, "a number needs a unit"
         assert entry.kind.parse(str(default)) == default
-
-
-def test_spellings() -> None:
-    entry = options(Config)["bootstrap.servers"]
-    assert (entry.flag, entry.variable) == ("--bootstrap-servers", "KPROXY_BOOTSTRAP_SERVERS")
-    assert entry.required
