@@ -1,0 +1,6 @@
+from kproxy.demo.failure import DemoFailed
+
+
+def test_the_message_is_what_the_user_reads() -> None:
+    assert str(DemoFailed("the producer stands still")) == "the producer stands still"
+    assert issubclass(DemoFailed, RuntimeError)
