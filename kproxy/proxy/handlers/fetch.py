@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,17 @@ _READ_ON = 4
 _STORAGE_ERROR_KNOWN = 6
 _FIRST_REPLICA_CHOICE = 11
 _FIRST_LEADER_HINT = 12
+
+
+@contextmanager
+def _told_in(row: FetchResponsePartitionData) -> Iterator[None]:
+    """Records that can't be read are an error of their partition, not of the connection."""
+    try:
+        yield
+    except DecompressionLimit:
+        row.error_code, row.records = ErrorCode.MESSAGE_TOO_LARGE, b""
+    except RemoteProtocolError:
+        row.error_code, row.records = ErrorCode.CORRUPT_MESSAGE, b""
 
 
 class Fetch(Handler):
@@ -97,13 +109,9 @@ class Fetch(Handler):
 
     def _recode(self, ctx: Context, row: FetchResponsePartitionData, codecs: Mapping[int, int]) -> None:
         assert row.records is not None
-        try:
+        with _told_in(row):
             pieces = recode(memoryview(row.records), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes)
             row.records = b"".join(pieces)
-        except DecompressionLimit:
-            row.error_code, row.records = ErrorCode.MESSAGE_TOO_LARGE, b""
-        except RemoteProtocolError:
-            row.error_code, row.records = ErrorCode.CORRUPT_MESSAGE, b""
 
     def _convert(
         self, ctx: Context, exchange: Exchange, key: tuple[str, int], row: FetchResponsePartitionData, offset: int
@@ -117,12 +125,8 @@ class Fetch(Handler):
         if version >= _FIRST_V2:
             self._recode(ctx, row, ctx.transcode if version >= _FIRST_ZSTD else {**_ZSTD_TO_GZIP, **ctx.transcode})
             return
-        try:
+        with _told_in(row):
             self._down(ctx, exchange, key, row, offset)
-        except DecompressionLimit:
-            row.error_code, row.records = ErrorCode.MESSAGE_TOO_LARGE, b""
-        except RemoteProtocolError:
-            row.error_code, row.records = ErrorCode.CORRUPT_MESSAGE, b""
 
     def _down(
         self, ctx: Context, exchange: Exchange, key: tuple[str, int], row: FetchResponsePartitionData, offset: int
