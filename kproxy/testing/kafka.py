@@ -35,6 +35,14 @@ DEFAULT_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtL
 """For tests: a small heap and the quick compiler. A benchmark gives its own (``-Xmx2g -XX:+UseG1GC``)."""
 
 
+def new_cluster_id() -> str:
+    """A random cluster id in Kafka's form; none begins with a dash, which its tools take for an option (``Uuid``)."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
 class RealKafka:
     """A cluster of real Kafka brokers; use it as a context manager, or call ``start`` and ``stop``.
 
@@ -206,7 +214,7 @@ class RealKafka:
 
     def _format(self) -> None:
         """Write configuration and format the storage of all brokers, side by side."""
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        cluster_id = new_cluster_id()
         tools = []
         for index in range(self.brokers):
             path = self._directory / f"server-{index + 1}.properties"

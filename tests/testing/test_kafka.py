@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.testing.kafka import KafkaUnavailable, RealKafka
+from kproxy.testing.kafka import KafkaUnavailable, RealKafka, new_cluster_id
 from kproxy.testing.probe import broker_count
 
 
@@ -42,3 +42,9 @@ def test_missing_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(KafkaUnavailable, match="install Java 17"), RealKafka():
         pass
+
+
+def test_no_cluster_id_looks_like_an_option() -> None:
+    ids = {new_cluster_id() for _ in range(2_000)}
+    assert len(ids) == 2_000
+    assert all(len(made) == 22 and not made.startswith("-") for made in ids)
