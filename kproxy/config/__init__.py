@@ -8,7 +8,8 @@ from kproxy.config.exits import ExitCode, StartupError
 from kproxy.config.model import Config
 from kproxy.config.options import Option, options
 from kproxy.config.sources import ConfigError, Loaded, load, load_with_sources
-from kproxy.config.values import Address, DeliverRule, show
+from kproxy.config.values import DeliverRule, show
+from kproxy.proxy.routing import Address
 
 __all__ = [
     "Address",

@@ -5,7 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 from kproxy.config.model import Config
-from kproxy.config.values import Address, show
+from kproxy.config.values import show
+from kproxy.proxy.routing import Address
 
 # In this order: the bound of the third is itself bounded by the first.
 _BOUNDED_BY = (

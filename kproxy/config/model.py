@@ -15,12 +15,12 @@ from kproxy.config.values import (
     OPTIONAL_LISTEN_ADDRESS,
     PORTS,
     REACHABLE_ADDRESS,
-    Address,
     DeliverRule,
     choice,
     pattern,
     whole_number,
 )
+from kproxy.proxy.routing import Address
 
 _MIB = 1 << 20
 _INT32_MAX = (1 << 31) - 1

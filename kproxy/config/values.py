@@ -13,6 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
 
+from kproxy.proxy.routing import Address
+
 _Value = TypeVar("_Value")
 Raw = str | list[Any] | dict[str, Any]
 
@@ -21,22 +23,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _PORT_LIMIT = 65535
-_WILDCARDS = frozenset({"0.0.0.0", "::"})
-
-
-class Address(NamedTuple):
-    """A TCP address; as text an IPv6 host stands in brackets."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_wildcard(self) -> bool:
-        """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
-        return self.host in _WILDCARDS
 
 
 class DeliverRule(NamedTuple):

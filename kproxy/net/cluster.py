@@ -10,7 +10,7 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, Init
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import TopicRef
-from kproxy.config import Config
+from kproxy.config import Config, show
 from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
@@ -60,7 +60,11 @@ class Cluster:
                 self._stats.ready = False
                 self.count_error("metadata")
                 if not warned:
-                    log.warning("no broker can be reached; trying on", bootstrap=_show(self._config), error=str(error))
+                    log.warning(
+                        "no broker can be reached; trying on",
+                        bootstrap=show(self._config.bootstrap_servers),
+                        error=str(error),
+                    )
                     warned = True
                 await trio.sleep(backoff_ms / 1000)
                 backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
@@ -140,7 +144,7 @@ class Cluster:
         self, request: MetadataRequest | FindCoordinatorRequest | InitProducerIdRequest, versions: VersionRange
     ) -> MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse:
         error: OSError | RemoteProtocolError = OSError("no broker is known")
-        addresses = [*self._config_addresses(), *(broker.address for broker in self.map.brokers.values())]
+        addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
         # where a connection stands already, ask there first
         addresses.sort(key=lambda address: address not in self._clients or self._clients[address].closed)
         for address in dict.fromkeys(addresses):
@@ -155,9 +159,6 @@ class Cluster:
             assert isinstance(answer, MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse)
             return answer
         raise error
-
-    def _config_addresses(self) -> list[Address]:
-        return [Address(host, port) for host, port in self._config.bootstrap_servers]
 
     async def leader(self, topic: TopicRef, partition: int, by_id: bool) -> tuple[Broker | None, int]:
         """The broker that leads a partition now, or None and the error. OSError, RemoteProtocolError."""
@@ -227,7 +228,3 @@ class Cluster:
         """Closes kproxy's own connections."""
         for client in self._clients.values():
             client.close()
-
-
-def _show(config: Config) -> str:
-    return ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)

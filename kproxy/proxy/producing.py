@@ -13,7 +13,7 @@ from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult, ProduceLayout, walk_response
 from kproxy.codec.produce_shape import ResponseShape
-from kproxy.codec.records import CorruptRecord, DecompressionLimit, UnsupportedCodec
+from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
@@ -270,6 +270,4 @@ def _conversion_error(error: RemoteProtocolError) -> int:
         return ErrorCode.MESSAGE_TOO_LARGE
     if isinstance(error, UnsupportedCodec):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if isinstance(error, CorruptRecord):
-        return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.CORRUPT_MESSAGE

@@ -10,8 +10,11 @@ OWN_TOPICS: Final = "__kproxy_"
 VersionRange: TypeAlias = tuple[int, int]
 
 
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
+
+
 class Address(NamedTuple):
-    """A host name or IP address (no brackets) and a TCP port."""
+    """A host name or IP address (no brackets) and a TCP port; as text an IPv6 host stands in brackets."""
 
     host: str
     port: int
@@ -19,6 +22,11 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         """HOST:PORT, an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
+        return self.host in _WILDCARDS
 
 
 @dataclass(slots=True)
