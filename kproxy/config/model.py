@@ -181,6 +181,61 @@ class Config:
         "Stamped batches on their way for one producer and partition. A broker remembers the last 5, "
         "so more could not be recognised as duplicates.",
     )
+    retry_window_ms: int = option(
+        120_000,
+        _MS,
+        "How long after the end of a connection what its client may not have had an answer for is compared with what "
+        "the same producer sends. Longer than a client goes on trying: Kafka's delivery.timeout.ms.",
+    )
+    clean_close_window_ms: int = option(
+        10_000,
+        whole_number(0, _DAY_MS, "ms"),
+        "As retry.window.ms, where the client closed its connection in good order behind all answers and its records "
+        "bear no timestamps (message format 0). 0 where nothing stands between the clients and kproxy that ends "
+        "connections by itself: then such an end proves that the answers were had.",
+    )
+    clients_in_flight: int = option(
+        5,
+        whole_number(1, 100, "requests"),
+        "Produce requests that a client may have sent before it reads an answer, if it was not seen to send more. So "
+        "many later ones prove that an answer was had. Most clients' default for max.in.flight is 5; 1 where all "
+        "clients wait for each answer.",
+    )
+    clients_request_timeout_ms: int = option(
+        60_000,
+        _MS,
+        "How long a client waits for an answer at most. A connection that lasts for so long behind an answer proves "
+        "that it was had.",
+    )
+    crash_recovery_enable: bool = option(
+        True,
+        BOOLEAN,
+        "Note each producer id in the topic __kproxy_producer_state before its first use, so that retries of what a "
+        "killed kproxy had sent are recognised by the next one with its instance.id.",
+    )
+    recovery_max_bytes: int = option(
+        16 * _MIB,
+        _BYTES,
+        "Read back from one partition's log at most, to compare with retries.",
+    )
+    recovery_concurrency: int = option(
+        4,
+        whole_number(1, 1000, "requests"),
+        "Reads from brokers' logs at a time; others wait.",
+    )
+    producer_state_log_replication_factor: int = option(
+        3,
+        whole_number(1, 1000, "replicas"),
+        "Of __kproxy_producer_state, when kproxy makes it. Fewer, with a warning, where the cluster has fewer brokers.",
+    )
+    producer_state_log_num_partitions: int = option(
+        16, whole_number(1, 10_000, "partitions"), "Of __kproxy_producer_state, when kproxy makes it."
+    )
+    producer_state_log_min_isr: int = option(
+        2,
+        whole_number(1, 1000, "replicas"),
+        "Of __kproxy_producer_state, when kproxy makes it; never more than its replicas.",
+    )
     deliver_codecs: tuple[DeliverRule, ...] = option(
         (DeliverRule("kafka-node-client*", ((3, 1),)), DeliverRule("no-kafka-client*", ((2, 1), (3, 1)))),
         DELIVER_RULES,

@@ -71,6 +71,29 @@ class Stats:
     """By reason."""
     buffered_bytes: int = 0
 
+    in_doubt: int = 0
+    """Batches on ended connections whose clients may not have had the answer."""
+    records_matched: int = 0
+    """Records recognised as retries and answered, not written."""
+    records_stripped: int = 0
+    """Of these, the ones that were taken out of a batch whose others were new."""
+    requests_dropped: int = 0
+    """Produce requests behind the end of their connection which a newer one had brought again."""
+    requests_timed_out: int = 0
+    """Produce requests answered REQUEST_TIMED_OUT while kproxy goes on to send."""
+    readbacks: int = 0
+    """Reads of a partition's log to compare with retries."""
+    readback_bytes: int = 0
+    readbacks_failed: dict[str, int] = field(default_factory=dict)
+    """By reason; what could not be read was taken as new (a record is never lost for it)."""
+    fences: dict[str, int] = field(default_factory=dict)
+    """Markers that fenced an epoch, by outcome: "done", or "refused" where kproxy waited instead."""
+    recoveries: int = 0
+    """Partitions looked through for what a former kproxy, or a lane given up, had sent."""
+    recovery_seconds: float = 0.0
+    oldest_unacknowledged: float | None = None
+    """When the oldest batch whose fate is open was taken, in seconds since the epoch; None if there is none."""
+
     _legacy_clients: set[tuple[str, str]] = field(default_factory=set)
 
     def observe(self, api_key: int, api_version: int, seconds: float) -> None:
