@@ -12,6 +12,7 @@ from kproxy.control.http import serve_http
 from kproxy.control.logging import configure_logging
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
+from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 
@@ -40,7 +41,7 @@ def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
 
 async def _main(config: Config) -> int:
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
-    cluster = Cluster(config, stats, _cluster_map(config))
+    cluster = Cluster(config, stats, _cluster_map(config), SocketNetwork())
     try:
         async with trio.open_nursery() as nursery:
             server = Server(config, stats, cluster, nursery)

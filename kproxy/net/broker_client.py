@@ -8,7 +8,7 @@ from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message, response_class
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.socket_io import SocketIO, connect
+from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.routing import Address, VersionRange
 
 _READ = 65536
@@ -21,7 +21,7 @@ _ASKED_FIRST = 3
 class BrokerClient:
     """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why."""
 
-    def __init__(self, io: SocketIO, address: Address, timeout_ms: int) -> None:
+    def __init__(self, io: ByteIO, address: Address, timeout_ms: int) -> None:
         """``timeout_ms`` is added to the time that a call may take by itself."""
         self._io = io
         self._address = address
@@ -33,9 +33,9 @@ class BrokerClient:
         self.versions: dict[int, VersionRange] = {}
 
     @classmethod
-    async def open(cls, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
+    async def open(cls, network: Network, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
         """Connects and asks for the broker's versions."""
-        client = cls(await connect(address.host, address.port, connect_timeout_ms), address, timeout_ms)
+        client = cls(await network.connect(address.host, address.port, connect_timeout_ms), address, timeout_ms)
         try:
             await client._negotiate()
         except BaseException:

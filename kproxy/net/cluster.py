@@ -14,6 +14,7 @@ from kproxy.config import Config, show
 from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
+from kproxy.net.network import Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
 from kproxy.proxy.stats import Stats
 
@@ -28,11 +29,12 @@ _UNUSED_TIMEOUT_MS = 60_000
 class Cluster:
     """The one place that asks brokers on kproxy's own account."""
 
-    def __init__(self, config: Config, stats: Stats, cluster_map: ClusterMap) -> None:
+    def __init__(self, config: Config, stats: Stats, cluster_map: ClusterMap, network: Network) -> None:
         """``cluster_map`` is shared with the sessions, which only read it."""
         self._config = config
         self._stats = stats
         self.map = cluster_map
+        self.network = network
         self._clients: dict[Address, BrokerClient] = {}
         self._connecting: dict[Address, trio.Lock] = {}
         self._lanes = LanePool()
@@ -126,7 +128,10 @@ class Cluster:
             if known is not None and not known.closed:
                 return known
             client = await BrokerClient.open(
-                address, self._config.upstream_connect_timeout_ms, self._config.upstream_request_timeout_ms
+                self.network,
+                address,
+                self._config.upstream_connect_timeout_ms,
+                self._config.upstream_request_timeout_ms,
             )
             self._clients[address] = client
             return client

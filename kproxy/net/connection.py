@@ -15,8 +15,8 @@ from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.errands import run_errand
+from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
-from kproxy.net.socket_io import SocketIO, connect
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Errand, Need, Session
 from kproxy.proxy.stats import Stats
@@ -38,7 +38,7 @@ class Connection:
 
     def __init__(
         self,
-        client: SocketIO,
+        client: ByteIO,
         session: Session,
         cluster: Cluster,
         config: Config,
@@ -68,7 +68,7 @@ class Connection:
         #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
         self._pending = 0
         self._unwritten = 0
-        self._upstream: SocketIO | None = None
+        self._upstream: ByteIO | None = None
         self._broker: Broker | None = None
         self._nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
@@ -270,7 +270,9 @@ class Connection:
             tried.append(broker)
             try:
                 versions = await self.cluster.versions(broker)
-                io = await connect(broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms)
+                io = await self.cluster.network.connect(
+                    broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms
+                )
                 break
             except (OSError, RemoteProtocolError):
                 self.cluster.count_error("connect")
@@ -288,7 +290,7 @@ class Connection:
             self._upstream = None
             self.stats.upstream_connections_open -= 1
 
-    async def _read_upstream(self, io: SocketIO) -> None:
+    async def _read_upstream(self, io: ByteIO) -> None:
         self._answers = splitter = FrameSplitter(_LARGEST_ANSWER)
         try:
             while True:

@@ -58,13 +58,17 @@ class _OwnClients:
 
     def __init__(self, connection: "Connection") -> None:
         self._config = connection.config
+        self._network = connection.cluster.network
         self._clients: dict[Address, BrokerClient] = {}
 
     async def get(self, address: Address) -> BrokerClient:
         known = self._clients.get(address)
         if known is None or known.closed:
             known = await BrokerClient.open(
-                address, self._config.upstream_connect_timeout_ms, self._config.upstream_request_timeout_ms
+                self._network,
+                address,
+                self._config.upstream_connect_timeout_ms,
+                self._config.upstream_request_timeout_ms,
             )
             self._clients[address] = known
         return known

@@ -1,8 +1,6 @@
 """Listeners: one port to bootstrap from, one for each broker; and the limits on who may connect."""
 
-import socket
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -12,7 +10,7 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
-from kproxy.net.socket_io import SocketIO
+from kproxy.net.network import ByteIO, Listener
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
@@ -42,9 +40,9 @@ class Server:
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         self._budget = Budget(config.buffer_memory - config.buffer_memory // 8)
         self._shared = memoryview(bytearray(READ_BYTES))
-        self._listeners: list[trio.SocketListener] = []
+        self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
-        self._wall = time.time() - trio.current_time()
+        self._wall = cluster.network.wall() - trio.current_time()
         self._limits = SessionLimits(
             producer=ProducerLimits(
                 in_flight=config.max_in_flight_per_partition,
@@ -59,13 +57,13 @@ class Server:
         """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it can't be had."""
         host, port = self._config.listen
         try:
-            listeners = await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
+            listeners = await self._cluster.network.listen(host, port, _BACKLOG)
         except OSError as error:
             raise StartupError(
                 f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
             ) from None
         self._serve(listeners, self._cluster.any_broker)
-        return Address(host, listeners[0].socket.getsockname()[1])
+        return Address(host, listeners[0].port)
 
     async def watch(self) -> None:
         """Ends what has lasted too long, for ever."""
@@ -86,10 +84,10 @@ class Server:
             if port and port in taken:
                 continue
             try:
-                listeners = await trio.open_tcp_listeners(port, host=self._config.listen.host, backlog=_BACKLOG)
+                listeners = await self._cluster.network.listen(self._config.listen.host, port, _BACKLOG)
             except OSError:
                 continue
-            broker.port = listeners[0].socket.getsockname()[1]
+            broker.port = listeners[0].port
             self._serve(listeners, lambda: broker)
             log.debug("port opened", broker=broker.node_id, port=broker.port, upstream=str(broker.address))
             return
@@ -99,15 +97,15 @@ class Server:
             broker_ports=f"{ports[0]}-{ports[-1]}" if ports else "any",
         )
 
-    def _serve(self, listeners: list[trio.SocketListener], choose: Callable[[], Broker | None]) -> None:
+    def _serve(self, listeners: Sequence[Listener], choose: Callable[[], Broker | None]) -> None:
         self._listeners += listeners
         for listener in listeners:
             self._nursery.start_soon(self._accept, listener, choose)
 
-    async def _accept(self, listener: trio.SocketListener, choose: Callable[[], Broker | None]) -> None:
+    async def _accept(self, listener: Listener, choose: Callable[[], Broker | None]) -> None:
         while True:
             try:
-                stream = await listener.accept()
+                io = await listener.accept()
             except trio.ClosedResourceError:
                 return
             except OSError as error:
@@ -115,21 +113,19 @@ class Server:
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            sock = socket.socket(fileno=stream.socket.detach())
             if self._stats.connections_open >= self._config.max_connections:
                 self._refuse("max_connections")
-                sock.close()
+                io.close()
                 continue
-            self._nursery.start_soon(self._run, sock, choose)
+            self._nursery.start_soon(self._run, io, choose)
 
     def _refuse(self, reason: str) -> None:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
 
-    async def _run(self, sock: socket.socket, choose: Callable[[], Broker | None]) -> None:
+    async def _run(self, io: ByteIO, choose: Callable[[], Broker | None]) -> None:
         self._stats.connections_open += 1
         self._stats.connections_total += 1
         try:
-            io = SocketIO(sock)
             connection = self._connection(io, choose)
             self._connections.add(connection)
             try:
@@ -137,14 +133,14 @@ class Server:
             finally:
                 self._connections.discard(connection)
         except OSError:
-            sock.close()  # it was gone before it was set up
+            io.close()  # it was gone before it was set up
         except Exception:
             # one connection's fault, even if it is a bug of ours, is not the others'
             log.exception("connection failed; this is a bug of kproxy, please report it")
         finally:
             self._stats.connections_open -= 1
 
-    def _connection(self, io: SocketIO, choose: Callable[[], Broker | None]) -> Connection:
+    def _connection(self, io: ByteIO, choose: Callable[[], Broker | None]) -> Connection:
         return Connection(
             io,
             self._session(io),
@@ -157,7 +153,7 @@ class Server:
             self._wall,
         )
 
-    def _session(self, io: SocketIO) -> Session:
+    def _session(self, io: ByteIO) -> Session:
         context = Context(
             cluster=self._cluster.map,
             local_host=io.local_host,
@@ -170,7 +166,7 @@ class Server:
     async def drain(self) -> None:
         """Takes no new clients and no new requests; returns when all that were taken are answered."""
         for listener in self._listeners:
-            listener.socket.close()
+            listener.close()
         for connection in list(self._connections):
             connection.drain()
         while self._connections:  # noqa: ASYNC110 - a set that empties from many tasks, looked at on the way out only

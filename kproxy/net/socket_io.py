@@ -1,6 +1,10 @@
 """Non-blocking sockets: try first, wait only when it would block. A proxy's time goes to wake-ups and copies."""
 
+import fcntl
+import select
 import socket
+import struct
+import termios
 from collections.abc import Sequence
 
 import trio
@@ -18,10 +22,10 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 class SocketIO:
     """A connected TCP socket for one reader and one writer task."""
 
-    __slots__ = ("_sock", "_turns", "closed", "stalled_at")
+    __slots__ = ("_sock", "_turns", "_unacked", "closed", "peer_host", "stalled_at")
 
     def __init__(self, sock: socket.socket) -> None:
-        """Takes over a connected socket."""
+        """Takes over a connected socket. OSError if the connection is gone already."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -29,6 +33,9 @@ class SocketIO:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self._sock = sock
         self._turns = 0
+        self._unacked = 0
+        #: The peer's address without the port.
+        self.peer_host: str = sock.getpeername()[0]
         self.closed = False
         #: Since when a write waits for the peer to read (trio's clock); None if none does.
         self.stalled_at: float | None = None
@@ -127,20 +134,24 @@ class SocketIO:
             self.stalled_at = None
             sent = self._send_now(left)
 
+    def unacked(self) -> int:
+        """Bytes written that the peer's kernel has not acknowledged (SIOCOUTQ); behind ``close`` what it was then."""
+        if not self.closed:
+            self._unacked = struct.unpack("i", fcntl.ioctl(self._sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
+        return self._unacked
+
+    def peer_closed(self) -> bool:
+        """Whether the peer has sent FIN or RST, even if there is still data of it to read; or this end is closed."""
+        if self.closed:
+            return True
+        poll = select.poll()
+        poll.register(self._sock, select.POLLRDHUP)  # POLLHUP and POLLERR are always told
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         """Closes the socket and wakes whoever waits for it. May be called again."""
         if not self.closed:
+            self.unacked()
             self.closed = True
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
-
-
-async def connect(host: str, port: int, timeout_ms: int) -> SocketIO:
-    """A connection to a broker. OSError if there is none within ``timeout_ms``."""
-    try:
-        with trio.fail_after(timeout_ms / 1000):
-            stream = await trio.open_tcp_stream(host, port)
-    except trio.TooSlowError as error:
-        raise OSError(f"no connection to {host}:{port} within {timeout_ms} ms") from error
-    raw = socket.socket(fileno=stream.socket.detach())
-    return SocketIO(raw)

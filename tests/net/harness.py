@@ -20,6 +20,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
+from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
@@ -154,7 +155,7 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
     }
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap())
+    cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
     async with trio.open_nursery() as nursery:
         server = Server(config, stats, cluster, nursery)
         cluster.open_port = server.open_broker_port

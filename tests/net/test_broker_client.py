@@ -12,6 +12,7 @@ from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
+from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Close, Drop, FakeServer, open_fake_cluster
 
@@ -24,7 +25,7 @@ def address(fake: FakeServer) -> Address:
 
 async def test_it_asks_at_the_newest_version_that_both_know() -> None:
     async with open_fake_cluster() as fake:
-        client = await BrokerClient.open(address(fake), 1000, 1000)
+        client = await BrokerClient.open(SocketNetwork(), address(fake), 1000, 1000)
         assert client.versions[ApiKey.FETCH] == (4, 18)
         answer = await client.call(MetadataRequest(topics=[]))
         assert isinstance(answer, MetadataResponse)
@@ -37,7 +38,7 @@ async def test_it_asks_at_the_newest_version_that_both_know() -> None:
 @pytest.mark.parametrize("fault", [Drop(), Close()])
 async def test_no_answer_closes_it_and_says_so(fault: Drop | Close) -> None:
     async with open_fake_cluster() as fake:
-        client = await BrokerClient.open(address(fake), 1000, 50)
+        client = await BrokerClient.open(SocketNetwork(), address(fake), 1000, 50)
         fake.cluster.control(ApiKey.METADATA, lambda _: fault)
         with pytest.raises(OSError, match=str(address(fake))):
             await client.call(MetadataRequest(topics=[]))
@@ -46,7 +47,7 @@ async def test_no_answer_closes_it_and_says_so(fault: Drop | Close) -> None:
 
 async def test_one_that_is_closed_under_a_call_is_an_error_of_that_call() -> None:
     async with open_fake_cluster() as fake:
-        client = await BrokerClient.open(address(fake), 1000, 5000)
+        client = await BrokerClient.open(SocketNetwork(), address(fake), 1000, 5000)
         fake.cluster.control(ApiKey.METADATA, lambda _: Drop())
         async with trio.open_nursery() as nursery:
 
@@ -61,7 +62,7 @@ async def test_one_that_is_closed_under_a_call_is_an_error_of_that_call() -> Non
 
 async def test_nobody_there_is_an_os_error() -> None:
     with pytest.raises(OSError):
-        await BrokerClient.open(Address("127.0.0.1", 1), 1000, 1000)
+        await BrokerClient.open(SocketNetwork(), Address("127.0.0.1", 1), 1000, 1000)
 
 
 async def against(broker: Broker, test: Callable[[Address], Awaitable[None]]) -> None:
@@ -93,7 +94,7 @@ async def test_an_old_broker_is_asked_for_its_versions_in_the_oldest_way() -> No
         return versions(frame, 0, ErrorCode.UNSUPPORTED_VERSION if frame[7] else 0)
 
     async def test(place: Address) -> None:
-        client = await BrokerClient.open(place, 1000, 1000)
+        client = await BrokerClient.open(SocketNetwork(), place, 1000, 1000)
         assert client.versions == {ApiKey.METADATA: (0, 1)}
         client.close()
 
@@ -114,7 +115,7 @@ async def test_an_old_broker_is_asked_for_its_versions_in_the_oldest_way() -> No
 async def test_what_is_no_kafka_broker_is_refused(broker: Broker) -> None:
     async def test(place: Address) -> None:
         with pytest.raises(RemoteProtocolError):
-            await BrokerClient.open(place, 1000, 500)
+            await BrokerClient.open(SocketNetwork(), place, 1000, 500)
 
     with trio.fail_after(3):
         await against(broker, test)

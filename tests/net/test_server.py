@@ -12,6 +12,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
+from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Delay
@@ -103,7 +104,7 @@ async def test_a_bootstrap_port_in_use_is_told() -> None:
         listen = Address("127.0.0.1", taken.getsockname()[1])
         config = Config(bootstrap_servers=(Address("127.0.0.1", 1),), listen=listen)
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(config, Stats(), ClusterMap())
+            cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
             with pytest.raises(StartupError) as error:
                 await Server(config, Stats(), cluster, nursery).listen()
         assert error.value.exit_code == ExitCode.CANNOT_BIND

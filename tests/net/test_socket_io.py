@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.socket_io import SocketIO, connect
+from kproxy.net.socket_io import SocketIO
+from tests.net.harness import eventually
 
 
 def pair() -> tuple[SocketIO, SocketIO]:
@@ -104,9 +105,37 @@ async def test_closing_wakes_who_reads_and_who_writes_and_may_be_done_twice() ->
     two.close()
 
 
-async def test_connect_tells_what_failed() -> None:
-    with pytest.raises(OSError):
-        await connect("127.0.0.1", 1, 1000)
+async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -> None:
+    one, two = pair()
+    await one.send_all([b"abc"])
+    await two.readable()
+    await eventually(lambda: one.unacked() == 0)
+    buffers = [bytes(8_000_000)]
+    sent = one.send_at_once(list(buffers))
+    assert 0 < one.unacked() <= sent
+    two.close()  # unread data: a reset
+    await one.readable()
+    left = one.unacked()
+    assert left > 0
+    one.close()
+    assert one.unacked() == left
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_the_peers_end_is_seen_past_data_that_is_not_read_yet(reset: bool) -> None:
+    one, two = pair()
+    if reset:
+        await one.send_all([b"never read"])
+        await two.readable()
+    await two.send_all([b"read later"])
+    assert not one.peer_closed()
+    assert not two.peer_closed()
+    two.close()
+    await eventually(one.peer_closed)
+    assert one.peer_host == "127.0.0.1"
+    assert two.peer_closed()
+    one.close()
+    assert one.peer_closed()
 
 
 def test_its_turn_ends_after_some_reads_without_a_wait() -> None:

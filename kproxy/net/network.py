@@ -1,0 +1,79 @@
+"""What the shell needs of the world outside: connections, listeners and the time of day.
+
+The shell is given a ``Network`` and asks nothing else, so that the same code runs over sockets and in a simulation.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kproxy.proxy.slots import Buffer
+
+
+class ByteIO(Protocol):
+    """A connection for one reader and one writer task: try first, wait only when it would block."""
+
+    closed: bool
+    #: Since when a write waits for the peer to read (trio's clock, seconds); None if none does.
+    stalled_at: float | None
+    #: The peer's address without the port.
+    peer_host: str
+
+    @property
+    def local_host(self) -> str:
+        """The address at which the peer reached this end."""
+
+    @property
+    def peer(self) -> str:
+        """The peer's address, for logs."""
+
+    def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
+        """Bytes read into the buffers, 0 at the end of the stream, None if there is nothing yet. OSError if broken."""
+
+    async def readable(self) -> None:
+        """Waits until there is something to read. trio.ClosedResourceError if it is closed meanwhile."""
+
+    def had_its_turn(self) -> bool:
+        """Whether so many reads have gone through without a wait that others should run first."""
+
+    async def send_all(self, buffers: list[Buffer]) -> int:
+        """Writes all buffers in order, and empties the list; the bytes written. OSError if the connection is broken."""
+
+    async def send_shared(self, view: memoryview) -> int:
+        """As ``send_all``, of a view whose bytes may change while this task waits: what is left then is copied."""
+
+    def send_at_once(self, buffers: list[Buffer]) -> int:
+        """Writes what goes without a wait and takes it out of the list; the bytes written. OSError if broken."""
+
+    def unacked(self) -> int:
+        """Bytes written that the peer's kernel has not acknowledged; behind ``close`` what it was then."""
+
+    def peer_closed(self) -> bool:
+        """Whether the peer has ended the connection, even if there is still data of it to read; or this end has."""
+
+    def close(self) -> None:
+        """Closes the connection and wakes whoever waits for it. May be called again."""
+
+
+class Listener(Protocol):
+    """A port that takes connections."""
+
+    port: int
+
+    async def accept(self) -> ByteIO:
+        """The next connection. trio.ClosedResourceError behind ``close``, OSError if it can't be had just now."""
+
+    def close(self) -> None:
+        """Takes no more connections."""
+
+
+class Network(Protocol):
+    """Where connections come from, and what time it is."""
+
+    async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
+        """A connection. OSError if there is none within ``timeout_ms``."""
+
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+        """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch; they advance as trio's clock does."""

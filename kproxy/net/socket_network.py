@@ -1,0 +1,58 @@
+"""The network over TCP sockets."""
+
+import socket
+import time
+
+import trio
+
+from kproxy.net.socket_io import SocketIO
+
+
+class SocketListener:
+    """A TCP port that takes connections."""
+
+    def __init__(self, listener: trio.SocketListener) -> None:
+        """Takes over a listener of trio's."""
+        self._listener = listener
+        self.port: int = listener.socket.getsockname()[1]
+
+    async def accept(self) -> SocketIO:
+        """The next connection. trio.ClosedResourceError behind ``close``, OSError if it can't be had just now."""
+        while True:
+            stream = await self._listener.accept()
+            sock = socket.socket(fileno=stream.socket.detach())
+            try:
+                return SocketIO(sock)
+            except OSError:
+                sock.close()  # it was gone before it was set up
+
+    def close(self) -> None:
+        """Closes the port."""
+        self._listener.socket.close()
+
+
+class SocketNetwork:
+    """The network of the machine; made inside trio."""
+
+    def __init__(self) -> None:
+        """Reads the time of day once: from then on it advances as trio's clock does."""
+        self._epoch = time.time() - trio.current_time()
+
+    async def connect(self, host: str, port: int, timeout_ms: int) -> SocketIO:
+        """A connection. OSError if there is none within ``timeout_ms``."""
+        try:
+            with trio.fail_after(timeout_ms / 1000):
+                stream = await trio.open_tcp_stream(host, port)
+        except trio.TooSlowError as error:
+            raise OSError(f"no connection to {host}:{port} within {timeout_ms} ms") from error
+        raw = socket.socket(fileno=stream.socket.detach())
+        return SocketIO(raw)
+
+    async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
+        """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=backlog)
+        return [SocketListener(listener) for listener in listeners]
+
+    def wall(self) -> float:
+        """Seconds since the epoch; no jump of the machine's clock shows in it."""
+        return self._epoch + trio.current_time()
