@@ -1,8 +1,9 @@
 """The Prometheus page, made from the counters of ``Stats`` at the moment somebody asks for it."""
 
 import platform
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -43,8 +44,10 @@ def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
 class StatsCollector(Collector):
     """Turns counters into metric families."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: Stats, now: Callable[[], float] = time.time) -> None:
+        """``now`` gives the seconds since the epoch: ages are told, not moments."""
         self._stats = stats
+        self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """All families, in the order of the page."""
@@ -53,6 +56,8 @@ class StatsCollector(Collector):
         yield from self._requests()
         yield from self._bytes()
         yield from self._batches()
+        yield from self._retries()
+        yield from self._recovery()
         yield from self._faults()
 
     def _process(self) -> Iterator[Metric]:
@@ -109,7 +114,11 @@ class StatsCollector(Collector):
         upstream = {("in",): stats.upstream_bytes_in, ("out",): stats.upstream_bytes_out}
         yield _counter("kproxy_client_bytes", "Bytes from (in) and to (out) clients.", ("direction",), client)
         yield _counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
-        yield GaugeMetricFamily("kproxy_buffered_bytes", "Bytes held in buffers.", value=stats.buffered_bytes)
+        yield GaugeMetricFamily(
+            "kproxy_buffered_bytes",
+            "Bytes held in buffers; near buffer.memory for long: brokers or readers are slower than the clients.",
+            value=stats.buffered_bytes,
+        )
 
     def _batches(self) -> Iterator[Metric]:
         stats = self._stats
@@ -124,6 +133,76 @@ class StatsCollector(Collector):
             )
         yield GaugeMetricFamily("kproxy_producer_ids_active", "Producer ids in use.", value=stats.producer_ids_active)
         yield GaugeMetricFamily("kproxy_sends_in_flight", "Stamped batches on their way.", value=stats.sends_in_flight)
+
+    def _retries(self) -> Iterator[Metric]:
+        stats = self._stats
+        oldest = stats.oldest_unacknowledged
+        yield GaugeMetricFamily(
+            "kproxy_oldest_unacknowledged_seconds",
+            "Age of the oldest batch whose fate is open, 0 if there is none; if it only grows, look at the leader of "
+            "its partition.",
+            value=0.0 if oldest is None else max(self._now() - oldest, 0.0),
+        )
+        yield GaugeMetricFamily(
+            "kproxy_in_doubt",
+            "Batches on ended connections whose clients may not have had the answer; if it stays high, clients time "
+            "out or break off often: raise their time-outs.",
+            value=stats.in_doubt,
+        )
+        yield CounterMetricFamily(
+            "kproxy_records_matched",
+            "Records recognised as retries: answered, not written; each would have been a duplicate.",
+            value=stats.records_matched,
+        )
+        yield CounterMetricFamily(
+            "kproxy_records_stripped",
+            "Of the matched records, those taken out of a batch whose others were new.",
+            value=stats.records_stripped,
+        )
+        yield CounterMetricFamily(
+            "kproxy_requests_dropped",
+            "Produce requests behind the end of their connection that a newer one had brought again.",
+            value=stats.requests_dropped,
+        )
+        yield CounterMetricFamily(
+            "kproxy_requests_timed_out",
+            "Produce requests answered REQUEST_TIMED_OUT while kproxy goes on to send; if it rises, brokers are "
+            "slower than the clients' time-outs.",
+            value=stats.requests_timed_out,
+        )
+
+    def _recovery(self) -> Iterator[Metric]:
+        stats = self._stats
+        yield CounterMetricFamily(
+            "kproxy_readbacks", "Reads of a partition's log to compare with retries.", value=stats.readbacks
+        )
+        yield CounterMetricFamily(
+            "kproxy_readback_bytes", "Bytes read from partitions' logs for it.", value=stats.readback_bytes
+        )
+        yield _counter(
+            "kproxy_readbacks_failed",
+            "Reads that failed, so that what came was taken as new: each may have let a duplicate through; look at "
+            "the reason, and at recovery.max.bytes.",
+            ("reason",),
+            _single(stats.readbacks_failed),
+        )
+        yield _counter(
+            "kproxy_fences",
+            "Markers that fenced a producer epoch, or were refused, where kproxy waited instead: then give it "
+            "ClusterAction on the cluster.",
+            ("outcome",),
+            _single(stats.fences),
+        )
+        yield CounterMetricFamily(
+            "kproxy_recoveries",
+            "Partitions looked through for what a former kproxy, or a producer id given up, had sent.",
+            value=stats.recoveries,
+        )
+        yield CounterMetricFamily(
+            "kproxy_recovery_seconds",
+            "Time that this took in all; clients of these partitions wait meanwhile.",
+            value=stats.recovery_seconds,
+        )
 
     def _faults(self) -> Iterator[Metric]:
         stats = self._stats

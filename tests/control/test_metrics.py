@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -6,9 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from kproxy import __version__
-from kproxy.control.metrics import api_name, make_registry, render
+from kproxy.control.metrics import StatsCollector, api_name, make_registry, render
 from kproxy.proxy.stats import LATENCY_BUCKETS, Stats
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
 
@@ -34,6 +36,12 @@ def filled() -> Stats:
     stats.resends["NOT_LEADER_OR_FOLLOWER"] = 23
     stats.refusals["frame too long"] = 24
     stats.upstream_errors["connect"] = 25
+    stats.in_doubt, stats.records_matched, stats.records_stripped = 26, 27, 28
+    stats.requests_dropped, stats.requests_timed_out = 29, 30
+    stats.readbacks, stats.readback_bytes = 31, 32
+    stats.readbacks_failed["timeout"] = 33
+    stats.fences["refused"] = 34
+    stats.recoveries, stats.recovery_seconds = 35, 36.5
     stats.observe(0, 2, 0.003)
     stats.observe(0, 2, 100.0)
     stats.observe_legacy(0, 2, "shipper", "")
@@ -67,6 +75,17 @@ def filled() -> Stats:
         ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
         ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
+        ("kproxy_in_doubt", {}, 26),
+        ("kproxy_records_matched_total", {}, 27),
+        ("kproxy_records_stripped_total", {}, 28),
+        ("kproxy_requests_dropped_total", {}, 29),
+        ("kproxy_requests_timed_out_total", {}, 30),
+        ("kproxy_readbacks_total", {}, 31),
+        ("kproxy_readback_bytes_total", {}, 32),
+        ("kproxy_readbacks_failed_total", {"reason": "timeout"}, 33),
+        ("kproxy_fences_total", {"outcome": "refused"}, 34),
+        ("kproxy_recoveries_total", {}, 35),
+        ("kproxy_recovery_seconds_total", {}, 36.5),
     ],
 )
 def test_every_counter_is_on_the_page(name: str, labels: dict[str, str], expected: float) -> None:
@@ -76,6 +95,20 @@ def test_every_counter_is_on_the_page(name: str, labels: dict[str, str], expecte
 def test_legacy_requests_name_the_client() -> None:
     labels = {"api_key": "Produce", "api_version": "2", "client_id": "shipper", "client_software": ""}
     assert value(filled(), "kproxy_legacy_requests_total", **labels) == 1
+
+
+@pytest.mark.parametrize(("oldest", "age"), [(None, 0.0), (997.5, 2.5), (1001.0, 0.0)])
+def test_the_oldest_unacknowledged_batch_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
+    collector = StatsCollector(Stats(oldest_unacknowledged=oldest), now=lambda: 1000.0)
+    found = {sample.name: sample.value for family in collector.collect() for sample in family.samples}
+    assert found["kproxy_oldest_unacknowledged_seconds"] == age
+
+
+def test_each_field_of_the_counters_has_its_test() -> None:
+    told_otherwise = {"legacy_clients_max", "oldest_unacknowledged", "_legacy_clients"}
+    untouched = Stats()
+    for name in Stats.__slots__:
+        assert name in told_otherwise or getattr(filled(), name) != getattr(untouched, name), name
 
 
 def test_buckets_are_cumulative() -> None:
@@ -114,6 +147,18 @@ def test_page_is_strictly_valid_openmetrics(stats: Stats) -> None:
     assert content_type.startswith("application/openmetrics-text")
     families = [family.name for family in parse_openmetrics(page.decode())]
     assert len(families) == len(set(families))
+
+
+def test_the_page_of_the_documentation_lists_what_is_there() -> None:
+    page = render(make_registry(filled()), "")[0].decode()
+    text = dict(re.findall(r"^# HELP (kproxy_\S+) (.*)$", page, re.MULTILINE))
+    kinds = dict(re.findall(r"^# TYPE (kproxy_\S+) (.*)$", page, re.MULTILINE))
+    labels: dict[str, str] = {}
+    for name, inside in re.findall(r"^(kproxy_\w+){(.*)} ", page, re.MULTILINE):
+        labels[name.removesuffix("_bucket")] = ", ".join(n for n in re.findall(r'(\w+)="', inside) if n != "le")
+    expected = [f"| `{name}` | {kinds[name]} | {labels.get(name, '')} | {text[name]} |" for name in text]
+    listed = re.findall(r"^\| `kproxy_\w+` \|.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == expected
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
