@@ -1,0 +1,234 @@
+"""A TCP relay that understands Kafka's frames and harms them as it is told: a bad network for tests and benchmarks.
+
+It sits anywhere in a chain (client, relay, kproxy, relay, broker). Frames are recognised by their length prefix, an
+answer's API by the correlation id of its request. What is no Kafka frame passes as it is.
+"""
+
+import random
+import struct
+from collections import deque
+from typing import Final
+
+import trio
+
+from kproxy.testing.relay_faults import Counts, Drop, Ending, Faults
+from kproxy.testing.relay_streams import close, cut_frames, drain, reset
+
+__all__ = ["Counts", "Drop", "Ending", "FaultRelay", "Faults"]
+
+_HOST: Final = "127.0.0.1"
+_HEADER: Final = struct.Struct(">hhi")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_DRAIN_SECONDS: Final = 5.0
+_STEPS_PER_SECOND: Final = 50
+_UNKNOWN: Final = -1
+_ASKED: Final = 4096
+"""Requests remembered: those with acks=0 have no answer."""
+
+
+class FaultRelay:
+    """Relays connections to a loopback port on to `upstream` (host and port; connections made later follow a change).
+
+    :param port: where to listen; 0 takes any, which `port` has once `serve` has started.
+    :param seed: of all that is left to chance, which depends on the order of a connection's frames only.
+    """
+
+    def __init__(
+        self, upstream: tuple[str, int], *, port: int = 0, faults: Faults | None = None, seed: int = 0
+    ) -> None:
+        self.upstream = upstream
+        self.port = port
+        self.faults = faults or Faults()
+        self.counts = Counts()
+        self._seed = seed
+        self._open: set[_Connection] = set()
+        self._running = trio.Event()
+        self._running.set()
+
+    async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; reports the port when it listens.
+
+        :raises OSError: the port is taken.
+        """
+        listeners = await trio.open_tcp_listeners(self.port, host=_HOST)
+        self.port = listeners[0].socket.getsockname()[1]
+        async with trio.open_nursery() as nursery:
+            await nursery.start(trio.serve_listeners, self._handle, listeners)
+            task_status.started(self.port)
+
+    @property
+    def connections(self) -> int:
+        """Connections open now."""
+        return len(self._open)
+
+    def pause(self) -> None:
+        """Pass nothing on, and soon read nothing more, until `resume`."""
+        if self._running.is_set():
+            self._running = trio.Event()
+
+    def resume(self) -> None:
+        """Go on after `pause`; nothing was lost."""
+        self._running.set()
+
+    def cut_all(self, ending: Ending = Ending.RST) -> int:
+        """End all connections now, also in the middle of a frame; return how many."""
+        connections = list(self._open)
+        for connection in connections:
+            connection.end(ending)
+        return len(connections)
+
+    async def running(self) -> None:
+        """Wait while the relay is paused."""
+        while not self._running.is_set():
+            await self._running.wait()
+
+    async def _handle(self, client: trio.SocketStream) -> None:
+        self.counts.connections += 1
+        if not self.faults.accepting:
+            reset(client)
+            return
+        try:
+            upstream = await trio.open_tcp_stream(*self.upstream)
+        except OSError:
+            reset(client)
+            return
+        chance = random.Random(self._seed * 1_000_003 + self.counts.connections)
+        connection = _Connection(self, client, upstream, chance)
+        self._open.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._open.discard(connection)
+
+
+class _Connection:
+    """One client connection and the one upstream that belongs to it."""
+
+    def __init__(
+        self, relay: FaultRelay, client: trio.SocketStream, upstream: trio.SocketStream, chance: random.Random
+    ) -> None:
+        self._relay = relay
+        self._client, self._upstream = client, upstream
+        self._chance = chance
+        self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
+        self._passed = {"requests": 0, "answers": 0}
+        self._scope = trio.CancelScope()
+        self._ending = Ending.RST
+
+    async def run(self) -> None:
+        """Relay in both directions until both have ended or the relay ends them."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._carry, self._client, self._upstream, "requests")
+                    nursery.start_soon(self._carry, self._upstream, self._client, "answers")
+                return
+            if self._ending is Ending.FIN:
+                await self._finish()
+        finally:
+            end = reset if self._scope.cancelled_caught and self._ending is Ending.RST else close
+            end(self._client)
+            end(self._upstream)
+
+    def end(self, ending: Ending) -> None:
+        """End both sides now."""
+        if not self._scope.cancel_called:
+            self._relay.counts.cuts += 1
+            self._ending = ending
+            self._scope.cancel()
+
+    async def _finish(self) -> None:
+        with trio.move_on_after(_DRAIN_SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(drain, self._client)
+                nursery.start_soon(drain, self._upstream)
+
+    async def _carry(self, source: trio.SocketStream, sink: trio.SocketStream, direction: str) -> None:
+        """Pass one direction's frames on, then its end; a reset on one side becomes a reset on the other."""
+        rest = bytearray()
+        try:
+            while data := await source.receive_some():
+                rest += data
+                for frame in cut_frames(rest):
+                    await self._pass(frame, sink, direction)
+            await self._send(sink, bytes(rest), direction)
+            if self._swallows(direction):
+                await trio.sleep_forever()
+            await self._relay.running()
+            await sink.send_eof()
+        except trio.BrokenResourceError:
+            self._ending = Ending.RST
+            self._scope.cancel()
+
+    async def _pass(self, frame: bytes, sink: trio.SocketStream, direction: str) -> None:
+        faults, counts = self._relay.faults, self._relay.counts
+        if direction == "requests":
+            api_key, seen, dropped = self._note_request(frame), counts.requests, counts.dropped_requests
+            drop, delays = faults.drop_requests, faults.request_delays
+        else:
+            api_key, seen, dropped = self._asked_for(frame), counts.answers, counts.dropped_answers
+            drop, delays = faults.drop_answers, faults.answer_delays
+        seen[api_key] += 1
+        if drop is not None and self._hits(drop, api_key, seen[api_key]):
+            dropped[api_key] += 1
+            if drop.ending is not None:
+                self.end(drop.ending)
+                await trio.lowlevel.checkpoint()
+            return
+        if delays.get(api_key):
+            await trio.sleep(delays[api_key])
+        await self._send(sink, frame, direction)
+
+    def _hits(self, drop: Drop, api_key: int, number: int) -> bool:
+        if api_key != drop.api_key:
+            return False
+        by_chance = self._chance.random() < drop.share
+        return by_chance or (drop.every > 0 and number % drop.every == 0)
+
+    def _swallows(self, direction: str) -> bool:
+        faults = self._relay.faults
+        return faults.swallow_requests if direction == "requests" else faults.swallow_answers
+
+    async def _send(self, sink: trio.SocketStream, data: bytes, direction: str) -> None:
+        await self._relay.running()
+        if self._swallows(direction):
+            self._relay.counts.swallowed_bytes += len(data)
+            return
+        faults = self._relay.faults
+        limit = faults.cut_requests_at if direction == "requests" else faults.cut_answers_at
+        left = None if limit is None else max(0, limit - self._passed[direction])
+        if left is not None and left <= len(data):
+            data = data[:left]
+        await self._send_slowly(sink, data)
+        self._passed[direction] += len(data)
+        if left is not None and len(data) == left:
+            self.end(faults.cut_ending)
+            await trio.lowlevel.checkpoint()
+
+    async def _send_slowly(self, sink: trio.SocketStream, data: bytes) -> None:
+        begin = 0
+        while (speed := self._relay.faults.bytes_per_second) and begin < len(data):
+            size = max(1, int(speed / _STEPS_PER_SECOND))
+            await sink.send_all(data[begin : begin + size])
+            begin += size
+            await trio.sleep(size / speed)
+        await sink.send_all(data[begin:])
+
+    def _note_request(self, frame: bytes) -> int:
+        if len(frame) < 4 + _HEADER.size:
+            return _UNKNOWN
+        api_key, _, correlation_id = _HEADER.unpack_from(frame, 4)
+        self._asked.append((correlation_id, api_key))
+        return int(api_key)
+
+    def _asked_for(self, frame: bytes) -> int:
+        """Return an answer's API; older requests without an answer (Produce with acks=0) get none any more."""
+        if len(frame) < 4 + _CORRELATION_ID.size:
+            return _UNKNOWN
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 4)
+        place = next((at for at, (asked, _) in enumerate(self._asked) if asked == correlation_id), None)
+        if place is None:
+            return _UNKNOWN
+        for _ in range(place):
+            self._asked.popleft()
+        return self._asked.popleft()[1]
