@@ -143,7 +143,8 @@ def generate() -> dict[str, str]:
     """File name to text of all that is generated."""
     files = {"__init__.py": HEAD.format("The generated part of the codec."), "errors.py": errors_code()}
     apis: dict[int, list[Message]] = {}
-    for path in sorted(SCHEMA.glob("*.txt")):
+    # the tables of what kproxy itself stores are apart, since the others are imported from Kafka
+    for path in (*sorted(SCHEMA.glob("*.txt")), *sorted((SCHEMA / "kproxy").glob("*.txt"))):
         if path.name == "errors.txt":
             continue
         parser = TableParser(path)

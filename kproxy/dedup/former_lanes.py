@@ -1,0 +1,74 @@
+"""The lanes that a former kproxy of the same instance.id held, as its entries in the log tell, read in order."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kproxy.codec.records import Record
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneKey, LaneRecord, UnknownVersion, decode_key, decode_value
+from kproxy.errors import RemoteProtocolError
+
+#: More lanes than an instance has connections and pauses; about 20 MB.
+MOST_LANES: Final = 50_000
+
+
+class FormerLanes:
+    """A view of the log of one instance: of each producer id the last entry counts, compacted or not."""
+
+    def __init__(self, instance_id: str, most: int = MOST_LANES) -> None:
+        """At most ``most`` lanes are kept, the ones last written."""
+        self._instance_id = instance_id
+        self._most = most
+        self._lanes: dict[LaneKey, LaneRecord] = {}
+        self._by_identity: dict[Identity, dict[LaneKey, LaneRecord]] = {}
+        #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
+        self.newer = self.damaged = 0
+        #: Lanes beyond ``most``: retries of what was sent under them are not recognised.
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """How many lanes are known."""
+        return len(self._lanes)
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Takes the next entries of the log."""
+        for record in records:
+            try:
+                self._apply(record)
+            except UnknownVersion:
+                self.newer += 1
+            except RemoteProtocolError:
+                self.damaged += 1
+
+    def of(self, identity: Identity) -> list[LaneRecord]:
+        """The lanes that a producer had, the oldest entry first."""
+        return list(self._by_identity.get(identity, {}).values())
+
+    def take_all(self) -> list[LaneRecord]:
+        """All lanes; none is known from then on."""
+        lanes = list(self._lanes.values())
+        self._lanes.clear()
+        self._by_identity.clear()
+        return lanes
+
+    def _apply(self, record: Record) -> None:
+        key = decode_key(record.key)
+        if key.instance_id != self._instance_id:
+            return
+        self._remove(key)  # replaced, even if what replaces it can't be read
+        if record.value is None:
+            return
+        lane = decode_value(key, record.value)
+        self._lanes[key] = lane
+        self._by_identity.setdefault(lane.identity, {})[key] = lane
+        if len(self._lanes) > self._most:
+            self._remove(next(iter(self._lanes)))
+            self.dropped += 1
+
+    def _remove(self, key: LaneKey) -> None:
+        lane = self._lanes.pop(key, None)
+        if lane is not None:
+            lanes = self._by_identity[lane.identity]
+            del lanes[key]
+            if not lanes:
+                del self._by_identity[lane.identity]

@@ -1,0 +1,108 @@
+"""What is written of a lane before its first use: which producer has which producer id and epochs.
+
+The entries of the compacted topic ``__kproxy_producer_state``. Key and value begin with a version (int16), as those of
+Kafka's ``__consumer_offsets`` do; what follows is in the grammar of the wire messages (``schema/kproxy``).
+"""
+
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kproxy.codec._generated.producer_state_key import ProducerStateKey
+from kproxy.codec._generated.producer_state_value import ProducerStateValue
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.sequence import LAST_EPOCH, is_kproxy_producer_id
+from kproxy.errors import RemoteProtocolError
+
+#: What this kproxy writes; one that is older than the entry leaves it alone.
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 0
+_VERSION: Final = Struct(">h")
+
+
+class UnknownVersion(RemoteProtocolError):
+    """A newer kproxy wrote this: it is neither used nor overwritten."""
+
+
+class LaneKey(NamedTuple):
+    """Whose entry it is. One for each producer id, so that the topic grows with these and not with leases."""
+
+    instance_id: str
+    producer_id: int
+
+
+class LaneRecord(NamedTuple):
+    """A producer's right to the epochs from ``epoch`` to ``last_epoch`` of a producer id, since ``recorded_ms``.
+
+    ``producer_id`` is as it stands in the batches (kproxy's bit set), the time in ms since 1970.
+    """
+
+    instance_id: str
+    producer_id: int
+    epoch: int
+    last_epoch: int
+    identity: Identity
+    recorded_ms: int
+
+    @property
+    def key(self) -> LaneKey:
+        """What a later entry replaces it by."""
+        return LaneKey(self.instance_id, self.producer_id)
+
+
+def encode_key(key: LaneKey) -> bytes:
+    """The key of an entry; LocalProtocolError if it can't be said."""
+    return _VERSION.pack(KEY_VERSION) + ProducerStateKey(key.instance_id, key.producer_id).encode(KEY_VERSION)
+
+
+def encode_value(record: LaneRecord) -> bytes:
+    """The value of an entry; LocalProtocolError if it can't be said."""
+    value = ProducerStateValue(record.epoch, record.last_epoch, *record.identity, record.recorded_ms)
+    return _VERSION.pack(VALUE_VERSION) + value.encode(VALUE_VERSION)
+
+
+def decode_key(data: bytes | None) -> LaneKey:
+    """The key of an entry. UnknownVersion; RemoteProtocolError if it is damaged."""
+    key = ProducerStateKey.decode(data or b"", _version(data, KEY_VERSION), _VERSION.size)
+    return LaneKey(key.instance_id, key.producer_id)
+
+
+def decode_value(key: LaneKey, data: bytes) -> LaneRecord:
+    """The entry of a key. UnknownVersion; RemoteProtocolError if it is damaged."""
+    value = ProducerStateValue.decode(data, _version(data, VALUE_VERSION), _VERSION.size)
+    if not 0 <= value.epoch <= value.last_epoch <= LAST_EPOCH or not is_kproxy_producer_id(key.producer_id):
+        # whoever wrote this: nobody else's producer may be fenced for it
+        raise RemoteProtocolError(f"no lane: epochs {value.epoch} to {value.last_epoch} of {key.producer_id}")
+    identity = Identity(value.principal, value.client_id, value.host)
+    return LaneRecord(*key, value.epoch, value.last_epoch, identity, value.recorded_ms)
+
+
+def describe(key: bytes | None, value: bytes | None) -> str:
+    """One line of text for an entry as it is stored, whatever it is; a value of None is a tombstone."""
+    try:
+        lane = decode_key(key)
+        what = f"instance={lane.instance_id!r} producer={lane.producer_id}"
+        if value is None:
+            return f"{what} forgotten"
+        record = decode_value(lane, value)
+    except RemoteProtocolError as error:
+        return f"unreadable ({error}): key={(key or b'').hex()} value={(value or b'').hex()}"
+    principal, client_id, host = record.identity
+    who = f"principal={principal!r} client_id={client_id!r} host={host!r}"
+    return f"{what} epochs={record.epoch}-{record.last_epoch} {who} recorded={_time(record.recorded_ms)}"
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
+
+
+def _version(data: bytes | None, newest: int) -> int:
+    if data is None or len(data) < _VERSION.size:
+        raise RemoteProtocolError("entry without a version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if not 0 <= version <= newest:
+        raise UnknownVersion(f"entry of version {version}, newer than {newest}")
+    return version

@@ -1,0 +1,67 @@
+"""What a restarted kproxy makes of the entries of its former self."""
+
+from kproxy.codec.batch import Record
+from kproxy.dedup.former_lanes import FormerLanes
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
+from kproxy.dedup.sequence import KPROXY_BIT
+
+ONE, TWO = Identity("", "one", "localhost"), Identity("", "two", "localhost")
+
+
+def lane(number: int, identity: Identity = ONE, *, epoch: int = 0, instance: str = "me") -> LaneRecord:
+    return LaneRecord(instance, KPROXY_BIT | number, epoch, epoch + 31, identity, 1_000)
+
+
+def entry(record: LaneRecord, value: bytes | None = b"") -> Record:
+    return Record(0, 0, encode_key(record.key), encode_value(record) if value == b"" else value)
+
+
+def test_of_each_producer_id_the_last_entry_counts() -> None:
+    former = FormerLanes("me")
+    former.apply([entry(lane(1)), entry(lane(2)), entry(lane(1, TWO, epoch=32))])
+    assert former.of(ONE) == [lane(2)]
+    assert former.of(TWO) == [lane(1, TWO, epoch=32)]
+    assert former.of(Identity("", "three", "localhost")) == []
+    assert len(former) == 2
+
+
+def test_a_tombstone_ends_a_lane() -> None:
+    former = FormerLanes("me")
+    former.apply([entry(lane(1)), entry(lane(2)), entry(lane(1), None), entry(lane(3), None)])
+    assert former.of(ONE) == [lane(2)]
+
+
+def test_other_instances_share_the_log() -> None:
+    former = FormerLanes("me")
+    former.apply([entry(lane(1, instance="other")), entry(lane(1)), entry(lane(1, instance="other"), None)])
+    assert former.of(ONE) == [lane(1)]
+
+
+def test_entries_of_newer_versions_and_damaged_ones_are_counted_and_never_an_error() -> None:
+    former = FormerLanes("me")
+    newer = b"\0\7what the future holds"
+    former.apply([entry(lane(1)), entry(lane(2), newer), Record(0, 0, newer, b""), Record(0, 0, None, None)])
+    former.apply([entry(lane(3), b"\0\0x")])
+    assert former.of(ONE) == [lane(1)]
+    assert (former.newer, former.damaged) == (2, 2)
+
+
+def test_an_entry_that_a_newer_kproxy_replaced_does_not_count() -> None:
+    former = FormerLanes("me")
+    former.apply([entry(lane(1)), entry(lane(1), b"\0\7more epochs")])
+    assert former.of(ONE) == []
+
+
+def test_memory_is_bounded_and_the_last_lanes_are_kept() -> None:
+    former = FormerLanes("me", most=3)
+    former.apply(entry(lane(number)) for number in (1, 2, 3, 1, 4, 5))
+    assert former.of(ONE) == [lane(1), lane(4), lane(5)]
+    assert former.dropped == 2
+
+
+def test_all_are_taken_once() -> None:
+    former = FormerLanes("me")
+    former.apply([entry(lane(1)), entry(lane(2, TWO))])
+    assert former.take_all() == [lane(1), lane(2, TWO)]
+    assert former.take_all() == former.of(ONE) == former.of(TWO) == []
