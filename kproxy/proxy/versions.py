@@ -7,8 +7,14 @@ from kproxy.codec.messages import ApiKey, request_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.routing import VersionRange
 
-#: Share groups read past any filter of a proxy (KIP-932); the raft APIs and delegation tokens name other listeners.
-HIDDEN: Final = frozenset(range(76, 80)) | frozenset(range(83, 88)) | frozenset(range(90, 93))
+#: Share groups read past any filter of a proxy (KIP-932). WriteTxnMarkers could fence kproxy's own producer ids, and
+#: controllers' quorum is no client's business; who runs the cluster has them at the brokers.
+HIDDEN: Final = (
+    frozenset(range(76, 80))
+    | frozenset(range(83, 88))
+    | frozenset(range(90, 93))
+    | {ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+)
 
 #: Where a client's version is too old for the broker, ask at this one if it is served: old enough to need no topic ids
 #: and no flexible encoding, new enough to say all that an answer of an old version needs.

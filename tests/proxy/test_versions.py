@@ -64,6 +64,9 @@ class TestServed:
     def test_share_groups_are_hidden(self) -> None:
         assert {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE} <= HIDDEN
 
+    def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
+        assert {ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
+
     def test_what_the_broker_serves_only_in_versions_that_kproxy_can_not_write_is_not_offered(self) -> None:
         newest = request_class(ApiKey.METADATA).MAX_VERSION
         assert served_to_clients({ApiKey.METADATA: (newest + 1, newest + 2)}) == {}

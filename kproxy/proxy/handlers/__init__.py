@@ -10,6 +10,14 @@ from kproxy.proxy.handlers.api_versions import ApiVersions
 from kproxy.proxy.handlers.base import Handler
 from kproxy.proxy.handlers.fetch import Fetch
 from kproxy.proxy.handlers.offsets import ListOffsets, OffsetCommit, OffsetFetch
+from kproxy.proxy.handlers.own_topics import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteTopics,
+    IncrementalAlterConfigs,
+)
 from kproxy.proxy.handlers.produce import PassedProduce
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
@@ -22,6 +30,12 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.OFFSET_FETCH: OffsetFetch(),
         ApiKey.FIND_COORDINATOR: FindCoordinator(),
         ApiKey.API_VERSIONS: ApiVersions(),
+        ApiKey.CREATE_TOPICS: CreateTopics(),
+        ApiKey.DELETE_TOPICS: DeleteTopics(),
+        ApiKey.DELETE_RECORDS: DeleteRecords(),
+        ApiKey.ALTER_CONFIGS: AlterConfigs(),
+        ApiKey.CREATE_PARTITIONS: CreatePartitions(),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),
         ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
     }

@@ -4,14 +4,17 @@ A broker for which kproxy has no port is left out, so that no client ever meets 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
 
 #: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).
 _BROKERS = 1
+#: The first Metadata version that can say whether topics may be made for it.
+_FIRST_AUTO_CREATION = 4
 
 
 class _Addresses(Handler):
@@ -22,6 +25,18 @@ class _Addresses(Handler):
 
 class Metadata(_Addresses):
     """Rewrites the list of brokers."""
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+        """The request; where it names a topic of kproxy's, no topic is made for it.
+
+        Made by the broker for a client who asks, the state topic would not be compacted.
+        """
+        request: Any = exchange.request
+        if any(is_own_topic(topic.name or "") for topic in request.topics or ()):
+            exchange.upstream_version = max(exchange.upstream_version, _FIRST_AUTO_CREATION)
+            request = replace(request, allow_auto_topic_creation=False)
+        asked: Message = request
+        return asked
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         """All brokers of the answer."""
