@@ -1,0 +1,23 @@
+"""An offline checker: reads what clients did and saw, and names each way in which it was not exactly once, in order."""
+
+from kproxy.testing.history.anomaly import Anomaly, AnomalyKind
+from kproxy.testing.history.check import check
+from kproxy.testing.history.files import MalformedHistory, decode, encode, read_history, write_history
+from kproxy.testing.history.operations import Commit, Kind, Operation, Outcome, Poll, Send
+
+__all__ = [
+    "Anomaly",
+    "AnomalyKind",
+    "Commit",
+    "Kind",
+    "MalformedHistory",
+    "Operation",
+    "Outcome",
+    "Poll",
+    "Send",
+    "check",
+    "decode",
+    "encode",
+    "read_history",
+    "write_history",
+]

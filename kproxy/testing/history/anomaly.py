@@ -1,0 +1,46 @@
+"""The anomalies that are told apart, numbered as in the catalogue of docs/reliability.md."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kproxy.testing.history.operations import Operation
+
+
+class AnomalyKind(Enum):
+    """Name, number and meaning; ``int-`` is said of what happens within one operation."""
+
+    UNSENT = "unsent", 0, "a record was read that nobody sent"
+    DUPLICATE = "duplicate", 1, "a record sent once is in the log more than once"
+    INCONSISTENT_OFFSET = "inconsistent-offset", 2, "one offset has more than one value"
+    LOST_WRITE = "lost-write", 3, "an acknowledged record is not in the log, though what follows it is"
+    UNSEEN = "unseen", 4, "an acknowledged record was read by nobody"
+    ABORTED_READ = "aborted-read", 5, "a record was read whose sender was told that it is not written"
+    POLL_SKIP = "poll-skip", 9, "a reader left out a record between two polls"
+    INT_POLL_SKIP = "int-poll-skip", 9, "a reader left out a record within one poll"
+    NONMONOTONIC_POLL = "nonmonotonic-poll", 10, "a poll gave a record that is not behind the poll before"
+    INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll", 10, "one poll gave records out of order"
+    NONMONOTONIC_SEND = "nonmonotonic-send", 10, "a later send of a process stands before an earlier one"
+    INT_NONMONOTONIC_SEND = "int-nonmonotonic-send", 10, "the records of one send stand out of order"
+    FALSE_DEDUP = "false-de-dup", 17, "of equal records more or fewer are in the log than were sent"
+    DOUBLE_ACK = "double-ack", 18, "two sends were acknowledged with one offset"
+
+    def __init__(self, title: str, number: int, meaning: str) -> None:
+        self.title = title
+        self.number = number
+        self.meaning = meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """One anomaly found.
+
+    ``offsets`` and ``value`` say where; ``operations`` are the sends or polls that show it, three at most.
+    """
+
+    kind: AnomalyKind
+    topic: str
+    partition: int
+    detail: str
+    value: str | None = None
+    offsets: tuple[int, ...] = ()
+    operations: tuple[Operation, ...] = ()

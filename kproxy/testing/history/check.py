@@ -1,0 +1,27 @@
+"""All checks together."""
+
+from collections.abc import Iterable
+
+from kproxy.testing.history.anomaly import Anomaly
+from kproxy.testing.history.logs import build_logs
+from kproxy.testing.history.operations import Operation
+from kproxy.testing.history.polls import check_polls
+from kproxy.testing.history.sends import check_acknowledgements, check_offsets, check_order, check_values
+
+
+def check(history: Iterable[Operation]) -> list[Anomaly]:
+    """Name every anomaly of a history, by number; its operations may come in any order. O(n log n) in its records.
+
+    If any operation is ``final``, only final ones count as having read: give it all partitions, whole. A value that
+    several operations sent to one partition is one of equal records; it is counted (17) instead of looked for.
+    """
+    operations = list(history)
+    logs = build_logs(operations)
+    found = [
+        *check_values(logs),
+        *check_offsets(logs),
+        *check_polls(operations, logs),
+        *check_order(operations, logs),
+        *check_acknowledgements(operations),
+    ]
+    return sorted(found, key=lambda anomaly: (anomaly.kind.number, anomaly.kind.title, anomaly.topic, anomaly.offsets))
