@@ -7,8 +7,9 @@ from kproxy.errors import RemoteProtocolError
 
 _LENGTH = Struct(">i")
 PREFIX: Final = 4
-#: What is set aside for a frame before more of it has come: a length alone costs the peer nothing.
-_FIRST_ALLOCATION: Final = 65536
+#: What is set aside for a frame before more of it has come. A length alone costs the peer nothing, so this times the
+#: number of connections must be far below the memory for all of them.
+_FIRST_ALLOCATION: Final = 2048
 _LARGEST_STEP: Final = 1 << 20
 
 

@@ -106,6 +106,13 @@ class Config:
         "Clients connected at a time; more are closed at once and counted, so that a reconnect storm cannot "
         "take all file descriptors.",
     )
+    max_connections_per_ip: int = option(
+        1_000_000,
+        whole_number(1, 1_000_000, "connections"),
+        "As max.connections, for each address that clients come from: then one host that leaks connections, or means "
+        "ill, leaves room to the others. Not limited by default, since a sidecar's clients all have one address. "
+        "Kafka's max.connections.per.ip.",
+    )
     decompression_max_bytes: int = option(
         64 * _MIB,
         _BYTES,

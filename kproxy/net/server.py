@@ -1,5 +1,6 @@
 """Listeners: one port to bootstrap from, one for each broker; and the limits on who may connect."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -42,6 +43,7 @@ class Server:
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = SessionLimits(
             producer=ProducerLimits(
@@ -113,11 +115,20 @@ class Server:
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._stats.connections_open >= self._config.max_connections:
-                self._refuse("max_connections")
+            excess = self._excess(io.peer_host)
+            if excess is not None:
+                self._refuse(excess)
                 io.close()
                 continue
             self._nursery.start_soon(self._run, io, choose)
+
+    def _excess(self, host: str) -> str | None:
+        """The limit that one more connection of a host would exceed; None if there is room."""
+        if self._stats.connections_open >= self._config.max_connections:
+            return "max_connections"
+        if self._by_host[host] >= self._config.max_connections_per_ip:
+            return "max_connections_per_ip"
+        return None
 
     def _refuse(self, reason: str) -> None:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
@@ -125,6 +136,7 @@ class Server:
     async def _run(self, io: ByteIO, choose: Callable[[], Broker | None]) -> None:
         self._stats.connections_open += 1
         self._stats.connections_total += 1
+        self._by_host[io.peer_host] += 1
         try:
             connection = self._connection(io, choose)
             self._connections.add(connection)
@@ -139,6 +151,9 @@ class Server:
             log.exception("connection failed; this is a bug of kproxy, please report it")
         finally:
             self._stats.connections_open -= 1
+            self._by_host[io.peer_host] -= 1
+            if not self._by_host[io.peer_host]:
+                del self._by_host[io.peer_host]
 
     def _connection(self, io: ByteIO, choose: Callable[[], Broker | None]) -> Connection:
         return Connection(

@@ -16,7 +16,7 @@ from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Delay
-from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, values_in
+from tests.net.harness import FrameClient, errors_of, eventually, fetch, metadata, produce, proxied, values_in
 
 
 def free_ports(count: int) -> range:
@@ -84,6 +84,22 @@ async def test_connections_beyond_the_limit_are_closed_at_once_and_room_is_found
                 assert await third.ended()
             assert proxy.stats.connections_refused == {"max_connections": 1}
         await eventually(lambda: proxy.stats.connections_open == 0)
+        async with await proxy.client() as client:
+            assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_one_address_may_hold_only_so_many_connections() -> None:
+    async with proxied(max_connections_per_ip=2) as proxy:
+        async with await proxy.client() as one, await proxy.client() as two:
+            for client in (one, two):
+                assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+            async with await proxy.client() as third:
+                assert await third.ended()
+            other = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.2", 0))
+            async with FrameClient(trio.SocketStream(trio.socket.from_stdlib_socket(other)), "other") as neighbour:
+                assert (await neighbour.call(ApiVersionsRequest(), 0)).error_code == 0
+        await eventually(lambda: proxy.stats.connections_open == 0)
+        assert proxy.stats.connections_refused == {"max_connections_per_ip": 1}
         async with await proxy.client() as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
