@@ -8,7 +8,7 @@ import trio
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import TopicRef
 from kproxy.config import Config, show
 from kproxy.dedup.lanes import Lane, LanePool
@@ -89,7 +89,7 @@ class Cluster:
 
     async def refresh(self) -> None:
         """Asks any broker for all brokers, and gives new ones a port."""
-        response = await self._ask_any(MetadataRequest(topics=[]), (1, _METADATA))
+        response = await self.ask_any(MetadataRequest(topics=[]), (1, _METADATA))
         assert isinstance(response, MetadataResponse)
         self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
@@ -145,9 +145,8 @@ class Cluster:
             broker.versions = (await self.client(broker.address)).versions
         return broker.versions
 
-    async def _ask_any(
-        self, request: MetadataRequest | FindCoordinatorRequest | InitProducerIdRequest, versions: VersionRange
-    ) -> MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse:
+    async def ask_any(self, request: Message, versions: VersionRange) -> Message:
+        """The first answer that any broker gives, at a version as new as both allow. OSError, RemoteProtocolError."""
         error: OSError | RemoteProtocolError = OSError("no broker is known")
         addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
         # where a connection stands already, ask there first
@@ -157,12 +156,9 @@ class Cluster:
                 client = await self.client(address)
                 served = client.versions.get(request.API_KEY, (0, 0))
                 version = min(versions[1], served[1], request.MAX_VERSION)
-                answer = await client.call(request, max(version, served[0]))
+                return await client.call(request, max(version, served[0]))
             except (OSError, RemoteProtocolError) as failed:
                 error = failed
-                continue
-            assert isinstance(answer, MetadataResponse | FindCoordinatorResponse | InitProducerIdResponse)
-            return answer
         raise error
 
     async def leader(self, topic: TopicRef, partition: int, by_id: bool) -> tuple[Broker | None, int]:
@@ -172,7 +168,7 @@ class Cluster:
         else:
             asked = MetadataRequestTopic(name=topic.decode("utf-8", "replace"))
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        response = await self._ask_any(request, (4, _METADATA))
+        response = await self.ask_any(request, (4, _METADATA))
         assert isinstance(response, MetadataResponse)
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
         for found in response.topics:
@@ -185,7 +181,7 @@ class Cluster:
     async def coordinator(self, group_id: str) -> Broker | None:
         """The broker that coordinates a group now; None if there is none. OSError, RemoteProtocolError."""
         request = FindCoordinatorRequest(key=group_id, key_type=0)
-        response = await self._ask_any(request, (1, 3))
+        response = await self.ask_any(request, (1, 3))
         assert isinstance(response, FindCoordinatorResponse)
         if response.error_code:
             return None
@@ -210,7 +206,7 @@ class Cluster:
     async def _new_lane(self) -> Lane | None:
         try:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
-            response = await self._ask_any(request, (0, 4))
+            response = await self.ask_any(request, (0, 4))
         except (OSError, RemoteProtocolError):
             self.count_error("init_producer_id")
             return None
