@@ -1,0 +1,92 @@
+"""Batches as a Fetch answer holds them, and which of them a crash may have left in doubt."""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, read_header
+from kproxy.dedup.sequence import advance
+from kproxy.errors import RemoteProtocolError
+
+#: What a producer may not have had the answer to: its last batches, or those of its last moments, whichever is more.
+TAIL_BATCHES: Final = 5
+TAIL_MS: Final = 2_000
+
+_PREFIX: Final = Struct(">qi")
+_MAGIC_AT: Final = 16
+_MAGIC_V2: Final = 2
+
+
+class Batch(NamedTuple):
+    """A record batch of format v2 from a log; ``data`` is the whole of it, header included."""
+
+    header: BatchHeader
+    data: bytes
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind its last record."""
+        return self.header.base_offset + self.header.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record, also where compaction has removed that."""
+        return advance(self.header.base_sequence, self.header.last_offset_delta)
+
+
+def split_batches(data: bytes | memoryview, first: int) -> tuple[list[Batch], int]:
+    """The whole batches in a record set that was read from offset ``first``, and the offset to read on from.
+
+    What is cut at the end is left out. So are messages of formats 0 and 1, which no idempotent producer wrote.
+    RemoteProtocolError if it is no record set.
+    """
+    batches: list[Batch] = []
+    following, pos = first, 0
+    while len(data) - pos > _MAGIC_AT:
+        base_offset, length = _PREFIX.unpack_from(data, pos)
+        if length <= _MAGIC_AT - LOG_OVERHEAD:
+            raise RemoteProtocolError("record set with an impossible length")
+        end = pos + LOG_OVERHEAD + length
+        if end > len(data):
+            break
+        last = base_offset
+        if data[pos + _MAGIC_AT] == _MAGIC_V2:
+            header = read_header(data, pos)
+            last += header.last_offset_delta
+            if last >= first:
+                batches.append(Batch(header, bytes(data[pos:end])))
+        following, pos = max(following, last + 1), end
+    return batches, following
+
+
+def tail_of(batches: Iterable[Batch], producer_ids: Iterable[int]) -> tuple[list[Batch], bool]:
+    """Each producer's last batches out of a log's (in order), markers left out; and whether older ones can't be any.
+
+    A producer's time is that of its own batches: its clients' clocks may differ from any other.
+    """
+    own: dict[int, list[Batch]] = {producer_id: [] for producer_id in producer_ids}
+    for batch in batches:
+        if batch.header.producer_id in own and not batch.header.is_control:
+            own[batch.header.producer_id].append(batch)
+    kept: list[Batch] = []
+    for found in own.values():
+        kept += _tail(found)
+    enough = all(len(found) > len(_tail(found)) for found in own.values())
+    return sorted(kept, key=lambda batch: batch.header.base_offset), enough
+
+
+def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence: int) -> bool:
+    """Whether the batch that ends at this sequence is among these; so it is where nothing was written (-1)."""
+    return last_sequence < 0 or any(
+        (batch.header.producer_id, batch.header.producer_epoch, batch.last_sequence)
+        == (producer_id, epoch, last_sequence)
+        for batch in reversed(batches)
+    )
+
+
+def _tail(batches: Sequence[Batch]) -> Sequence[Batch]:
+    since = max((batch.header.max_timestamp for batch in batches), default=0) - TAIL_MS
+    kept = min(TAIL_BATCHES, len(batches))
+    while kept < len(batches) and batches[-kept - 1].header.max_timestamp >= since:
+        kept += 1
+    return batches[len(batches) - kept :]

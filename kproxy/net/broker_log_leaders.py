@@ -1,0 +1,180 @@
+"""Questions to the leaders of partitions: one request carries all of a leader; those that moved are asked again."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import trio
+
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.cluster import Cluster
+from kproxy.proxy.routing import Address
+
+Place: TypeAlias = tuple[str, int]
+"""A topic's name and a partition's index."""
+
+T = TypeVar("T")
+
+#: The newest Metadata that kproxy asks at: topics by name or id.
+_METADATA: Final = 12
+_FIRST_WITH_IDS: Final = 10
+#: A broker that just started may not know a topic yet; after so many answers it is believed.
+_PATIENCE: Final = 10
+_DOUBTFUL: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """A request for many partitions, and how to read its answer."""
+
+    request: Callable[[Sequence[Place]], Message]
+    #: (partition, error code, what was asked for) for each partition in the answer.
+    answers: Callable[[Message], Iterable[tuple[Place, int, T]]]
+    #: Asked at no newer version.
+    newest: int
+    #: How long the broker may take by itself.
+    extra_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[T]):
+    """A leader's word on a partition; ``value`` is None if it does not serve the request (UNSUPPORTED_VERSION)."""
+
+    error_code: int
+    value: T | None
+
+
+class Leaders:
+    """Asks leaders over connections of its own, so that long polls hold up nothing else."""
+
+    def __init__(self, cluster: Cluster, config: Config) -> None:
+        """At most ``recovery_concurrency`` requests are on their way at a time."""
+        self._cluster = cluster
+        self._config = config
+        self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
+        self._idle: dict[Address, list[BrokerClient]] = {}
+
+    async def ask(self, places: Iterable[Place], question: Question[T]) -> dict[Place, Told[T]]:
+        """The answers for all places, errors included that another attempt would not help.
+
+        OSError if they can't be had within ``delivery_timeout_ms``.
+        """
+        told: dict[Place, Told[T]] = {}
+        try:
+            with trio.fail_after(self._config.delivery_timeout_ms / 1000):
+                await self._ask_until_told(set(places), question, told)
+        except trio.TooSlowError as error:
+            raise OSError(f"no leader answered in {self._config.delivery_timeout_ms} ms") from error
+        return told
+
+    async def _ask_until_told(self, waiting: set[Place], question: Question[T], told: dict[Place, Told[T]]) -> None:
+        backoff_ms = self._config.retry_backoff_ms
+        doubtful: dict[Place, int] = {}
+        while True:
+            found: dict[Place, Told[T]] = {}
+            groups = await self._by_leader(sorted(waiting), found)
+            async with trio.open_nursery() as nursery:
+                for address, group in groups.items():
+                    nursery.start_soon(self._ask_leader, address, group, question, found)
+            for place in waiting & found.keys():
+                error = found[place].error_code
+                doubtful[place] = doubtful.get(place, 0) + 1 if error in _DOUBTFUL else 0
+                if not _try_again(error) or doubtful[place] >= _PATIENCE:
+                    told[place] = found[place]
+            waiting -= told.keys()
+            if not waiting:
+                return
+            await trio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+
+    async def _by_leader(self, places: Sequence[Place], found: dict[Place, Told[T]]) -> dict[Address, list[Place]]:
+        names = dict.fromkeys(name for name, _ in places)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        try:
+            response = await self.metadata(request)
+        except (OSError, RemoteProtocolError):
+            return {}
+        brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
+        leaders: dict[Place, Address | None] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                leaders[topic.name or "", row.partition_index] = brokers.get(row.leader_id)
+        groups: dict[Address, list[Place]] = {}
+        for place in places:
+            address = leaders.get(place)
+            if address is not None:
+                groups.setdefault(address, []).append(place)
+            elif place not in leaders:
+                found[place] = Told(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        return groups
+
+    async def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Any broker's answer. OSError, RemoteProtocolError if none gives one."""
+        error: OSError | RemoteProtocolError = OSError("no broker is known")
+        broker = self._cluster.any_broker()
+        addresses = [broker.address] if broker is not None else []
+        for address in dict.fromkeys([*addresses, *self._config.bootstrap_servers]):
+            try:
+                client = await self._cluster.client(address)
+                newest = client.versions.get(request.API_KEY, (0, 0))[1]
+                if newest < _FIRST_WITH_IDS and any(topic.name is None for topic in request.topics or ()):
+                    raise RemoteProtocolError(f"{address} knows no topic ids")
+                answer = await client.call(request, min(newest, _METADATA))
+            except (OSError, RemoteProtocolError) as failed:
+                error = failed
+                continue
+            assert isinstance(answer, MetadataResponse)
+            return answer
+        raise error
+
+    async def _ask_leader(
+        self, address: Address, places: Sequence[Place], question: Question[T], found: dict[Place, Told[T]]
+    ) -> None:
+        async with self._limiter:
+            try:
+                found.update(await self._exchange(address, places, question))
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("broker_log")
+
+    async def _exchange(self, address: Address, places: Sequence[Place], question: Question[T]) -> dict[Place, Told[T]]:
+        idle = self._idle.setdefault(address, [])
+        client = idle.pop() if idle else None
+        if client is None or client.closed:
+            client = await BrokerClient.open(
+                self._cluster.network,
+                address,
+                self._config.upstream_connect_timeout_ms,
+                self._config.upstream_request_timeout_ms,
+            )
+        try:
+            request = question.request(places)
+            served = client.versions.get(request.API_KEY)
+            if served is None or max(served[0], request.MIN_VERSION) > min(question.newest, served[1]):
+                return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None) for place in places}
+            answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
+            return {place: Told(error, value) for place, error, value in question.answers(answer)}
+        finally:
+            if not client.closed:
+                idle.append(client)
+
+    def close(self) -> None:
+        """Closes the connections that are idle."""
+        for clients in self._idle.values():
+            for client in clients:
+                client.close()
+        self._idle.clear()
+
+
+def _try_again(error_code: int) -> bool:
+    try:
+        return ErrorCode(error_code).retriable or error_code in _DOUBTFUL
+    except ValueError:
+        return False

@@ -1,0 +1,166 @@
+"""The four questions about partitions' logs: markers written, producers, offsets, batches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from kproxy.codec._generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersRequestTopicRequest,
+    DescribeProducersResponse,
+)
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from kproxy.codec._generated.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestListOffsetsPartition,
+    ListOffsetsRequestListOffsetsTopic,
+    ListOffsetsResponse,
+)
+from kproxy.codec._generated.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequestWritableTxnMarker,
+    WriteTxnMarkersRequestWritableTxnMarkerTopic,
+    WriteTxnMarkersResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.net.broker_log_leaders import Place, Question
+
+LATEST: Final = -1
+"""In ListOffsets: the high watermark."""
+EARLIEST: Final = -2
+"""In ListOffsets: where the log begins."""
+
+Marker: TypeAlias = tuple[int, int]
+"""A producer id, and the epoch below which it is fenced."""
+
+_MARKERS: Final = 1
+_PRODUCERS: Final = 0
+#: The last one that names topics.
+_FETCH: Final = 12
+_OFFSETS: Final = 7
+_WAIT_MS: Final = 500
+
+
+class ActiveProducer(NamedTuple):
+    """What a partition remembers of a producer: -1 as ``last_sequence`` if its epoch has written nothing."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+
+def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for name, index in places:
+        topics.setdefault(name, []).append(index)
+    return topics
+
+
+def write_markers(markers: Sequence[Marker]) -> Question[None]:
+    """Fences each producer by a marker that ends a transaction which it never began; the worst error is told."""
+
+    def request(places: Sequence[Place]) -> Message:
+        topics = [
+            WriteTxnMarkersRequestWritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in _by_topic(places).items()
+        ]
+        return WriteTxnMarkersRequest(
+            markers=[
+                WriteTxnMarkersRequestWritableTxnMarker(
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    transaction_result=False,
+                    topics=topics,
+                    coordinator_epoch=0,
+                )
+                for producer_id, epoch in markers
+            ]
+        )
+
+    def answers(response: Message) -> Iterator[tuple[Place, int, None]]:
+        assert isinstance(response, WriteTxnMarkersResponse)
+        worst: dict[Place, int] = {}
+        for marker in response.markers:
+            for topic in marker.topics:
+                for row in topic.partitions:
+                    # an epoch that is fenced by a higher one already is fenced
+                    fenced = row.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+                    place = topic.name, row.partition_index
+                    worst[place] = worst.get(place, 0) or (0 if fenced else row.error_code)
+        for place, error in worst.items():
+            yield place, error, None
+
+    return Question(request, answers, _MARKERS)
+
+
+def describe_producers() -> Question[dict[int, ActiveProducer]]:
+    """What partitions remember of their producers, by producer id (KIP-664)."""
+
+    def request(places: Sequence[Place]) -> Message:
+        return DescribeProducersRequest(
+            topics=[
+                DescribeProducersRequestTopicRequest(name=name, partition_indexes=indexes)
+                for name, indexes in _by_topic(places).items()
+            ]
+        )
+
+    def answers(response: Message) -> Iterator[tuple[Place, int, dict[int, ActiveProducer]]]:
+        assert isinstance(response, DescribeProducersResponse)
+        for topic in response.topics:
+            for part in topic.partitions:
+                active = {
+                    row.producer_id: ActiveProducer(
+                        row.producer_id, row.producer_epoch, row.last_sequence, row.last_timestamp
+                    )
+                    for row in part.active_producers
+                }
+                yield (topic.name, part.partition_index), part.error_code, active
+
+    return Question(request, answers, _PRODUCERS)
+
+
+def list_offsets(timestamp: int) -> Question[int]:
+    """An offset of each partition: ``LATEST`` or ``EARLIEST``."""
+
+    def request(places: Sequence[Place]) -> Message:
+        topics = []
+        for name, indexes in _by_topic(places).items():
+            rows = [ListOffsetsRequestListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in indexes]
+            topics.append(ListOffsetsRequestListOffsetsTopic(name=name, partitions=rows))
+        return ListOffsetsRequest(replica_id=-1, topics=topics)
+
+    def answers(response: Message) -> Iterator[tuple[Place, int, int]]:
+        assert isinstance(response, ListOffsetsResponse)
+        for topic in response.topics:
+            for row in topic.partitions:
+                yield (topic.name, row.partition_index), row.error_code, row.offset
+
+    return Question(request, answers, _OFFSETS)
+
+
+def fetch(offsets: Mapping[Place, int], max_bytes: int) -> Question[FetchResponsePartitionData]:
+    """What partitions' logs hold from an offset on, committed or not; at the end of the log it waits a moment."""
+
+    def request(places: Sequence[Place]) -> Message:
+        topics = []
+        for name, indexes in _by_topic(places).items():
+            rows = [
+                FetchRequestFetchPartition(partition=n, fetch_offset=offsets[name, n], partition_max_bytes=max_bytes)
+                for n in indexes
+            ]
+            topics.append(FetchRequestFetchTopic(topic=name, partitions=rows))
+        return FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics)
+
+    def answers(response: Message) -> Iterator[tuple[Place, int, FetchResponsePartitionData]]:
+        assert isinstance(response, FetchResponse)
+        for topic in response.responses:
+            for part in topic.partitions:
+                yield (topic.topic, part.partition_index), response.error_code or part.error_code, part
+
+    return Question(request, answers, _FETCH, _WAIT_MS)

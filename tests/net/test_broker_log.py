@@ -1,0 +1,255 @@
+"""Fences and reads of brokers' logs."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog
+import trio
+
+from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersResponse
+from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.testing.fake_broker import Call, CloseAfter, Edit
+from kproxy.testing.fake_broker.topics import Partition
+from tests.net.harness import Proxied, proxied
+
+PID, OTHER = 1 << 62 | 7, 1 << 62 | 8
+#: Ahead of the brokers' clock, so that no producer is forgotten.
+START_MS = 4_000_000_000_000
+
+
+@asynccontextmanager
+async def logs(brokers: int = 1, partitions: int = 1, **options: int) -> AsyncIterator[tuple[Proxied, BrokerLog]]:
+    async with proxied(brokers, **options) as proxy:
+        proxy.brokers.create_topic("t", partitions)
+        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+        try:
+            yield proxy, broker_log
+        finally:
+            broker_log.close()
+
+
+def part(proxy: Proxied, index: int = 0) -> Partition:
+    return proxy.brokers.topics["t"].partitions[index]
+
+
+def write(
+    proxy: Proxied, sequence: int, *, pid: int = PID, epoch: int = 0, records: int = 1, at_ms: int = 0, index: int = 0
+) -> int:
+    """The broker's error code for a batch."""
+    rows = [Record(n, START_MS + at_ms, None, b"%d" % (sequence + n), ()) for n in range(records)]
+    data = build_batch(rows, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
+    log = part(proxy, index).log
+    return log.append(memoryview(data), 0, START_MS).error
+
+
+def sequences(batches: list[Batch]) -> list[int]:
+    return [batch.header.base_sequence for batch in batches]
+
+
+class TestFence:
+    async def test_old_epochs_are_fenced_on_all_partitions_whoever_leads_them_with_a_request_to_each_leader(
+        self,
+    ) -> None:
+        requests: list[int] = []
+        async with logs(2, 4) as (proxy, log):
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda call: requests.append(call.broker_id))
+            await log.fence([("t", index) for index in range(4)], [(PID, 1), (OTHER, 33)])
+            for index in range(4):
+                assert write(proxy, 0, index=index) == ErrorCode.INVALID_PRODUCER_EPOCH
+                assert write(proxy, 0, pid=OTHER, epoch=32, index=index) == ErrorCode.INVALID_PRODUCER_EPOCH
+                assert write(proxy, 0, epoch=1, index=index) == 0
+            assert sorted(requests) == [1, 2]
+            assert proxy.stats.fences == {"done": 8}
+
+    async def test_nothing_to_fence_is_no_request(self) -> None:
+        async with logs() as (proxy, log):
+            await log.fence([], [(PID, 1)])
+            await log.fence([("t", 0)], [])
+            assert proxy.stats.fences == {}
+
+    async def test_what_a_higher_epoch_has_fenced_is_fenced(self) -> None:
+        async with logs() as (proxy, log):
+            await log.fence([("t", 0)], [(PID, 5)])
+            await log.fence([("t", 0)], [(PID, 4)])
+            assert part(proxy).log.end_offset == 1
+
+    async def test_a_leader_that_moves_and_an_answer_that_is_lost_are_asked_again(self) -> None:
+        async with logs(2) as (proxy, log):
+
+            def move(_: Call) -> None:
+                if part(proxy).leader == 1:
+                    proxy.brokers.move_leader("t", 0, 2)
+
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, move)
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: CloseAfter(), times=1)
+            await log.fence([("t", 0)], [(PID, 1)])
+            assert write(proxy, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert proxy.stats.upstream_errors.pop("broker_log") == 1
+
+    @pytest.mark.parametrize("error", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
+    async def test_a_refusal_is_waited_for_instead_and_told_once_in_a_while(self, error: ErrorCode) -> None:
+        async with logs(upstream_request_timeout_ms=200) as (proxy, log):
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: Edit(refusing(error)))
+            with structlog.testing.capture_logs() as lines:
+                began = trio.current_time()
+                await log.fence([("t", 0)], [(PID, 1)])
+                assert trio.current_time() - began >= 0.2
+                await log.fence([("t", 0)], [(PID, 1)])
+            assert proxy.stats.fences == {"refused": 2}
+            assert ["ClusterAction" in line["grant"] for line in lines] == [True]
+
+    async def test_another_error_is_an_error(self) -> None:
+        async with logs() as (proxy, log):
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: Edit(refusing(ErrorCode.INVALID_TXN_STATE)))
+            with pytest.raises(RemoteProtocolError, match="WriteTxnMarkers for t-0"):
+                await log.fence([("t", 0)], [(PID, 1)])
+
+    async def test_a_topic_that_is_not_there_is_believed_after_a_while(self) -> None:
+        async with logs() as (_, log):
+            with pytest.raises(RemoteProtocolError, match="none-0 failed with error 3"):
+                await log.fence([("none", 0)], [(PID, 1)])
+
+    async def test_it_ends_in_time(self) -> None:
+        async with logs(delivery_timeout_ms=100) as (proxy, log):
+            proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: CloseAfter())
+            with pytest.raises(OSError, match="no leader answered"):
+                await log.fence([("t", 0)], [(PID, 1)])
+            proxy.stats.upstream_errors.clear()
+
+
+def refusing(error: ErrorCode) -> Callable[[object], None]:
+    def change(response: object) -> None:
+        assert isinstance(response, WriteTxnMarkersResponse)
+        for marker in response.markers:
+            for topic in marker.topics:
+                for row in topic.partitions:
+                    row.error_code = error
+
+    return change
+
+
+class TestRead:
+    async def test_the_batches_that_overlap(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in (0, 3, 6, 9):
+                write(proxy, sequence, records=3)
+            assert sequences(await log.read("t", 0, 4, 7, max_bytes=1 << 20)) == [3, 6]
+            assert sequences(await log.read("t", 0, 0, 12, max_bytes=1 << 20)) == [0, 3, 6, 9]
+            assert proxy.stats.readbacks == 2
+            assert proxy.stats.readback_bytes > 0
+
+    async def test_no_more_than_the_bytes_but_a_whole_batch(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(4):
+                write(proxy, sequence)
+            (batch,) = await log.read("t", 0, 0, 4, max_bytes=1)
+            assert (batch.header.base_offset, batch.next_offset, len(batch.data)) == (0, 1, batch.header.size)
+
+    async def test_what_is_deleted_already_is_left_out(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(4):
+                write(proxy, sequence)
+            part(proxy).log.delete_before(2)
+            assert sequences(await log.read("t", 0, 0, 4, max_bytes=1 << 20)) == [2, 3]
+
+    async def test_it_waits_for_what_is_not_there_yet(self) -> None:
+        async with logs() as (proxy, log):
+            write(proxy, 0)
+
+            async def later(call: Call) -> None:
+                write(proxy, 1)
+                proxy.brokers.notify()
+
+            proxy.brokers.control(ApiKey.FETCH, later)
+            assert sequences(await log.read("t", 0, 0, 2, max_bytes=1 << 20)) == [0, 1]
+
+    async def test_but_not_for_ever(self) -> None:
+        async with logs(upstream_request_timeout_ms=100) as (proxy, log):
+            write(proxy, 0)
+            with pytest.raises(OSError, match="read up to 1, not 5"):
+                await log.read("t", 0, 0, 5, max_bytes=1 << 20)
+
+    async def test_a_log_that_ends_before_has_nothing(self) -> None:
+        async with logs() as (_, log):
+            with pytest.raises(OSError, match="read up to"):
+                await log.read("t", 0, 3, 5, max_bytes=1 << 20)
+
+
+class TestTails:
+    async def tail(self, log: BrokerLog, *pids: int) -> list[tuple[int, int]]:
+        batches = (await log.tails([("t", 0)], set(pids)))["t", 0]
+        return [(batch.header.producer_id, batch.header.base_sequence) for batch in batches]
+
+    async def test_the_last_five_batches_of_each_producer(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(100):
+                write(proxy, sequence, at_ms=sequence * 10_000)
+                write(proxy, sequence, pid=OTHER, at_ms=sequence * 10_000)
+                write(proxy, sequence, pid=3)
+            assert await self.tail(log, PID) == [(PID, n) for n in range(95, 100)]
+            assert await self.tail(log, PID, OTHER) == [(pid, n) for n in range(95, 100) for pid in (PID, OTHER)]
+
+    async def test_or_those_of_two_seconds_by_its_own_clock(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(100):
+                write(proxy, sequence, at_ms=sequence * 100)
+            for sequence in range(50):
+                write(proxy, sequence, pid=OTHER, at_ms=10**9)
+            assert await self.tail(log, PID) == [(PID, n) for n in range(79, 100)]
+
+    async def test_a_fence_at_the_end_hides_nothing_and_is_left_out(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(3):
+                write(proxy, sequence)
+            await log.fence([("t", 0)], [(PID, 1), (OTHER, 1)])
+            assert await self.tail(log, PID, OTHER) == [(PID, 0), (PID, 1), (PID, 2)]
+
+    async def test_a_producer_unknown_to_the_partition_costs_no_read(self) -> None:
+        async with logs() as (proxy, log):
+            write(proxy, 0, pid=3)
+            assert await self.tail(log, PID) == []
+            assert (proxy.stats.readbacks, await log.tails([], {PID})) == (0, {})
+
+    async def test_no_more_than_the_bytes(self) -> None:
+        async with logs(recovery_max_bytes=1024) as (proxy, log):
+            for sequence in range(6):
+                write(proxy, sequence, at_ms=sequence * 10_000)
+            for sequence in range(500):
+                write(proxy, sequence, pid=3)
+            assert await self.tail(log, PID) == []
+            assert 0 < proxy.stats.readback_bytes < 8 * 1024
+
+    async def test_the_last_batch_that_the_leader_knows_is_waited_for(self) -> None:
+        """A batch above the high watermark can't be read yet."""
+
+        def before_the_last(response: object) -> None:
+            for topic in response.topics:  # type: ignore[attr-defined]
+                for row in topic.partitions:
+                    row.offset = max(row.offset - 2, 0)
+
+        async with logs() as (proxy, log):
+            for sequence in range(4):
+                write(proxy, sequence)
+            proxy.brokers.control(ApiKey.LIST_OFFSETS, lambda _: Edit(before_the_last))
+            assert await self.tail(log, PID) == [(PID, n) for n in range(4)]
+
+    async def test_many_partitions_at_once(self) -> None:
+        async with logs(2, 6) as (proxy, log):
+            for index in range(6):
+                write(proxy, index, index=index)
+            tails = await log.tails([("t", index) for index in range(6)], {PID})
+            assert {place: sequences(batches) for place, batches in tails.items()} == {
+                ("t", index): [index] for index in range(6)
+            }
+
+
+async def test_producers_and_names() -> None:
+    async with logs() as (proxy, log):
+        write(proxy, 4, epoch=2, records=3)
+        assert (await log.last_sequences("t", 0))[PID] == (PID, 2, 6, START_MS)
+        assert await log.topic_name(proxy.brokers.topics["t"].topic_id) == "t"
+        assert await log.topic_name(bytes(15) + b"\xff") is None
