@@ -1,0 +1,166 @@
+"""The lane log: which producer has which producer id, noted before its first use, read by the next kproxy.
+
+The compacted topic ``__kproxy_producer_state`` is kproxy's only memory beyond its process. It needs no disk, so a
+killed kproxy may come back on any machine.
+"""
+
+import structlog
+import trio
+
+from kproxy.config import Config
+from kproxy.dedup.former_lanes import FormerLanes
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
+from kproxy.dedup.sequence import LAST_EPOCH
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.lane_reader import LaneReader
+from kproxy.net.lane_topic import TOPIC, LaneTopic, Refused, TopicGone, partition_of, pause
+from kproxy.net.lane_writer import LaneWriter
+from kproxy.net.partition_client import PartitionClient
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.lane_log")
+
+#: A start that takes longer is told of.
+_PATIENCE_SECONDS = 10.0
+_GRANT = f"Create, Describe, DescribeConfigs, Read and Write on topic {TOPIC}, to kproxy's principal"
+
+
+class LaneLog:
+    """This instance's part of the log. Where the cluster refuses it, kproxy goes on without crash recovery."""
+
+    def __init__(self, cluster: Cluster, config: Config, stats: Stats) -> None:
+        """Nothing is made or read where ``crash_recovery_enable`` is false."""
+        self._cluster = cluster
+        self._config = config
+        self._stats = stats
+        self._topic = LaneTopic(cluster, config)
+        self._former = FormerLanes(config.instance_id)
+        #: Whether lanes are noted; False once the cluster has refused it.
+        self.enabled = config.crash_recovery_enable
+        #: Set when the former self's lanes are known, as far as they can be.
+        self.opened = trio.Event()
+        self._writer: LaneWriter | None = None
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Finds or makes the topic, reads the former self's lanes, starts the writer in ``nursery``.
+
+        Tries for as long as it takes: a kproxy that stamps without knowing them would let their retries through.
+        """
+        if self.enabled:
+            try:
+                client = await self._until_read()
+            except Refused as refused:
+                self._give_up(refused)
+            else:
+                self._tell(self._former)
+                self._writer = LaneWriter(self._cluster, self._config, client)
+                nursery.start_soon(self._write)
+        self.opened.set()
+
+    async def _until_read(self) -> PartitionClient:
+        backoff_ms, began, told = self._config.retry_backoff_ms, trio.current_time(), False
+        client: PartitionClient | None = None
+        reader: LaneReader | None = None
+        while True:
+            try:
+                if client is None or reader is None:
+                    client = await self._find()
+                    reader = LaneReader(client, self._former)
+                await reader.read()
+                return client
+            except (OSError, RemoteProtocolError) as error:
+                self._cluster.count_error("producer_state_log")
+                if isinstance(error, TopicGone):
+                    client = reader = None
+                if not told and trio.current_time() > began + _PATIENCE_SECONDS:
+                    told = True
+                    log.warning("waiting for the log of producer ids; no record is taken before", error=str(error))
+            backoff_ms = await pause(backoff_ms, self._config)
+
+    async def _find(self) -> PartitionClient:
+        partition = partition_of(self._config.instance_id, await self._topic.prepare())
+        return PartitionClient(self._cluster, self._config, TOPIC, partition)
+
+    def _tell(self, former: FormerLanes) -> None:
+        log.info("former producer ids read", instance_id=self._config.instance_id, producer_ids=len(former))
+        if former.newer or former.damaged:
+            log.warning(
+                "entries that this kproxy does not understand are kept and not used: retries of records sent under "
+                "them may become duplicates",
+                topic=TOPIC,
+                newer=former.newer,
+                damaged=former.damaged,
+            )
+        if former.dropped:
+            log.warning("more former producer ids than are kept in memory; the oldest are not used", n=former.dropped)
+
+    def _give_up(self, refused: Refused) -> None:
+        self.enabled = False
+        self._cluster.count_error("producer_state_log_refused")
+        log.warning(
+            "no crash recovery: the cluster refuses the topic in which producer ids are noted, so retries after a "
+            "crash of kproxy may become duplicates; grant what is missing and restart kproxy, or set "
+            "crash.recovery.enable to false",
+            topic=TOPIC,
+            error=str(refused),
+            grant=_GRANT,
+        )
+
+    # -- what the former self had
+
+    def former(self, identity: Identity) -> list[LaneRecord]:
+        """The lanes that this producer had under the former self; empty once ``forget`` has run."""
+        return self._former.of(identity)
+
+    async def forget(self) -> list[LaneRecord]:
+        """Ends the former self's time: its lanes that have epochs left, to be used again behind their fences.
+
+        Those that have none are deleted from the log.
+        """
+        lanes = self._former.take_all()
+        spent = [lane for lane in lanes if lane.last_epoch + 2 > LAST_EPOCH]
+        async with trio.open_nursery() as nursery:
+            for lane in spent:
+                nursery.start_soon(self._append, encode_key(lane.key), None)
+        return [lane for lane in lanes if lane.last_epoch + 2 <= LAST_EPOCH]
+
+    # -- writing
+
+    async def record(self, record: LaneRecord) -> None:
+        """Returns when all in-sync replicas have the entry, or at once where there is no crash recovery."""
+        await self._append(encode_key(record.key), encode_value(record))
+
+    async def _append(self, key: bytes, value: bytes | None) -> None:
+        await self.opened.wait()
+        if self._writer is not None and self.enabled:
+            await self._writer.append(key, value, int(self._cluster.network.wall() * 1000))
+
+    async def _write(self) -> None:
+        writer = self._writer
+        assert writer is not None
+        try:
+            while True:
+                try:
+                    await writer.run()
+                except TopicGone:
+                    log.warning("topic is gone, and with it what a restarted kproxy would know; making it", topic=TOPIC)
+                    writer.client = await self._find_again()
+        except Refused as refused:
+            self._give_up(refused)
+            writer.release()
+
+    async def _find_again(self) -> PartitionClient:
+        backoff_ms = self._config.retry_backoff_max_ms  # brokers need a moment to hear of a new topic
+        while True:
+            backoff_ms = await pause(backoff_ms, self._config)
+            try:
+                return await self._find()
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("producer_state_log")
+
+    def close(self) -> None:
+        """Closes the connection to the log's leader."""
+        if self._writer is not None:
+            self._writer.client.moved()

@@ -1,0 +1,149 @@
+"""Appends to the lane log: many entries in one batch, sent again until the broker's word is definite."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import trio
+
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.batch import Record, build_batch, stamp
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.sequence import KPROXY_BIT, advance
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.lane_topic import TOPIC, Refused, check, pause
+from kproxy.net.partition_client import NoLeader, PartitionClient
+
+#: Well below the 1 MiB that a topic takes by default; one entry has at most 100 KB.
+_BATCH_BYTES = 262_144
+_PRODUCE = (3, 8)
+
+
+class _Entry(NamedTuple):
+    record: Record
+    written: trio.Event
+
+    @property
+    def size(self) -> int:
+        return len(self.record.key or b"") + len(self.record.value or b"")
+
+
+class LaneWriter:
+    """One batch is on its way at a time; what comes meanwhile goes with the next.
+
+    Resends carry the same producer id and sequence, lest a late copy replace a newer entry of its key. Where the broker
+    has lost that producer, the batch goes under a new id and may be there twice: the same entry again changes nothing.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config, client: PartitionClient) -> None:
+        """``client`` leads to the log's partition."""
+        self._cluster = cluster
+        self._config = config
+        self.client = client
+        self._queue: deque[_Entry] = deque()
+        self._wake = trio.Event()
+        self._producer_id: int | None = None
+        self._sequence = 0
+
+    async def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        """Returns when all in-sync replicas have the entry. If cancelled, it may be written nevertheless."""
+        entry = _Entry(Record(0, timestamp_ms, key, value), trio.Event())
+        self._queue.append(entry)
+        self._wake.set()
+        await entry.written.wait()
+
+    async def run(self) -> None:
+        """Writes for ever. Refused: the cluster will not have it; TopicGone; what waits then is kept."""
+        while True:
+            while not self._queue:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            await self._write(self._next_batch())
+
+    def release(self) -> None:
+        """Lets go all who wait: nothing will be written any more."""
+        while self._queue:
+            self._queue.popleft().written.set()
+
+    def _next_batch(self) -> list[_Entry]:
+        batch: list[_Entry] = []
+        room = _BATCH_BYTES
+        for entry in self._queue:
+            room -= entry.size
+            if batch and room < 0:
+                break
+            batch.append(entry)
+        return batch
+
+    async def _write(self, entries: Sequence[_Entry]) -> None:
+        records = [entry.record._replace(offset=offset) for offset, entry in enumerate(entries)]
+        try:
+            await self._until_definite(build_batch(records), len(records))
+        except Refused as refused:
+            if refused.error_code != ErrorCode.MESSAGE_TOO_LARGE or len(entries) == 1:
+                raise
+            half = len(entries) // 2
+            await self._write(entries[:half])
+            await self._write(entries[half:])
+            return
+        for entry in entries:
+            entry.written.set()
+            self._queue.popleft()
+
+    async def _until_definite(self, batch: bytearray, records: int) -> None:
+        backoff_ms = self._config.retry_backoff_ms
+        stamped: int | None = None
+        while True:
+            try:
+                if self._producer_id is None:
+                    self._producer_id, self._sequence = await self._new_producer_id(), 0
+                if stamped != self._producer_id:
+                    stamp(batch, self._producer_id, 0, self._sequence)
+                    stamped = self._producer_id
+                error = await self._send(batch)
+            except NoLeader as lost:
+                error = lost.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+            except (OSError, RemoteProtocolError):
+                error = ErrorCode.NETWORK_EXCEPTION
+            if fate_of(error) is Fate.WRITTEN:
+                self._sequence = advance(self._sequence, records)
+                return
+            self._take(error)
+            backoff_ms = await pause(backoff_ms, self._config)
+
+    def _take(self, error: int) -> None:
+        """What an error means for the next attempt. Refused, TopicGone: there is to be none."""
+        self._cluster.count_error("producer_state_log")
+        self.client.moved()
+        if fate_of(error) is Fate.OUT_OF_SEQUENCE:
+            self._producer_id = None
+        elif fate_of(error) is Fate.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
+            check("Produce", error)
+
+    async def _send(self, batch: bytearray) -> int:
+        part = ProduceRequestPartitionProduceData(index=self.client.partition, records=memoryview(batch))
+        topic = ProduceRequestTopicProduceData(name=TOPIC, partition_data=[part])
+        timeout_ms = self._config.upstream_request_timeout_ms
+        request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+        response = await self.client.call(request, ProduceResponse, _PRODUCE, extra_ms=timeout_ms)
+        for found in response.responses:
+            for row in found.partition_responses:
+                return row.error_code
+        raise RemoteProtocolError("Produce answer without the partition")
+
+    async def _new_producer_id(self) -> int:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self._cluster.ask_any(request, (0, 4))
+        assert isinstance(response, InitProducerIdResponse)
+        if response.error_code:
+            raise OSError(f"InitProducerId failed with error {response.error_code}")
+        return response.producer_id | KPROXY_BIT
