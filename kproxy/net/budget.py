@@ -1,17 +1,24 @@
 """The bytes that all connections hold together, and who has to wait when there are too many.
 
 One connection, the elder, may always go on: else those that hold half of a frame could wait for each other for ever.
+Those that hold little may use a reserve: else a few that read slowly, or never, would keep everybody waiting.
 """
+
+from typing import Final
 
 import trio
 
+#: Who holds no more than this many bytes may use the reserve.
+_LITTLE: Final = 65_536
+
 
 class Budget:
-    """Counts held bytes by owner. A soft limit: one read, and the elder's frame, may come on top."""
+    """Counts held bytes by owner. A soft limit: the reserve, one read, and the elder's frame may come on top."""
 
-    def __init__(self, limit: int) -> None:
-        """``limit``: bytes."""
+    def __init__(self, limit: int, reserve: int = 0) -> None:
+        """``limit`` and, on top of it, ``reserve``: bytes."""
         self._limit = limit
+        self._reserve = reserve
         self._held: dict[object, int] = {}
         self._elder: object | None = None
         self._lot = trio.lowlevel.ParkingLot()
@@ -40,9 +47,12 @@ class Budget:
 
     async def admit(self, owner: object) -> None:
         """Waits until ``owner`` may hold more."""
-        while self.used >= self._limit:
+        while self.used >= self._limit and not self._may_use_reserve(owner):
             if self._elder is None:
                 self._elder = owner
             if self._elder is owner:
                 return
             await self._lot.park()
+
+    def _may_use_reserve(self, owner: object) -> bool:
+        return self._held.get(owner, 0) <= _LITTLE and self.used < self._limit + self._reserve

@@ -211,7 +211,10 @@ class Connection:
 
     def _account(self) -> None:
         requests = self.session.held_bytes + self._splitter.held + self._pending
-        self._budget.hold(self, requests + self._answers.held + self._unwritten)
+        answers = self._answers.held + self._unwritten
+        if self._writing_client:
+            answers += sum(map(len, self.session.link.to_client))
+        self._budget.hold(self, requests + answers)
         self.stats.buffered_bytes = self._budget.used
 
     async def _requests(self, frames: list[bytearray]) -> None:
@@ -345,6 +348,7 @@ class Connection:
                 self.session.response(frame, now, learnt=True)
         if frames:
             await self._answered()
+        self._account()
         while self._client_gone is False and len(self.session.link.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
 
@@ -468,6 +472,7 @@ class Connection:
                 batch: list[Buffer] = out[:]
                 out.clear()
                 self._unwritten = sum(map(len, batch))
+                self._account()  # the client may never read it
                 self.stats.client_bytes_out += await self._client.send_all(batch)
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True

@@ -39,7 +39,8 @@ class Server:
         self._cluster = cluster
         self._nursery = nursery
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
-        self._budget = Budget(config.buffer_memory - config.buffer_memory // 8)
+        eighth = config.buffer_memory // 8
+        self._budget = Budget(6 * eighth, reserve=eighth)
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()

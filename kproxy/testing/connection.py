@@ -66,8 +66,9 @@ class RawConnection:
         """Tell whether the connection is open with nothing to read, so that a new request makes sense."""
         if self._socket.fileno() == -1:
             return False
-        readable, _, _ = select.select([self._socket], [], [], 0)
-        return not readable
+        poller = select.poll()  # unlike select(), it knows file descriptors above 1023
+        poller.register(self._socket, select.POLLIN)
+        return not poller.poll(0)
 
     def close(self) -> None:
         """Close the connection."""

@@ -59,3 +59,21 @@ async def test_an_elder_that_ends_makes_room_for_another(autojump_clock: trio.te
             nursery.start_soon(budget.admit, "b")
             await trio.testing.wait_all_tasks_blocked()
             budget.hold("elder", 0)
+
+
+async def test_who_holds_little_may_use_the_reserve_until_it_is_used_up(autojump_clock: trio.testing.MockClock) -> None:
+    """Else a few that read slowly, or never, would keep everybody waiting."""
+    little, much = 65_536, 65_537
+    budget = Budget(1_000_000, reserve=100_000)
+    budget.hold("elder", 1_000_000)
+    assert await is_let_in(budget, "elder")
+    assert await is_let_in(budget, "new")
+    budget.hold("new", little)
+    assert await is_let_in(budget, "new")
+    budget.hold("new", much)
+    assert not await is_let_in(budget, "new")
+    assert await is_let_in(budget, "other")
+    budget.hold("other", 100_000 - much)
+    assert not await is_let_in(budget, "third")
+    budget.hold("new", 0)
+    assert await is_let_in(budget, "third")
