@@ -1,0 +1,171 @@
+"""Lanes of the past: fenced on every partition before any is read, read in few requests, bounded in bytes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kproxy.codec.batch import Record, build_batch, iter_records
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.net.broker_log import Batch, BrokerLog, Place
+from kproxy.net.recovery import Recovery
+from kproxy.testing.fake_broker import Close
+from tests.net.harness import Proxied, proxied
+
+
+@dataclass(frozen=True)
+class Past:
+    producer_id: int
+    first_epoch: int = 0
+    last_epoch: int = 31
+
+
+ONE, TWO = Past(KPROXY_BIT | 1), Past(KPROXY_BIT | 2)
+
+
+class Found(dict[Place, list[bytes | None]]):
+    """What was taken: the values of the records."""
+
+    def take(self, place: Place, batches: list[Batch]) -> None:
+        assert place not in self
+        self[place] = [
+            record.value for batch in batches for record in iter_records(batch.data, max_decompressed_bytes=1 << 20)
+        ]
+
+
+@asynccontextmanager
+async def recovery(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIterator[tuple[Proxied, Recovery]]:
+    async with proxied(brokers, **options) as proxy:
+        proxy.brokers.create_topic("t", partitions)
+        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+        try:
+            yield proxy, Recovery(broker_log, proxy.config, proxy.stats)
+        finally:
+            broker_log.close()
+
+
+def write(
+    proxy: Proxied, lane: Past, value: bytes, *, epoch: int | None = None, sequence: int = 0, index: int = 0
+) -> int:
+    """The broker's error code for a batch with one record."""
+    now = proxy.brokers.clock()
+    data = build_batch(
+        [Record(0, now, None, value)],
+        producer_id=lane.producer_id,
+        producer_epoch=lane.first_epoch if epoch is None else epoch,
+        base_sequence=sequence,
+    )
+    return proxy.brokers.topics["t"].partitions[index].log.append(memoryview(data), 0, now).error
+
+
+async def test_what_the_lanes_wrote_is_found_and_nothing_of_others() -> None:
+    async with recovery(2, 3) as (proxy, recover):
+        write(proxy, ONE, b"a")
+        write(proxy, TWO, b"b")
+        write(proxy, ONE, b"c", sequence=1)
+        write(proxy, Past(KPROXY_BIT | 3), b"other's")
+        write(proxy, TWO, b"d", index=2)
+        found = Found()
+        await recover.recover([ONE, TWO], [("t", 0), ("t", 1), ("t", 2)], found.take)
+        assert found == {("t", 0): [b"a", b"b", b"c"], ("t", 1): [], ("t", 2): [b"d"]}
+        assert proxy.stats.recoveries == 3
+        assert proxy.stats.recovery_seconds > 0
+
+
+async def test_only_the_epochs_of_the_lane_count() -> None:
+    lane = Past(ONE.producer_id, 32, 63)
+    async with recovery() as (proxy, recover):
+        for epoch in (31, 32, 63):
+            assert write(proxy, lane, b"%d" % epoch, epoch=epoch) == 0
+        found = Found()
+        await recover.recover([lane], [("t", 0)], found.take)
+        assert found == {("t", 0): [b"32", b"63"]}
+
+
+async def test_all_is_fenced_before_anything_is_read() -> None:
+    order: list[ApiKey] = []
+    async with recovery(2, 4) as (proxy, recover):
+        for api in (ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_PRODUCERS, ApiKey.FETCH):
+            proxy.brokers.control(api, lambda _, api=api: order.append(api))
+        write(proxy, ONE, b"a")
+        await recover.recover([ONE, TWO], [("t", index) for index in range(4)], Found().take)
+        assert order[:2] == [ApiKey.WRITE_TXN_MARKERS] * 2
+        assert ApiKey.WRITE_TXN_MARKERS not in order[2:]
+        for index in range(4):
+            for lane in (ONE, TWO):
+                assert write(proxy, lane, b"late", sequence=1, index=index) == ErrorCode.INVALID_PRODUCER_EPOCH
+                assert write(proxy, lane, b"late", epoch=31, index=index) == ErrorCode.INVALID_PRODUCER_EPOCH
+                assert write(proxy, lane, b"new", epoch=33, index=index) == 0
+
+
+async def test_of_two_lanes_with_one_producer_id_the_higher_fence_counts() -> None:
+    async with recovery() as (proxy, recover):
+        write(proxy, ONE, b"a")
+        write(proxy, ONE, b"b", epoch=40)
+        found = Found()
+        await recover.recover([Past(ONE.producer_id, 32, 63), ONE], [("t", 0)], found.take)
+        assert found == {("t", 0): [b"a", b"b"]}
+        assert write(proxy, ONE, b"late", epoch=63) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_many_partitions_share_requests() -> None:
+    asked: list[ApiKey] = []
+    async with recovery(3, 120) as (proxy, recover):
+        for index in range(0, 120, 40):
+            write(proxy, ONE, b"%d" % index, index=index)
+        for api in (ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_PRODUCERS):
+            proxy.brokers.control(api, lambda _, api=api: asked.append(api))
+        found = Found()
+        await recover.recover([ONE, TWO], [("t", index) for index in range(120)], found.take)
+        assert len(found) == 120
+        assert {place[1]: values for place, values in found.items() if values} == {
+            index: [b"%d" % index] for index in (0, 40, 80)
+        }
+        assert asked.count(ApiKey.WRITE_TXN_MARKERS) == 3
+        assert asked.count(ApiKey.DESCRIBE_PRODUCERS) <= 3 * 4
+
+
+async def test_many_lanes_are_fenced_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr("kproxy.net.recovery._MARKERS_AT_ONCE", 10)
+    async with recovery(1, 2) as (proxy, recover):
+        proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda call: sizes.append(len(call.request.markers)))
+        lanes = [Past(KPROXY_BIT | number) for number in range(12)]
+        await recover.recover(lanes, [("t", 0), ("t", 1)], Found().take)
+        assert sizes == [5, 5, 2]
+
+
+async def test_large_tails_are_read_a_few_at_a_time() -> None:
+    held: list[int] = []
+    async with recovery(1, 40, recovery_max_bytes=40_000) as (proxy, recover):
+        for index in range(40):
+            write(proxy, ONE, bytes(10_000), index=index)
+        proxy.brokers.control(
+            ApiKey.DESCRIBE_PRODUCERS,
+            lambda call: held.append(sum(len(topic.partition_indexes) for topic in call.request.topics)),
+        )
+        found = Found()
+        await recover.recover([ONE], [("t", index) for index in range(40)], found.take)
+        assert len(found) == 40
+        assert max(held) <= 4
+
+
+async def test_nothing_to_do_is_no_request() -> None:
+    async with recovery() as (proxy, recover):
+        found = Found()
+        await recover.recover([], [("t", 0)], found.take)
+        await recover.recover([ONE], [], found.take)
+        assert (found, proxy.stats.recoveries, proxy.stats.fences) == ({}, 0, {})
+
+
+async def test_what_cannot_be_had_is_an_error_and_nothing_is_made_up() -> None:
+    async with recovery(delivery_timeout_ms=50) as (proxy, recover):
+        proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, lambda _: Close())
+        found = Found()
+        with pytest.raises(OSError):
+            await recover.recover([ONE], [("t", 0)], found.take)
+        assert (found, proxy.stats.recoveries) == ({}, 0)
+        proxy.stats.upstream_errors.clear()
