@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kproxy.codec.messages import ErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kproxy.codec.messages import ApiKey, Message
     from kproxy.testing.fake_broker.cluster import FakeCluster
-    from kproxy.testing.fake_broker.topics import Partition, Topic
+    from kproxy.testing.fake_broker.partition import Partition
+    from kproxy.testing.fake_broker.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,17 @@ class Call:
         return self.cluster.clock()
 
     def leads(self, partition: Partition) -> bool:
-        """Tell whether the broker that was asked leads ``partition``."""
-        return partition.leader == self.broker_id
+        """Tell whether the broker that was asked leads ``partition`` and can serve it."""
+        return partition.leader == self.broker_id and not self.cluster.brokers[self.broker_id].failed
+
+    def is_offline(self, partition: Partition) -> bool:
+        """Tell whether the broker that was asked has ``partition`` in a log directory that failed."""
+        return self.cluster.brokers[self.broker_id].failed and self.broker_id in partition.replicas
+
+    def not_leader(self, partition: Partition) -> ErrorCode:
+        """Return the error of a broker that does not lead ``partition``."""
+        offline = self.is_offline(partition)
+        return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def find(self, name: str, index: int) -> tuple[Topic, Partition] | None:
         """Return a topic's partition, or None when there is no such thing."""

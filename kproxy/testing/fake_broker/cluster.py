@@ -1,70 +1,25 @@
-"""The state of a fake cluster: brokers, topics, groups, producer ids; and what a test may do to it.
+"""A fake cluster and all that a test may do to it: faults of requests, brokers, replicas, disks, the controller.
 
-One thread, no locks: handlers run between trio checkpoints. Ids come from counters, so that a run can be replayed.
+Everything happens at once and only when asked for: no replica falls out of sync by itself, nothing is cleaned by a
+timer. So a test, or a simulation with its own clock, decides what happens when.
 """
 
-import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import trio
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.fake_broker.faults import Control, ControlFunction
+from kproxy.testing.fake_broker.log_cleaner import is_compacted
+from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
+from kproxy.testing.fake_broker.state import CLUSTER_ID, Broker, ClusterConfig, ClusterState, TransactionalId
+from kproxy.testing.fake_broker.topics import Topic
 
-from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.faults import Control, ControlFunction, Controls
-from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.log import PartitionLog
-from kproxy.testing.fake_broker.topics import NO_LEADER, Partition, Topic, legal_topic_name
-
-_PRODUCER_ID_BLOCK: Final = 1000
-CLUSTER_ID: Final = "fake-cluster-000000000"
+__all__ = ["CLUSTER_ID", "Broker", "ClusterConfig", "FakeCluster", "TransactionalId"]
 
 
 @dataclass(slots=True)
-class Broker:
-    """A broker's address and whether it is up."""
-
-    node_id: int
-    host: str
-    port: int
-    alive: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterConfig:
-    """Broker settings that the fake knows, with Kafka's defaults unless said otherwise."""
-
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    auto_create_topics: bool = True
-    producer_id_expiration_ms: int = 86_400_000
-    offset_metadata_max_bytes: int = 4096
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    max_request_bytes: int = 100 << 20
-
-
-@dataclass(slots=True)
-class TransactionalId:
-    """The producer that owns a transactional id."""
-
-    producer_id: int
-    epoch: int
-
-
-@dataclass(slots=True)
-class FakeCluster:
-    """The whole state; ``clock`` gives the time in ms and should advance as trio's clock does."""
-
-    clock: Callable[[], int]
-    config: ClusterConfig = field(default_factory=ClusterConfig)
-    brokers: dict[int, Broker] = field(default_factory=dict)
-    topics: dict[str, Topic] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
-    transactional_ids: dict[str, TransactionalId] = field(default_factory=dict)
-    controls: Controls = field(default_factory=Controls)
-    _changed: trio.Event = field(default_factory=trio.Event)
-    _counters: dict[str, int] = field(default_factory=dict)
+class FakeCluster(ClusterState):
+    """The state and what may be done to it; see ``ClusterState`` for its parameters."""
 
     def control(self, key: ApiKey, function: ControlFunction, *, times: int | None = None) -> Control:
         """Let ``function`` meddle with the requests of one API key (see ``faults``).
@@ -73,111 +28,139 @@ class FakeCluster:
         """
         return self.controls.add(key, function, times)
 
-    def count(self, what: str) -> int:
-        """Return the next number, from 0, of a named counter."""
-        number = self._counters.get(what, 0)
-        self._counters[what] = number + 1
-        return number
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = -1,
-        replication: int = -1,
-        config: Mapping[str, str] | None = None,
-        *,
-        validate_only: bool = False,
-    ) -> ErrorCode:
-        """Create a topic as CreateTopics does; -1 stands for the broker's default."""
-        partitions = self.config.num_partitions if partitions == -1 else partitions
-        replication = self.config.default_replication_factor if replication == -1 else replication
-        if not legal_topic_name(name):
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if name in self.topics:
-            return ErrorCode.TOPIC_ALREADY_EXISTS
-        if partitions <= 0:
-            return ErrorCode.INVALID_PARTITIONS
-        alive = [broker.node_id for broker in self.brokers.values() if broker.alive]
-        if not 0 < replication <= len(alive):
-            return ErrorCode.INVALID_REPLICATION_FACTOR
-        if not validate_only:
-            topic_id = (self.count("topic") + 1).to_bytes(16, "big")
-            topic = self.topics[name] = Topic(name, topic_id, dict(config or {}))
-            self.add_partitions(topic, partitions, replication)
-        return ErrorCode.NONE
-
-    def add_partitions(self, topic: Topic, count: int, replication: int) -> None:
-        """Add ``count`` partitions to a topic, leaders dealt out to the live brokers in turn."""
-        alive = [broker.node_id for broker in self.brokers.values() if broker.alive]
-        for _ in range(count):
-            index = len(topic.partitions)
-            replicas = [alive[(index + n) % len(alive)] for n in range(min(replication, len(alive)))]
-            log = PartitionLog(topic.config, self.config.producer_id_expiration_ms)
-            topic.partitions.append(Partition(index, log, replicas, replicas[0]))
-
-    def delete_topic(self, name: str) -> ErrorCode:
-        """Delete a topic with its records and the offsets that groups committed for it."""
-        if self.topics.pop(name, None) is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for group in self.groups.values():
-            group.forget_topic(name)
-        self.notify()
-        return ErrorCode.NONE
-
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this 16-byte id."""
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
-
-    def coordinator_of(self, key: str) -> Broker | None:
-        """Return the broker that coordinates a group or transactional id; None when all are down."""
-        nodes = list(self.brokers.values())
-        first = zlib.crc32(key.encode()) % len(nodes)
-        return next((node for node in nodes[first:] + nodes[:first] if node.alive), None)
-
-    def next_producer_id(self, broker_id: int) -> int:
-        """Return a producer id never given before; each broker hands them out from blocks of a thousand."""
-        used = self.count(f"producer ids of {broker_id}")
-        if used % _PRODUCER_ID_BLOCK == 0:
-            self._counters[f"block of {broker_id}"] = self.count("blocks") * _PRODUCER_ID_BLOCK
-        return self._counters[f"block of {broker_id}"] + used % _PRODUCER_ID_BLOCK
-
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Make ``broker_id`` the leader of a partition, under the next leader epoch."""
-        self._lead(self.topics[topic].partitions[partition], broker_id)
-        self.notify()
+        """Make ``broker_id`` the leader of a partition, under the next leader epoch.
+
+        A broker from outside the replicas becomes one first; one that had not copied all loses the rest.
+
+        :raises ValueError: a replica that is not in sync; only ``elect_unclean`` makes it the leader.
+        """
+        moved = self.topics[topic].partitions[partition]
+        moved.adopt(broker_id)
+        if broker_id not in moved.isr:
+            raise ValueError(f"broker {broker_id} is not in sync on {topic}-{partition}")
+        self._lead(self.topics[topic], moved, broker_id)
+
+    def elect_unclean(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a replica the leader although it is not in sync: what it has not copied is lost for good."""
+        self._lead(self.topics[topic], self.topics[topic].partitions[partition], broker_id)
 
     def broker_down(self, broker_id: int) -> None:
-        """Take a broker out: its partitions go to their next live replica, or have no leader."""
+        """Take a broker out: its partitions go to an in-sync replica, or have no leader."""
         self.brokers[broker_id].alive = False
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                if partition.leader == broker_id:
-                    self._lead(partition, self._live_replica(partition))
-        self.notify()
+        self._settle_all()
 
     def broker_up(self, broker_id: int) -> None:
-        """Bring a broker back; it leads again only what nobody else leads."""
+        """Bring a broker back; it catches up, and leads again only what nobody else leads."""
         self.brokers[broker_id].alive = True
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                if partition.leader == NO_LEADER:
-                    self._lead(partition, self._live_replica(partition))
+        self.paused.discard(broker_id)
+        self._settle_all()
+
+    def pause_replication(self, broker_id: int) -> None:
+        """Let a broker's replicas stop following: they stay in sync and hold the high watermark back."""
+        self.paused.add(broker_id)
+        self._settle_all()
+
+    def resume_replication(self, broker_id: int) -> None:
+        """Let a broker's replicas catch up and be in sync again."""
+        self.paused.discard(broker_id)
+        self._settle_all()
+
+    def shrink_isr(self, broker_id: int) -> None:
+        """Count a broker's replicas that stand still as out of sync, as after ``replica.lag.time.max.ms``."""
+        for _, partition in self._partitions():
+            if partition.holds(broker_id):
+                partition.shrink(broker_id)
         self.notify()
 
-    def notify(self) -> None:
-        """Wake the Fetch requests that wait for data: something was appended, moved or deleted."""
-        self._changed.set()
-        self._changed = trio.Event()
+    def controller_down(self) -> None:
+        """Take the controllers out: no elections, no topics, no blocks of producer ids; in-sync replicas stay."""
+        self.controller_alive = False
 
-    async def wait_for_change(self) -> None:
-        """Sleep until the next ``notify``."""
-        await self._changed.wait()
+    def controller_up(self) -> None:
+        """Bring the controllers back; what was due is done at once."""
+        self.controller_alive = True
+        self._settle_all()
 
-    def _live_replica(self, partition: Partition) -> int:
-        return next((node for node in partition.replicas if self.brokers[node].alive), NO_LEADER)
+    def disk_full(self, broker_id: int) -> None:
+        """Fail a broker's log directory: what it led moves, and it answers KAFKA_STORAGE_ERROR for its replicas.
 
-    def _lead(self, partition: Partition, broker_id: int) -> None:
-        partition.leader = broker_id
-        partition.leader_epoch += 1
-        if broker_id != NO_LEADER and broker_id not in partition.replicas:
-            partition.replicas.append(broker_id)
+        A real broker ends when its last directory has failed; ``stop_broker`` of the server does that part.
+        """
+        self.brokers[broker_id].failed = True
+        self._settle_all()
+
+    def disk_repaired(self, broker_id: int) -> None:
+        """Give a broker its log directory back, as a restart with free space does."""
+        self.brokers[broker_id].failed = False
+        self._settle_all()
+
+    def apply_retention(self) -> None:
+        """Throw away what ``retention.ms`` and ``retention.bytes`` of every topic allow now."""
+        for _, partition in self._partitions():
+            partition.log.apply_retention(self.clock(), partition.high_watermark)
+        self.notify()
+
+    def compact(self, topic: str, partition: int, end: int | None = None) -> None:
+        """Compact a partition.
+
+        :param end: where the active segment begins, which stays as it is; None: the last batch is the active segment.
+        :raises ValueError: the topic's ``cleanup.policy`` has no compaction.
+        """
+        if not is_compacted(self.topics[topic].config):
+            raise ValueError(f"cleanup.policy of {topic} is not compact")
+        self.topics[topic].partitions[partition].log.compact(end)
+
+    def forget_producers(self, topic: str, partition: int) -> None:
+        """Let a partition know only the producers whose batches are still in its log (see ``PartitionLog``)."""
+        self.topics[topic].partitions[partition].log.forget_producers()
+
+    def _partitions(self) -> Iterator[tuple[Topic, Partition]]:
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                yield topic, partition
+
+    def _lead(self, topic: Topic, partition: Partition, broker_id: int) -> None:
+        former = partition.leader
+        if former in self.brokers and not self._follows(former):
+            partition.hold(former)
+        partition.lead(broker_id)
+        self._settle(topic, partition)
+        self.notify()
+
+    def _follows(self, node: int) -> bool:
+        return self.brokers[node].serves and node not in self.paused
+
+    def _settle_all(self) -> None:
+        """Do what the controller and the replicas do after a change."""
+        if self.controller_alive:
+            for broker in self.brokers.values():
+                broker.listed = broker.alive
+        for topic, partition in self._partitions():
+            self._settle(topic, partition)
+        self.notify()
+
+    def _settle(self, topic: Topic, partition: Partition) -> None:
+        leads = partition.leader != NO_LEADER and self.brokers[partition.leader].serves
+        for node in partition.replicas:
+            if not self._follows(node) and not (leads and node == partition.leader):
+                partition.hold(node)
+        if self.controller_alive:
+            for node in partition.replicas:
+                if not self.brokers[node].serves:
+                    partition.shrink(node)
+            if not leads:
+                leads = self._elect(topic, partition)
+        if leads:
+            for node in partition.replicas:
+                if self._follows(node):
+                    partition.follow(node, join=self.controller_alive)
+
+    def _elect(self, topic: Topic, partition: Partition) -> bool:
+        """Give a partition the leader it can have; tell whether there is one."""
+        unclean = topic.config.get("unclean.leader.election.enable") == "true"
+        alive = [node for node, broker in self.brokers.items() if broker.serves]
+        chosen = partition.candidate(alive, unclean=unclean)
+        if chosen != partition.leader:
+            partition.lead(chosen)
+        return chosen != NO_LEADER

@@ -25,6 +25,7 @@ BROKER_DEFAULTS: Final = {
     "auto.create.topics.enable": "true",
     "default.replication.factor": "1",
     "message.max.bytes": str(DEFAULT_MAX_MESSAGE_BYTES),
+    "min.insync.replicas": "1",
     "num.partitions": "1",
     "producer.id.expiration.ms": "86400000",
 }

@@ -5,42 +5,38 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import crc32c
-
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, crc_ok, iter_records, read_header
+from kproxy.codec.batch import BatchHeader, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.testing.fake_broker.producers import ProducerStates, SentBatch, advance
+from kproxy.testing.fake_broker.log_batches import (
+    MAX_DECOMPRESSED_BYTES,
+    StoredBatch,
+    marker_batch,
+    one_batch,
+    recompressed,
+    stamp_append_time,
+)
+from kproxy.testing.fake_broker.log_cleaner import compacted, count_expired, is_compacted
+from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS, ProducerStates, SentBatch, advance
 
 _PREFIX: Final = struct.Struct(">qii")
-_CRC_AT: Final = 17
-_ATTRIBUTES_AT: Final = 21
-_MAX_TIMESTAMP_AT: Final = 35
-_PRODUCER_ID_AT: Final = 43
 _CONTROL: Final = 0x20
-_TRANSACTIONAL: Final = 0x10
-_LOG_APPEND_TIME: Final = 0x08
-_MAX_DECOMPRESSED_BYTES: Final = 64 << 20
+_COORDINATOR_EPOCH: Final = slice(-5, -1)
+"""Where a marker's only record has the epoch of the coordinator that wrote it."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 NO_OFFSET: Final = -1
 
 
-class StoredBatch(NamedTuple):
-    """A batch as the log keeps it: offset and leader epoch filled in."""
-
-    last_offset: int
-    base_offset: int
-    leader_epoch: int
-    max_timestamp: int
-    data: bytes
-
-
 class Appended(NamedTuple):
-    """What became of a batch; ``append_time`` is -1 when the records keep their producer's time."""
+    """What became of a batch; ``append_time`` is -1 when the records keep their producer's time.
+
+    ``end_offset`` is the offset behind the batch, which a repeated one has, too.
+    """
 
     error: ErrorCode
     base_offset: int = NO_OFFSET
     append_time: int = -1
+    end_offset: int = NO_OFFSET
 
 
 class FoundOffset(NamedTuple):
@@ -52,14 +48,21 @@ class FoundOffset(NamedTuple):
 
 
 class PartitionLog:
-    """The batches of one partition and the state of its producers."""
+    """The batches of one partition and the state of its producers.
 
-    def __init__(self, config: Mapping[str, str], expiration_ms: int = 86_400_000) -> None:
+    :param config: the topic's settings.
+    :param expiration_ms: ``producer.id.expiration.ms``.
+    :param expiration_check_ms: how often that is looked after.
+    """
+
+    def __init__(
+        self, config: Mapping[str, str], expiration_ms: int = DAY_MS, expiration_check_ms: int = TEN_MINUTES_MS
+    ) -> None:
         self._config = config
         self._batches: list[StoredBatch] = []
         self.start_offset = 0
         self.end_offset = 0
-        self.producers = ProducerStates(expiration_ms)
+        self.producers = ProducerStates(expiration_ms, expiration_check_ms)
 
     def append(self, data: memoryview, leader_epoch: int, now: int) -> Appended:
         """Check one record set that a producer sent and append it.
@@ -68,7 +71,7 @@ class PartitionLog:
         :param now: the broker's time in ms.
         """
         self.producers.expire(now)
-        header = _one_batch(data)
+        header = one_batch(data)
         if isinstance(header, ErrorCode):
             return Appended(header)
         if len(data) > int(self._config.get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)):
@@ -77,32 +80,36 @@ class PartitionLog:
             return Appended(ErrorCode.CORRUPT_MESSAGE)
         if header.attributes & _CONTROL or header.record_count != header.last_offset_delta + 1:
             return Appended(ErrorCode.INVALID_RECORD)
+        if is_compacted(self._config) and not _has_keys(data):
+            return Appended(ErrorCode.INVALID_RECORD)
         return self._append_checked(bytearray(data), header, leader_epoch, now)
 
     def append_marker(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, leader_epoch: int, now: int
     ) -> ErrorCode:
         """Append the end marker of a transaction: a control batch of one record."""
-        error = self.producers.marker(producer_id, epoch, coordinator_epoch, now)
+        error = self.producers.marker(producer_id, epoch, coordinator_epoch, now, self.end_offset)
         if error is ErrorCode.NONE:
-            self._store(_marker_batch(producer_id, epoch, commit, coordinator_epoch, now), 0, leader_epoch, now)
+            self._store(marker_batch(producer_id, epoch, commit, coordinator_epoch, now), 0, leader_epoch, now)
         return error
 
-    def read(self, offset: int, max_bytes: int, *, whole_first_batch: bool) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, whole_first_batch: bool, end: int | None = None) -> bytes:
         """Return record batches from the one that holds ``offset`` on, cut after ``max_bytes`` like a file.
 
+        :param end: the high watermark: batches from there on are not read.
         :param whole_first_batch: give the first batch whole even if it is bigger than ``max_bytes``; without, the
             answer is empty if the first batch does not fit.
         """
         index = self._find(offset)
-        if index == len(self._batches):
+        stop = len(self._batches) if end is None or end >= self.end_offset else self._find(end)
+        if index >= stop:
             return b""
         first = self._batches[index].data
         if len(first) > max_bytes:
             return first if whole_first_batch else b""
         parts = []
         size = 0
-        while size < max_bytes and index < len(self._batches):
+        while size < max_bytes and index < stop:
             parts.append(self._batches[index].data)
             size += len(parts[-1])
             index += 1
@@ -113,7 +120,7 @@ class PartitionLog:
         for batch in self._batches:
             if batch.max_timestamp < timestamp:
                 continue
-            for record in iter_records(batch.data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
+            for record in iter_records(batch.data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
                 if record.timestamp >= timestamp and record.offset >= self.start_offset:
                     return FoundOffset(record.offset, record.timestamp, batch.leader_epoch)
         return None
@@ -136,10 +143,54 @@ class PartitionLog:
         return (found[-1].leader_epoch, found[-1].last_offset + 1) if found else (-1, NO_OFFSET)
 
     def delete_before(self, offset: int) -> None:
-        """Move the log's start to ``offset``; batches wholly below it go."""
+        """Move the log's start to ``offset``; batches wholly below it go, the state of their producers stays."""
         self.start_offset = max(self.start_offset, offset)
         del self._batches[: self._find(self.start_offset)]
-        self.producers.forget_before(self.start_offset)
+
+    def apply_retention(self, now: int, high_watermark: int) -> None:
+        """Throw away what ``retention.ms`` and ``retention.bytes`` allow; the state of the producers stays."""
+        count = count_expired(self._batches, self._config, now, high_watermark)
+        if count:
+            self.delete_before(self._batches[count - 1].last_offset + 1)
+
+    def compact(self, end: int | None = None) -> None:
+        """Keep of each key the last record, as ``cleanup.policy=compact`` does.
+
+        :param end: where the active segment begins, which stays as it is; None: the last batch is the active segment.
+        """
+        clean = self._batches[: len(self._batches) - 1 if end is None else self._find(end)]
+        self._batches[: len(clean)] = compacted(clean, self.producers.ends_with)
+
+    def truncate(self, end: int) -> None:
+        """Cut the log at ``end``: what an unclean election loses, or an election of one that had not copied all."""
+        del self._batches[self._find(end) :]
+        self.end_offset = min(self.end_offset, end)
+        self.start_offset = min(self.start_offset, end)
+        self.producers.keep_before(self._batches[0].base_offset if self._batches else end)
+        self._replay()
+
+    def forget_producers(self) -> None:
+        """Know only the producers whose batches the log still holds.
+
+        That is what a broker knows after ``kill -9`` when retention has thrown segments away, and a new replica.
+        """
+        self.producers.keep_before(0)
+        self._replay()
+
+    def _replay(self) -> None:
+        """Learn the producers from the log's own batches."""
+        for batch in self._batches:
+            header = read_header(batch.data)
+            if header.is_control:
+                coordinator_epoch = int.from_bytes(batch.data[_COORDINATOR_EPOCH], "big", signed=True)
+                self.producers.marker(
+                    header.producer_id, header.producer_epoch, coordinator_epoch, batch.max_timestamp, batch.last_offset
+                )
+            elif header.producer_id >= 0:
+                append_time = batch.max_timestamp if header.is_log_append_time else -1
+                last = advance(header.base_sequence, header.last_offset_delta)
+                sent = SentBatch(header.base_sequence, last, batch.base_offset, batch.last_offset, append_time)
+                self.producers.record(header.producer_id, header.producer_epoch, sent, batch.max_timestamp)
 
     def _find(self, offset: int) -> int:
         """Return the index of the batch that holds ``offset`` or, failing that, of the next one."""
@@ -154,18 +205,22 @@ class PartitionLog:
                 header.producer_id, header.producer_epoch, header.base_sequence, last_sequence
             )
             if verdict.duplicate is not None:
-                return Appended(ErrorCode.NONE, verdict.duplicate.first_offset, verdict.duplicate.append_time)
+                known = verdict.duplicate
+                return Appended(ErrorCode.NONE, known.first_offset, known.append_time, known.last_offset + 1)
             if verdict.error is not ErrorCode.NONE:
                 return Appended(verdict.error)
         max_timestamp, append_time = header.max_timestamp, -1
+        compression_type = self._config.get("compression.type", "producer")
+        if compression_type != "producer":
+            data = recompressed(data, header, compression_type)
         if self._config.get("message.timestamp.type") == "LogAppendTime":
             max_timestamp = append_time = now
-            _stamp_append_time(data, now)
+            stamp_append_time(data, now)
         base_offset = self._store(data, header.last_offset_delta, leader_epoch, max_timestamp)
         if header.producer_id >= 0:
             sent = SentBatch(header.base_sequence, last_sequence, base_offset, self.end_offset - 1, append_time)
             self.producers.record(header.producer_id, header.producer_epoch, sent, max_timestamp)
-        return Appended(ErrorCode.NONE, base_offset, append_time)
+        return Appended(ErrorCode.NONE, base_offset, append_time, self.end_offset)
 
     def _store(self, data: bytearray, last_offset_delta: int, leader_epoch: int, max_timestamp: int) -> int:
         base_offset = self.end_offset
@@ -176,38 +231,11 @@ class PartitionLog:
         return base_offset
 
 
-def _one_batch(data: memoryview) -> BatchHeader | ErrorCode:
-    """Return the header of the one batch that ``data`` must be, or the error of what it is instead."""
-    if len(data) < HEADER_SIZE or data[16] != 2:
-        return ErrorCode.INVALID_RECORD
+def _has_keys(data: memoryview) -> bool:
+    """Tell whether every record has a key; compacted topics take no others."""
     try:
-        header = read_header(data)
+        return all(
+            record.key is not None for record in iter_records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+        )
     except RemoteProtocolError:
-        return ErrorCode.INVALID_RECORD if crc_ok(data, 0, len(data)) else ErrorCode.CORRUPT_MESSAGE
-    return header if header.length + 12 == len(data) else ErrorCode.INVALID_RECORD
-
-
-def is_transactional(data: memoryview) -> bool:
-    """Tell whether the record set begins with a batch of a producer that claims to be in a transaction."""
-    if len(data) < HEADER_SIZE or data[16] != 2 or not data[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL:
         return False
-    return bool(data[_PRODUCER_ID_AT] < 0x80)
-
-
-def _stamp_append_time(data: bytearray, now: int) -> None:
-    data[_ATTRIBUTES_AT + 1] |= _LOG_APPEND_TIME
-    struct.pack_into(">q", data, _MAX_TIMESTAMP_AT, now)
-    struct.pack_into(">I", data, _CRC_AT, crc32c.crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
-
-
-def _marker_batch(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, now: int) -> bytearray:
-    """Build the control batch that ends a transaction: key (version, type), value (version, coordinator epoch)."""
-    key = struct.pack(">hh", 0, int(commit))
-    value = struct.pack(">hi", 0, coordinator_epoch)
-    # attributes, timestamp delta, offset delta; key and value lengths; no headers: all varints below 64.
-    record = bytes([0, 0, 0, 2 * len(key)]) + key + bytes([2 * len(value)]) + value + b"\0"
-    record = bytes([2 * len(record)]) + record
-    attributes = _CONTROL | _TRANSACTIONAL
-    body = struct.pack(">hiqqqhii", attributes, 0, now, now, producer_id, epoch, -1, 1) + record
-    head = struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c.crc32c(body))
-    return bytearray(head + body)

@@ -1,25 +1,13 @@
-"""Topics and partitions of the fake cluster."""
+"""Topics of the fake cluster."""
 
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from kproxy.testing.fake_broker.log import PartitionLog
+from kproxy.testing.fake_broker.partition import Partition
 
-NO_LEADER: Final = -1
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-
-
-@dataclass(slots=True)
-class Partition:
-    """One partition: who leads it, and its log, which all replicas share."""
-
-    index: int
-    log: PartitionLog
-    replicas: list[int]
-    leader: int
-    leader_epoch: int = 0
 
 
 @dataclass(slots=True)

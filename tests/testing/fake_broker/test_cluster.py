@@ -8,7 +8,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.cluster import Broker, ClusterConfig, FakeCluster
 from kproxy.testing.fake_broker.groups import Group
 from kproxy.testing.fake_broker.members import CommittedOffset
-from kproxy.testing.fake_broker.topics import NO_LEADER
+from kproxy.testing.fake_broker.partition import NO_LEADER
 
 
 def cluster(brokers: int = 3, config: ClusterConfig | None = None) -> FakeCluster:
@@ -81,8 +81,9 @@ def test_partitions_of_a_broker_that_goes_move_to_a_live_replica() -> None:
     fake.broker_down(2)
     assert (partition.leader, partition.leader_epoch) == (NO_LEADER, 2)
     fake.broker_up(1)
+    assert partition.leader == NO_LEADER
     fake.broker_up(2)
-    assert (partition.leader, partition.leader_epoch) == (1, 3)
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 3, [2, 1])
 
 
 def test_a_leader_from_outside_becomes_a_replica() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from kproxy.codec.batch import HEADER_SIZE, Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.log import Appended, FoundOffset, PartitionLog, is_transactional
+from kproxy.testing.fake_broker.log import Appended, FoundOffset, PartitionLog
+from kproxy.testing.fake_broker.log_batches import is_transactional
 
 NOW = 50_000
 TEN_MINUTES_MS = 600_000
@@ -37,9 +38,9 @@ def offsets(data: bytes) -> list[int]:
 def test_each_batch_begins_where_the_last_one_ended() -> None:
     log = PartitionLog({})
     assert [put(log, batch(1, 2, 3)), put(log, batch(4)), put(log, batch(5, 6))] == [
-        Appended(ErrorCode.NONE, 0),
-        Appended(ErrorCode.NONE, 3),
-        Appended(ErrorCode.NONE, 4),
+        Appended(ErrorCode.NONE, 0, end_offset=3),
+        Appended(ErrorCode.NONE, 3, end_offset=4),
+        Appended(ErrorCode.NONE, 4, end_offset=6),
     ]
     assert (log.start_offset, log.end_offset) == (0, 6)
     assert offsets(log.read(0, 1 << 20, whole_first_batch=True)) == [0, 1, 2, 3, 4, 5]
@@ -74,7 +75,7 @@ def test_a_stamped_batch_sent_again_is_answered_with_its_first_offset() -> None:
     log = filled((1,))
     first = put(log, batch(2, 3, producer_id=7, sequence=0))
     assert put(log, batch(4, producer_id=7, sequence=2)).base_offset == 3
-    assert put(log, batch(2, 3, producer_id=7, sequence=0)) == first == Appended(ErrorCode.NONE, 1)
+    assert put(log, batch(2, 3, producer_id=7, sequence=0)) == first == Appended(ErrorCode.NONE, 1, end_offset=3)
     assert put(log, batch(5, producer_id=7, sequence=4)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.end_offset == 4
 
@@ -143,11 +144,11 @@ def test_deleted_records_are_gone_from_reads_and_look_ups() -> None:
     assert put(log, batch(50)).base_offset == 4
 
 
-def test_deleted_records_take_their_producer_along() -> None:
+def test_deleted_records_leave_their_producer_behind() -> None:
     log = PartitionLog({})
     put(log, batch(1, producer_id=7, sequence=0))
     log.delete_before(1)
-    assert put(log, batch(1, producer_id=7, sequence=0)).base_offset == 1
+    assert put(log, batch(1, producer_id=7, sequence=0)) == Appended(ErrorCode.NONE, 0, end_offset=1)
 
 
 def test_leader_epochs_and_where_they_end() -> None:

@@ -97,11 +97,11 @@ def test_a_marker_of_an_older_epoch_or_coordinator_is_refused() -> None:
     assert states.marker(ID, 2, coordinator_epoch=3, timestamp=0) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_a_producer_goes_with_its_last_record() -> None:
+def test_only_producers_that_end_below_an_offset_are_kept() -> None:
     states = written(3)
-    states.forget_before(2)
+    states.keep_before(3)
     assert [producer_id for producer_id, _ in states.items()] == [ID]
-    states.forget_before(3)
+    states.keep_before(2)
     assert states.items() == []
 
 

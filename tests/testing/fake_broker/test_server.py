@@ -173,7 +173,9 @@ async def test_a_stopped_broker_hangs_up_and_its_partitions_move() -> None:
         await server.stop_broker(2)
         assert server.cluster.topics[TOPIC].partitions[0].leader == -1
         await server.start_broker(1)
-        assert await _produce(await server.connect("broker-1", 9092)) == (ErrorCode.NONE, 2)
+        assert server.cluster.topics[TOPIC].partitions[0].leader == -1
+        await server.start_broker(2)
+        assert await _produce(await server.connect("broker-2", 9092)) == (ErrorCode.NONE, 2)
 
 
 async def test_a_listening_broker_returns_on_its_port() -> None:

@@ -8,14 +8,16 @@ from kproxy.codec._generated.create_partitions import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.controller import reach_controller
 
 
 async def handle(call: Call) -> CreatePartitionsResponse:
     """Grow each topic to the count asked for."""
     request: CreatePartitionsRequest = call.request
+    error = await reach_controller(call)
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsResponseCreatePartitionsTopicResult(name=topic.name, error_code=_grow(call, topic))
+            CreatePartitionsResponseCreatePartitionsTopicResult(name=topic.name, error_code=error or _grow(call, topic))
             for topic in request.topics
         ]
     )
@@ -29,9 +31,8 @@ def _grow(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> E
     if wanted.count <= before:
         return ErrorCode.INVALID_PARTITIONS
     if not call.request.validate_only:
-        call.cluster.add_partitions(topic, wanted.count - before, len(topic.partitions[0].replicas))
-        for partition, placed in zip(topic.partitions[before:], wanted.assignments or (), strict=False):
-            partition.replicas, partition.leader = list(placed.broker_ids), placed.broker_ids[0]
+        placed = [assignment.broker_ids for assignment in wanted.assignments or ()]
+        call.cluster.add_partitions(topic, wanted.count - before, len(topic.partitions[0].replicas), placed)
     return ErrorCode.NONE
 
 

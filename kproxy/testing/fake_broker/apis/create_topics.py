@@ -10,11 +10,18 @@ from kproxy.codec._generated.create_topics import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.configs import DYNAMIC_TOPIC_CONFIG, TOPIC_DEFAULTS
+from kproxy.testing.fake_broker.controller import reach_controller
 
 
 async def handle(call: Call) -> CreateTopicsResponse:
     """Create each topic; one failure does not touch the others."""
     request: CreateTopicsRequest = call.request
+    error = await reach_controller(call)
+    if error is not ErrorCode.NONE:
+        refused = [
+            CreateTopicsResponseCreatableTopicResult(name=topic.name, error_code=error) for topic in request.topics
+        ]
+        return CreateTopicsResponse(topics=refused)
     return CreateTopicsResponse(topics=[_create(call, topic) for topic in request.topics])
 
 
@@ -25,16 +32,14 @@ def _create(call: Call, wanted: CreateTopicsRequestCreatableTopic) -> CreateTopi
     if unknown:
         result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {min(unknown)}"
         return result
-    placed = {entry.partition_index: list(entry.broker_ids) for entry in wanted.assignments}
+    placed = [entry.broker_ids for entry in sorted(wanted.assignments, key=lambda entry: entry.partition_index)]
     partitions = len(placed) if placed else wanted.num_partitions
     replication = len(placed[0]) if placed else wanted.replication_factor
     result.error_code = call.cluster.create_topic(
-        wanted.name, partitions, replication, config, validate_only=call.request.validate_only
+        wanted.name, partitions, replication, config, placed=placed, validate_only=call.request.validate_only
     )
     topic = call.cluster.topics.get(wanted.name)
     if result.error_code == ErrorCode.NONE and topic is not None:
-        for index, brokers in placed.items():
-            topic.partitions[index].replicas, topic.partitions[index].leader = brokers, brokers[0]
         result.topic_id = topic.topic_id
         result.num_partitions = len(topic.partitions)
         result.replication_factor = len(topic.partitions[0].replicas)

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): versions 0-2. Moves a partition's start; offset -1 means its end."""
+"""DeleteRecords (21): versions 0-2. Moves a partition's start; offset -1 means its high watermark."""
 
 from kproxy.codec._generated.delete_records import (
     DeleteRecordsRequest,
@@ -34,11 +34,11 @@ def _delete(
     if found is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif not call.leads(found[1]):
-        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer.error_code = call.not_leader(found[1])
     else:
-        log = found[1].log
-        offset = log.end_offset if part.offset == _TO_THE_END else part.offset
-        if not 0 <= offset <= log.end_offset:
+        log, end = found[1].log, found[1].high_watermark
+        offset = end if part.offset == _TO_THE_END else part.offset
+        if not 0 <= offset <= end:
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             log.delete_before(offset)

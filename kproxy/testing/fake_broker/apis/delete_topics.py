@@ -8,6 +8,7 @@ from kproxy.codec._generated.delete_topics import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.controller import reach_controller
 
 _STATES_VERSION = 6
 
@@ -18,6 +19,13 @@ async def handle(call: Call) -> DeleteTopicsResponse:
     wanted = request.topics
     if call.version < _STATES_VERSION:
         wanted = [DeleteTopicsRequestDeleteTopicState(name=name) for name in request.topic_names]
+    error = await reach_controller(call)
+    if error is not ErrorCode.NONE:
+        refused = [
+            DeleteTopicsResponseDeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
+            for topic in wanted
+        ]
+        return DeleteTopicsResponse(responses=refused)
     return DeleteTopicsResponse(responses=[_delete(call, topic) for topic in wanted])
 
 

@@ -19,13 +19,13 @@ async def handle(call: Call) -> DescribeClusterResponse:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, endpoint_type=request.endpoint_type, cluster_id=CLUSTER_ID
         )
-    shown = [b for b in call.cluster.brokers.values() if b.alive or request.include_fenced_brokers]
+    shown = [b for b in call.cluster.brokers.values() if b.listed or request.include_fenced_brokers]
     return DescribeClusterResponse(
         cluster_id=CLUSTER_ID,
-        controller_id=next((broker.node_id for broker in shown if broker.alive), -1),
+        controller_id=next((broker.node_id for broker in shown if broker.listed), -1),
         brokers=[
             DescribeClusterResponseDescribeClusterBroker(
-                broker_id=b.node_id, host=b.host, port=b.port, is_fenced=not b.alive
+                broker_id=b.node_id, host=b.host, port=b.port, is_fenced=not b.listed
             )
             for b in shown
         ],

@@ -32,7 +32,7 @@ def _describe(call: Call, name: str, index: int) -> DescribeProducersResponsePar
         return answer
     partition = found[1]
     if not call.leads(partition):
-        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer.error_code = call.not_leader(partition)
         return answer
     partition.log.producers.expire(call.now)
     answer.active_producers = [

@@ -3,7 +3,8 @@
 Long poll: the answer waits until min_bytes are there, max_wait_ms have passed, or a partition has an error. The first
 batch found is given whole whatever the limits (KIP-74), everything behind it is cut by bytes, inside a batch if need
 be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
-later name the new leader and its address (KIP-951). Sessions (7 and later) are never created.
+later name the new leader and its address (KIP-951). What lies above the high watermark is not given; an offset there
+is no error, one behind the log's end is. Sessions (7 and later) are never created.
 """
 
 import trio
@@ -21,7 +22,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
-from kproxy.testing.fake_broker.topics import Partition, Topic
+from kproxy.testing.fake_broker.topics import Topic
 
 _TOPIC_ID_VERSION = 13
 _NEW_LEADER_VERSION = 16
@@ -85,14 +86,11 @@ def _read_partition(
     if answer.error_code == ErrorCode.NONE and not log.start_offset <= part.fetch_offset <= log.end_offset:
         answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     if answer.error_code == ErrorCode.NONE:
-        answer.records = log.read(part.fetch_offset, min(part.partition_max_bytes, room), whole_first_batch=first)
-        _tell_offsets(answer, partition)
+        size, end = min(part.partition_max_bytes, room), partition.high_watermark
+        answer.records = log.read(part.fetch_offset, size, whole_first_batch=first, end=end)
+        answer.high_watermark = answer.last_stable_offset = end
+        answer.log_start_offset = log.start_offset
     return answer
-
-
-def _tell_offsets(answer: FetchResponsePartitionData, partition: Partition) -> None:
-    answer.high_watermark = answer.last_stable_offset = partition.log.end_offset
-    answer.log_start_offset = partition.log.start_offset
 
 
 def _add_endpoint(call: Call, data: FetchResponsePartitionData, response: FetchResponse) -> None:

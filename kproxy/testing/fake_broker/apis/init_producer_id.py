@@ -3,6 +3,7 @@
 Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer, one epoch on, so that the
 former owner is fenced; a caller that names an older producer is told so (INVALID_PRODUCER_EPOCH, from version 4
 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh producer. No transaction can be begun.
+A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller can give it another.
 """
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -20,15 +21,23 @@ async def handle(call: Call) -> InitProducerIdResponse:
     request: InitProducerIdRequest = call.request
     error = _error(call)
     if error is not ErrorCode.NONE:
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=call.cluster.next_producer_id(call.broker_id), producer_epoch=0)
-    owner = call.cluster.transactional_ids.get(request.transactional_id)
+        return _refused(error)
+    owner = None
+    if request.transactional_id is not None:
+        owner = call.cluster.transactional_ids.get(request.transactional_id)
     if owner is None or owner.epoch >= _LAST_EPOCH:
-        owner = TransactionalId(call.cluster.next_producer_id(call.broker_id), -1)
-        call.cluster.transactional_ids[request.transactional_id] = owner
+        producer_id = call.cluster.next_producer_id(call.broker_id)
+        if producer_id is None:
+            return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        owner = TransactionalId(producer_id, -1)
+        if request.transactional_id is not None:
+            call.cluster.transactional_ids[request.transactional_id] = owner
     owner.epoch += 1
     return InitProducerIdResponse(producer_id=owner.producer_id, producer_epoch=owner.epoch)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
 def _error(call: Call) -> ErrorCode:

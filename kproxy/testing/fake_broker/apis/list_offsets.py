@@ -2,7 +2,7 @@
 
 Timestamps: -1 latest, -2 earliest, -3 (version 7) the record with the newest time, -4 (8) earliest local, which is the
 earliest without tiered storage, -5 (9) and -6 (11) concern tiers and answer "none"; 0 and above: the first record of
-that time or later. Nothing found: offset -1, no error.
+that time or later. Nothing found, or only above the high watermark: offset -1, no error.
 """
 
 from kproxy.codec._generated.list_offsets import (
@@ -15,7 +15,8 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
-from kproxy.testing.fake_broker.log import FoundOffset, PartitionLog
+from kproxy.testing.fake_broker.log import FoundOffset
+from kproxy.testing.fake_broker.partition import Partition
 
 _LATEST = -1
 _EARLIEST = -2
@@ -47,21 +48,23 @@ def _look_up(
     else:
         answer.error_code = check_leader(call, found[1], part.current_leader_epoch)
         if answer.error_code == ErrorCode.NONE:
-            offset = _offset(found[1].log, part.timestamp, found[1].leader_epoch)
+            offset = _offset(found[1], part.timestamp)
             if offset is not None:
                 answer.offset, answer.timestamp = offset.offset, offset.timestamp
                 answer.leader_epoch = offset.leader_epoch if call.version >= _LEADER_EPOCH_VERSION else -1
     return answer
 
 
-def _offset(log: PartitionLog, timestamp: int, leader_epoch: int) -> FoundOffset | None:
+def _offset(partition: Partition, timestamp: int) -> FoundOffset | None:
+    log, end = partition.log, partition.high_watermark
     if timestamp == _LATEST:
-        return FoundOffset(log.end_offset, -1, leader_epoch)
+        return FoundOffset(end, -1, partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return FoundOffset(log.start_offset, -1, log.leader_epoch_at(log.start_offset))
-    if timestamp == _MAX_TIMESTAMP:
-        return log.max_timestamp()
-    return log.find_timestamp(timestamp) if timestamp >= 0 else None
+    if timestamp != _MAX_TIMESTAMP and timestamp < 0:
+        return None
+    found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    return found if found is not None and found.offset < end else None
 
 
 API = Api(ApiKey.LIST_OFFSETS, (1, 11), handle)

@@ -16,7 +16,8 @@ from kproxy.codec._generated.metadata import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.cluster import CLUSTER_ID
-from kproxy.testing.fake_broker.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, legal_topic_name
+from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
+from kproxy.testing.fake_broker.topics import INTERNAL_TOPICS, Topic, legal_topic_name
 
 _ASK_BY_ID_VERSION = 12
 _NO_ID = bytes(16)
@@ -26,7 +27,7 @@ async def handle(call: Call) -> MetadataResponse:
     """Describe the live brokers and the topics asked for."""
     request: MetadataRequest = call.request
     response = MetadataResponse(cluster_id=CLUSTER_ID)
-    live = [broker for broker in call.cluster.brokers.values() if broker.alive]
+    live = [broker for broker in call.cluster.brokers.values() if broker.listed]
     response.brokers = [MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port) for b in live]
     response.controller_id = live[0].node_id if live else -1
     if request.topics is None or (call.version == 0 and not request.topics):
@@ -48,7 +49,8 @@ def _answer(call: Call, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
         return _describe(call, topic)
     if not legal_topic_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
-    if call.cluster.config.auto_create_topics and call.request.allow_auto_topic_creation:
+    wanted_by_all = call.cluster.config.auto_create_topics and call.request.allow_auto_topic_creation
+    if wanted_by_all and call.cluster.controller_alive:
         call.cluster.create_topic(name)
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
@@ -63,15 +65,15 @@ def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
 
 
 def _describe_partition(call: Call, partition: Partition) -> MetadataResponsePartition:
-    live = [node for node in partition.replicas if call.cluster.brokers[node].alive]
+    brokers = call.cluster.brokers
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=live,
-        offline_replicas=[node for node in partition.replicas if node not in live],
+        isr_nodes=list(partition.isr),
+        offline_replicas=[node for node in partition.replicas if not brokers[node].listed or brokers[node].failed],
     )
 
 

@@ -1,0 +1,20 @@
+"""Requests that a broker passes on to the controller, and what becomes of them when there is none."""
+
+from typing import Final
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.testing.fake_broker.api import Call
+
+_PATIENCE_S: Final = 60.0
+"""How long Kafka 4.3.0 keeps such a request, whatever ``timeout_ms`` the client gave (measured: 60.02 s for 2 s)."""
+
+
+async def reach_controller(call: Call) -> ErrorCode:
+    """Wait for the controller; REQUEST_TIMED_OUT when none has come after a minute."""
+    with trio.move_on_after(_PATIENCE_S):
+        while not call.cluster.controller_alive:
+            await call.cluster.wait_for_change()
+        return ErrorCode.NONE
+    return ErrorCode.REQUEST_TIMED_OUT
