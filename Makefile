@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(shell grep -l -e '--check' tools/*.py)))
 
-.PHONY: help demo test lint bench generate system clean
+.PHONY: help demo test lint bench sim generate system clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -38,6 +38,9 @@ generate: $(STAMP) ## write the generated files again
 
 bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick for the short one)
 	$(BIN)/python -m bench $(ARGS)
+
+sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (SEEDS=2000 FIRST=0 JOBS=2)
+	$(BIN)/python -m kproxy.testing.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
 system:          ## Debian packages the interop tests need; nothing if they are there (root only)
 	@tools/system-packages.sh

@@ -1,0 +1,279 @@
+"""Producers of old, modelled: real bytes, retries on new connections, batches regrouped, time-outs, giving up."""
+
+from collections import deque
+from random import Random
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.testing.simulation.frames import FrameIO
+from kproxy.testing.simulation.history import History, Sent, State
+from kproxy.testing.simulation.network import Host, Link, VirtualIO
+from kproxy.testing.simulation.plan import TOPIC, ClientPlan
+from kproxy.testing.simulation.record_sets import record_set
+
+#: One request: its batches by partition.
+Request = dict[int, list[Sent]]
+_BACKOFFS: Final = (0.02, 0.1, 0.3)
+_LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
+
+
+class Client:
+    """One process that produces as its plan says, and tries again what it got no good answer for."""
+
+    def __init__(self, plan: ClientPlan, host: Host, place: tuple[str, int], history: History, seed: int) -> None:
+        """``place``: where to bootstrap, kproxy's."""
+        self.plan = plan
+        #: The connection it has, from outside.
+        self.link: Link | None = None
+        #: A slow reader: takes no answer before that time.
+        self.reads_from = 0.0
+        self._host = host
+        self._bootstrap = place
+        self._place: tuple[str, int] | None = None
+        self._history = history
+        self._rng = Random(f"{seed} client {plan.number}")
+        self._io: FrameIO | None = None
+        self._todo: deque[Request] = deque()
+        self._flight: dict[int, tuple[float, Request]] = {}
+        self._next = 0
+        self._due = 0.0
+        self._failures = 0
+        self._program = [self._request(nth) for nth in range(len(plan.sends))]
+
+    def _request(self, nth: int) -> Request:
+        request: Request = {}
+        for partition, values in self.plan.sends[nth].batches:
+            request[partition] = [Sent(self.plan, nth, partition, value) for value in values]
+            self._history.records += request[partition]
+        return request
+
+    def _say(self, text: str) -> None:
+        self._history.note(f"client {self.plan.number} {text}")
+
+    async def run(self) -> None:
+        """Until all is done or given up."""
+        self._due = trio.current_time() + (self.plan.sends[0].gap if self.plan.sends else 0.0)
+        while self._todo or self._flight or self._next < len(self._program):
+            try:
+                await self._step()
+            except _LOST as error:
+                self._lost(type(error).__name__)
+                await trio.sleep(self._rng.choice(_BACKOFFS))
+        if self._io is not None:
+            await trio.sleep(0.01)
+            self._io.close()
+            self._say("is done")
+
+    # -- what to do next
+
+    async def _step(self) -> None:
+        if self._io is None:
+            await self._connect()
+        while len(self._flight) < self.plan.depth and (request := self._choose()):
+            await self._send(request)
+        if self._flight:
+            await self._await_answer()
+        elif self._next < len(self._program):
+            await trio.sleep_until(self._due)
+
+    def _choose(self) -> Request | None:
+        if self._todo:
+            return self._retry()
+        if self._next == len(self._program) or (trio.current_time() < self._due):
+            return None
+        request = self._program[self._next]
+        self._next += 1
+        if self._next < len(self._program):
+            self._due = trio.current_time() + self.plan.sends[self._next].gap
+        for batch in request.values():
+            for sent in batch:
+                sent.timestamp = int(self._host.wall() * 1000)
+        return request
+
+    def _retry(self) -> Request:
+        if self.plan.shuffles:
+            self._todo.rotate(self._rng.randrange(len(self._todo)))
+        request = self._todo.popleft()
+        if self.plan.regroup == "split":
+            index, batch = next(iter(request.items()))
+            if len(batch) > 1:
+                half = len(batch) // 2
+                self._todo.appendleft({**request, index: batch[half:]})
+                return {index: batch[:half]}
+        elif self.plan.regroup == "join" and self._todo:
+            other = self._todo.popleft()
+            return {index: request.get(index, []) + other.get(index, []) for index in dict.fromkeys([*request, *other])}
+        return request
+
+    # -- the wire
+
+    async def _connect(self) -> None:
+        if self._place is None:
+            self._open(await self._host.connect(*self._bootstrap, 1000))
+            self._place = await self._leader()
+            self._close()
+        self._open(await self._host.connect(*self._place, 1000))
+
+    def _open(self, io: VirtualIO) -> None:
+        self._io = FrameIO(io, self.plan.client_id)
+        self.link = self._host.newest
+        self._say(f"opens {io.peer_host} as {self.link.number}")
+
+    async def _leader(self) -> tuple[str, int]:
+        assert self._io is not None
+        question = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        await self._io.send(question, 1)
+        response: Message | None = None
+        with trio.move_on_after(self.plan.request_timeout):
+            _, response = await self._io.receive()
+        if response is None:
+            raise OSError("no answer to Metadata")
+        assert isinstance(response, MetadataResponse)
+        first = self.plan.sends[0].batches[0][0]
+        brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.partition_index == first and row.leader_id in brokers:
+                    return brokers[row.leader_id]
+        raise OSError("no leader")
+
+    async def _send(self, request: Request) -> None:
+        assert self._io is not None
+        plan = self.plan
+        data = [
+            ProduceRequestPartitionProduceData(
+                index=index,
+                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch]),
+            )
+            for index, batch in request.items()
+        ]
+        message = ProduceRequest(
+            acks=plan.acks,
+            timeout_ms=plan.timeout_ms,
+            topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=data)],
+        )
+        number = self._io.next_id
+        self._say(f"sends {number}: {_show(request)}")
+        for sent in _all(request):
+            sent.state, sent.tries = State.OPEN, sent.tries + 1
+        if plan.acks == 0:
+            await self._io.send(message, plan.version, silent=True)
+            return
+        self._flight[number] = (trio.current_time() + plan.request_timeout, request)
+        await self._io.send(message, plan.version)
+
+    async def _await_answer(self) -> None:
+        assert self._io is not None
+        if trio.current_time() < self.reads_from:
+            await trio.sleep_until(self.reads_from)
+        deadline = min(deadline for deadline, _ in self._flight.values())
+        more = len(self._flight) < self.plan.depth and self._next < len(self._program)
+        answer: tuple[int, Message] | None = None
+        with trio.move_on_at(min(deadline, self._due) if more else deadline):
+            answer = await self._io.receive()
+        if answer is not None:
+            self._answered(*answer)
+        elif trio.current_time() >= deadline:
+            self._timed_out(deadline)
+
+    def _timed_out(self, deadline: float) -> None:
+        self._history.disturb(self.plan)
+        if self.plan.closes_on_timeout:
+            raise OSError("timed out")
+        for number, (until, request) in list(self._flight.items()):
+            if until == deadline:
+                self._say(f"times out {number}")
+                del self._flight[number]
+                self._again([request])
+
+    # -- what came of it
+
+    def _answered(self, number: int, response: Message) -> None:
+        self._failures = 0
+        entry = self._flight.pop(number, None)
+        if entry is None:
+            self._say(f"throws the late answer to {number} away")
+            return
+        request = dict(entry[1])
+        again: Request = {}
+        said = []
+        assert isinstance(response, ProduceResponse)
+        for topic in response.responses:
+            for row in topic.partition_responses:
+                said.append(f"{row.index}:{_error(row.error_code)}@{row.base_offset}")
+                batch = request.pop(row.index)
+                if self._told(batch, row.error_code, row.base_offset):
+                    again[row.index] = batch
+        self._say(f"reads {number}: {' '.join(said)}")
+        if request:
+            self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
+        if again:
+            self._history.disturb(self.plan)
+            self._again([again])
+
+    def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
+        """Takes note of the word on one batch; whether it has to be sent again."""
+        if error_code:
+            if error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._place = None
+            if ErrorCode(error_code).retriable:
+                return True
+            for sent in batch:
+                sent.state = State.REFUSED
+            self._history.breaks(
+                "no error without a cause", f"{_error(error_code)} for {_show({batch[0].partition: batch})}"
+            )
+            return False
+        for at, sent in enumerate(batch):
+            sent.state, sent.order = State.OK, self._history.acknowledged
+            sent.offset = base_offset + at if base_offset >= 0 else -1
+            self._history.acknowledged += 1
+        return False
+
+    def _again(self, requests: list[Request]) -> None:
+        for request in reversed(requests):
+            kept = {index: batch for index, batch in request.items() if batch[0].tries < self.plan.tries}
+            if kept:
+                self._todo.appendleft(kept)
+            for index, batch in request.items():
+                if index not in kept:
+                    self._say(f"gives up {_show({index: batch})}")
+
+    def _lost(self, why: str) -> None:
+        number = self.link.number if self.link is not None else "none"
+        self._say(f"lost connection {number} ({why})")
+        self._history.disturb(self.plan)
+        if self._io is not None:
+            self._close()
+        self._failures += 1
+        if self._failures > 2:
+            self._place = None
+        flight = [request for _, request in self._flight.values()]
+        self._flight.clear()
+        self._again(flight)
+
+    def _close(self) -> None:
+        if self._io is not None:
+            self._io.close()
+            self._io = None
+
+
+def _all(request: Request) -> list[Sent]:
+    return [sent for batch in request.values() for sent in batch]
+
+
+def _show(request: Request) -> str:
+    return " ".join(f"{index}:[{' '.join(sent.value.decode() for sent in batch)}]" for index, batch in request.items())
+
+
+def _error(code: int) -> str:
+    return ErrorCode(code).name

@@ -1,0 +1,62 @@
+"""What the clients did and were told: the claims that the logs are held against."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import trio
+
+from kproxy.testing.simulation.plan import ClientPlan
+
+
+class State(Enum):
+    """What a client knows of a record of its own."""
+
+    NEW = "never sent"
+    OPEN = "sent, unknown"
+    OK = "acknowledged"
+    REFUSED = "refused for good"
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One record that a client means to write once."""
+
+    client: ClientPlan
+    nth: int
+    partition: int
+    value: bytes
+    timestamp: int = -1
+    state: State = State.NEW
+    offset: int = -1
+    tries: int = 0
+    #: When it was acknowledged, counted over the whole run.
+    order: int = -1
+
+
+@dataclass(slots=True)
+class History:
+    """Of one run."""
+
+    records: list[Sent] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    #: Identities (client.id, host) that lost a connection, timed out or got an error: their equal records without
+    #: timestamps can't be told apart.
+    disturbed: set[tuple[str, str]] = field(default_factory=set)
+    #: Identities one of whose connections became half-open: nobody can see that it has ended.
+    half_open: set[tuple[str, str]] = field(default_factory=set)
+    #: The first invariant that broke while the run went on, and how.
+    broken: tuple[str, str] | None = None
+    acknowledged: int = 0
+
+    def note(self, text: str) -> None:
+        """Adds a line to the trace."""
+        self.trace.append(f"{trio.current_time():9.4f} {text}")
+
+    def breaks(self, invariant: str, how: str) -> None:
+        """An invariant broke; the first one counts."""
+        if self.broken is None:
+            self.broken = (invariant, how)
+
+    def disturb(self, client: ClientPlan) -> None:
+        """A client may not know what it was told."""
+        self.disturbed.add((client.client_id, client.host))

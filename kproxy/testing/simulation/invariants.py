@@ -1,0 +1,120 @@
+"""What must hold, named; each is checked against the logs when a run is over.
+
+Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
+their own from a producer that lost an answer may be taken for one; and a half-open connection of a client can't be told
+from a live one, so that its retries may be written twice.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from kproxy.codec.batch import iter_records, read_header
+from kproxy.testing.fake_broker import FakeCluster
+from kproxy.testing.simulation.history import History, Sent, State
+from kproxy.testing.simulation.plan import TOPIC
+
+LOST = "no acknowledged record is lost"
+DUPLICATE = "no retry is written twice"
+ORDER = "order is kept per partition and producer"
+MERGED = "no identical record is merged"
+OFFSETS = "offsets answered hold the record"
+MEMORY = "memory is bounded"
+ANSWERED = "every request is answered"
+LEAKED = "nothing is left at the end"
+CAUSE = "no error without a cause"
+FAILED = "kproxy does not fail"
+
+INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED)
+
+_CONTROL = 0x20
+
+Log = dict[int, bytes]
+"""Values by offset."""
+
+
+def read_logs(cluster: FakeCluster) -> list[Log]:
+    """The values in each partition."""
+    return [_read(partition.log) for partition in cluster.topics[TOPIC].partitions]
+
+
+def _read(log: object) -> Log:
+    values: Log = {}
+    for stored in log._batches:  # type: ignore[attr-defined]
+        if read_header(stored.data).attributes & _CONTROL:
+            continue
+        for record in iter_records(stored.data, max_decompressed_bytes=1 << 20):
+            values[record.offset] = record.value or b""
+    return values
+
+
+def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
+    """The invariants that are broken, and how: the gravest first."""
+    if history.broken is not None:
+        yield history.broken
+    for partition, log in enumerate(logs):
+        records = [sent for sent in history.records if sent.partition == partition]
+        yield from _counts(history, partition, log, records)
+        yield from _offsets(log, records)
+        yield from _order(history, partition, log, records)
+
+
+def _counts(history: History, partition: int, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+    held = Counter(log.values())
+    by_value: dict[bytes, list[Sent]] = defaultdict(list)
+    for sent in records:
+        by_value[sent.value].append(sent)
+    for value, sents in by_value.items():
+        states = Counter(sent.state for sent in sents)
+        ok, unknown, count = states[State.OK], states[State.OPEN], held[value]
+        text = f"{value.decode()} in partition {partition}: {count} in the log, {ok} acknowledged, {unknown} unknown"
+        if ok and not count:
+            yield LOST, text
+        elif count < ok and _told_apart(history, sents):
+            yield MERGED, text
+        elif count > ok + unknown and not any(_identity(sent) in history.half_open for sent in sents):
+            yield DUPLICATE, text
+
+
+def _told_apart(history: History, sents: list[Sent]) -> bool:
+    if not any(_identity(sent) in history.disturbed for sent in sents):
+        return True
+    stamps = [sent.timestamp for sent in sents if sent.client.magic]
+    return len(set(stamps)) == len(sents)
+
+
+def _identity(sent: Sent) -> tuple[str, str]:
+    return sent.client.client_id, sent.client.host
+
+
+def _offsets(log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+    for sent in records:
+        if sent.state is State.OK and sent.offset >= 0 and log.get(sent.offset) != sent.value:
+            yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
+
+
+def _order(history: History, partition: int, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+    """Of clients that wait for each answer and share their identity with nobody: acknowledged one after another."""
+    places = {value: offset for offset, value in log.items()}
+    counts = Counter(sent.value for sent in records)
+    clients = {sent.client.number: sent.client for sent in records}
+    distinct = {value for value in counts if _told_apart(history, [sent for sent in records if sent.value == value])}
+    for number, client in clients.items():
+        twins = [
+            other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
+        ]
+        if client.depth > 1 or len(twins) > 1 or client.acks == 0:
+            continue
+        mine = sorted(
+            (sent for sent in records if sent.client.number == number and sent.state is State.OK),
+            key=lambda sent: sent.order,
+        )
+        unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places]
+        answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct]
+        for ordered, where in ((unique, [places[s.value] for s in unique]), (answered, [s.offset for s in answered])):
+            for at in range(1, len(ordered)):
+                if where[at] <= where[at - 1]:
+                    one, two = ordered[at - 1].value.decode(), ordered[at].value.decode()
+                    yield (
+                        ORDER,
+                        f"client {number} had {one} acknowledged before {two}, in partition {partition} it is behind",
+                    )

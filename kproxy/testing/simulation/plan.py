@@ -1,0 +1,182 @@
+"""What one run of the simulation does: plain data, made from a seed, that can be cut down to what breaks a rule."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+TOPIC: Final = "t"
+PARTITIONS: Final = 6
+BROKERS: Final = 3
+
+#: Seconds in which clients begin their sends and faults strike; behind them the world is whole again.
+BUSY_SECONDS: Final = 20.0
+
+#: Every kind of fault, by what it harms.
+FAULTS: Final = (
+    "crash",
+    "cut",
+    "cut_answer",
+    "delay",
+    "close",
+    "half_open",
+    "slow_reader",
+    "clock",
+    "upstream_cut",
+    "upstream_delay",
+    "upstream_half_open",
+    "lost_answer",
+    "dropped_answer",
+    "slow_broker",
+    "not_enough_replicas",
+    "after_append",
+    "timed_out",
+    "stepped_down",
+    "leader",
+    "broker",
+    "state_lost",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One request of a client: seconds since the one before, and for each partition the values of a batch."""
+
+    gap: float
+    batches: tuple[tuple[int, tuple[bytes, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """One process that produces."""
+
+    number: int
+    client_id: str
+    host: str
+    instance: int
+    version: int
+    magic: int
+    codec: int
+    depth: int
+    acks: int
+    sends: tuple[Send, ...]
+    #: What it does with batches that it sends again: "same", "split", "join".
+    regroup: str = "same"
+    #: Sends again in another order (pipelining clients do).
+    shuffles: bool = False
+    #: After its time-out: closes the connection, or stays on it and throws the late answer away.
+    closes_on_timeout: bool = True
+    request_timeout: float = 6.0
+    #: Of the request, as kproxy is told.
+    timeout_ms: int = 4000
+    tries: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """A fault: when, what, and two numbers in [0, 1) from which it picks where and how hard."""
+
+    time: float
+    kind: str
+    where: float
+    much: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    clients: tuple[ClientPlan, ...]
+    faults: tuple[FaultPlan, ...]
+    instances: int = 1
+    #: Seconds: the broker's answers take as long as this at most in fair weather.
+    options: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def sends(self) -> int:
+        """How many requests the clients mean to make."""
+        return sum(len(client.sends) for client in self.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What runs are made of; a scenario is a taste that is suited to show one thing."""
+
+    faults: tuple[str, ...] = FAULTS
+    fault_count: tuple[int, int] = (5, 12)
+    clients: tuple[int, int] = (2, 5)
+    sends: tuple[int, int] = (6, 24)
+    depths: tuple[int, ...] = (1, 1, 2, 5)
+    versions: tuple[int, ...] = (0, 1, 2, 3, 5, 7, 8, 9)
+    #: How many of a client's values are equal to earlier ones, in [0, 1].
+    equal: float = 0.2
+    #: How often a client shares its identity with the one before.
+    twins: float = 0.25
+    regroup: tuple[str, ...] = ("same", "same", "split", "join")
+    acks: tuple[int, ...] = (-1, -1, -1, -1, 1, 0)
+    batch_sizes: tuple[int, ...] = (1, 1, 2, 4)
+    tries: tuple[int, ...] = (2, 12, 12)
+    instances: tuple[int, ...] = (1, 1, 2)
+    gaps: tuple[float, ...] = (0.0, 0.05, 0.5, 1.5)
+    closes_on_timeout: tuple[bool, ...] = (True, True, False)
+    request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
+
+
+def make_plan(seed: int, taste: Taste) -> Plan:
+    """The plan of a seed."""
+    rng = Random(f"plan {seed}")
+    instances = rng.choice(taste.instances)
+    clients: list[ClientPlan] = []
+    for number in range(rng.randint(*taste.clients)):
+        clients.append(_client(rng, taste, number, instances, clients[-1] if clients else None))
+    faults = [
+        FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(taste.faults), rng.random(), rng.random())
+        for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
+    ]
+    return Plan(seed, tuple(clients), tuple(sorted(faults, key=lambda fault: fault.time)), instances)
+
+
+def _client(rng: Random, taste: Taste, number: int, instances: int, before: ClientPlan | None) -> ClientPlan:
+    version, depth = rng.choice(taste.versions), rng.choice(taste.depths)
+    magic = 2 if version >= 3 else 1 if version == 2 and rng.random() < 0.8 else 0
+    twin = before is not None and rng.random() < taste.twins
+    acks = rng.choice(taste.acks)
+    return ClientPlan(
+        number=number,
+        client_id=before.client_id if twin and before else f"c{number}",
+        host=before.host if twin and before else f"10.0.0.{number + 1}",
+        instance=before.instance if twin and before else rng.randrange(instances),
+        version=version,
+        magic=magic,
+        codec=rng.choice((0, 0, 1, 2 if magic else 1)),
+        depth=depth,
+        acks=acks,
+        sends=_sends(rng, taste, before if twin else None, number),
+        regroup=rng.choice(taste.regroup),
+        shuffles=depth > 1 and rng.random() < 0.3,
+        closes_on_timeout=rng.choice(taste.closes_on_timeout),
+        request_timeout=rng.choice(taste.request_timeouts),
+        tries=rng.choice(taste.tries),
+    )
+
+
+def _sends(rng: Random, taste: Taste, twin: ClientPlan | None, number: int) -> tuple[Send, ...]:
+    first = rng.randrange(BROKERS)
+    partitions = [first, first + BROKERS][: rng.randint(1, 2)]
+    if twin is not None:
+        partitions = sorted({index for send in twin.sends for index, _ in send.batches})
+    values = [value for send in twin.sends for _, batch in send.batches for value in batch] if twin else []
+    sends = []
+    for nth in range(rng.randint(*taste.sends)):
+        batches = []
+        for index in partitions if rng.random() < 0.4 else [rng.choice(partitions)]:
+            batch = []
+            for at in range(rng.choice(taste.batch_sizes)):
+                value = b"%d.%d.%d.%d" % (number, nth, index, at)
+                if values and rng.random() < taste.equal:
+                    value = rng.choice(values[-6:])
+                values.append(value)
+                batch.append(value)
+            batches.append((index, tuple(batch)))
+        sends.append(Send(rng.choice(taste.gaps), tuple(batches)))
+    return tuple(sends)

@@ -1,0 +1,30 @@
+"""Record sets as producers of three generations write them."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from kproxy.codec import compression
+from kproxy.codec.batch import Record, build_batch
+
+_HEAD: Final = struct.Struct(">qiI")
+
+
+def record_set(magic: int, codec: int, rows: Sequence[tuple[int, bytes]]) -> bytes:
+    """Rows of (timestamp in ms, value) in one batch or message set."""
+    if magic == 2:
+        return bytes(
+            build_batch([Record(n, time, None, value, ()) for n, (time, value) in enumerate(rows)], codec=codec)
+        )
+    inner = b"".join(_entry(n, magic, 0, time, value) for n, (time, value) in enumerate(rows))
+    if not codec:
+        return inner
+    value = compression.compress(codec, inner, magic=magic)
+    return _entry(len(rows) - 1, magic, codec, rows[-1][0], value)
+
+
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, value: bytes) -> bytes:
+    body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
+    body += struct.pack(">ii", -1, len(value)) + value
+    return _HEAD.pack(offset, len(body) + 4, zlib.crc32(body)) + body

@@ -1,0 +1,205 @@
+"""One run: the network, the fake cluster, kproxy and its clients, on one virtual clock, from one plan."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+import trio.testing
+
+from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.simulation import invariants
+from kproxy.testing.simulation.broker_watch import watch_brokers
+from kproxy.testing.simulation.clients import Client
+from kproxy.testing.simulation.faults import BROKER_LEG, strike
+from kproxy.testing.simulation.history import History, State
+from kproxy.testing.simulation.instance import PORT, Instance
+from kproxy.testing.simulation.logs import watched_logs
+from kproxy.testing.simulation.network import Host, VirtualIO, VirtualNetwork
+from kproxy.testing.simulation.plan import BROKERS, BUSY_SECONDS, PARTITIONS, TOPIC, FaultPlan, Plan
+from kproxy.testing.simulation.streams import BrokerStream
+
+_EPOCH: Final = 1_700_000_000.0
+#: Behind the last fault: clients have so long to finish, kproxy so long to come to rest.
+_PATIENCE: Final = 200.0
+_REST: Final = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run showed."""
+
+    plan: Plan
+    #: The invariant that broke, and how; None if none did.
+    broken: tuple[str, str] | None
+    trace: tuple[str, ...]
+    acknowledged: int
+    #: How often each thing was seen that only certain faults bring about.
+    seen: dict[str, int]
+
+    @property
+    def digest(self) -> str:
+        """The same for the same run."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+
+class World:
+    """Everything in one run."""
+
+    brokers: FakeCluster
+
+    def __init__(self, plan: Plan) -> None:
+        """Nothing runs yet."""
+        self.plan = plan
+        self.history = History()
+        self.clients: list[Client] = []
+        self.instances: list[Instance] = []
+        self.network = VirtualNetwork(plan.seed, self.wall)
+        self._wall = _EPOCH
+        self._fake: FakeServer
+        self._nursery: trio.Nursery
+        self._faults_on = 0
+
+    def wall(self) -> float:
+        """The time of day, in seconds since the epoch."""
+        return self._wall + trio.current_time()
+
+    # -- what faults do
+
+    def jump(self, seconds: float) -> None:
+        """The time of day jumps; processes that run do not see it."""
+        self._wall += seconds
+
+    async def crash(self, index: int, pause: float) -> None:
+        """Kills a kproxy, and starts it again after a pause (seconds)."""
+        instance = self.instances[index]
+        if not instance.up:
+            return
+        instance.kill()
+        for client in self.clients:
+            if client.plan.instance == index:
+                self.history.disturb(client.plan)
+        await trio.sleep(pause)
+        await self._nursery.start(self._instance, instance)
+
+    async def bounce(self, node: int, pause: float) -> None:
+        """Stops a broker, and starts it again after a pause (seconds)."""
+        if self.brokers.brokers[node].alive:
+            await self._fake.stop_broker(node)
+            await trio.sleep(pause)
+            await self._fake.start_broker(node)
+
+    def expire_producers(self, partition: int) -> None:
+        """A partition forgets its producers, as it does when they have been silent for long."""
+        if any(instance.stats.sends_in_flight for instance in self.instances):
+            return  # it takes a day of silence
+        self.brokers.topics[TOPIC].partitions[partition].log.producers = ProducerStates()
+
+    # -- the run
+
+    async def run(self) -> Outcome:
+        """From the first connection to the last look at the logs."""
+        broken: tuple[str, str] | None = None
+        async with open_fake_cluster(BROKERS, clock=lambda: int(self.wall() * 1000), listen=False) as fake:
+            self._fake, self.brokers = fake, fake.cluster
+            self.brokers.create_topic(TOPIC, PARTITIONS, BROKERS)
+            for broker in self.brokers.brokers.values():
+                take = partial(self._serve, broker.node_id)
+                self.network.takers[broker.host, broker.port] = (BROKER_LEG, take)
+            watch_brokers(self.brokers, self.history)
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self.network.wire.run)
+                await self._start()
+                await self._faults_and_clients()
+                await self._rest()
+                for instance in self.instances:
+                    instance.kill()
+                self._nursery.cancel_scope.cancel()
+            broken = next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
+        return Outcome(self.plan, broken, tuple(self.history.trace), self.history.acknowledged, self._seen())
+
+    def _serve(self, node: int, io: VirtualIO) -> None:
+        if not self.brokers.brokers[node].alive:
+            raise ConnectionRefusedError(f"broker {node} is down")
+        self._fake.nursery.start_soon(self._fake.serve, BrokerStream(io), node, io.peer_host)
+
+    async def _instance(
+        self, instance: Instance, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        try:
+            await instance.run(task_status=task_status)
+        except* Exception as group:  # whatever it is, it is the finding
+            self.history.breaks(invariants.FAILED, repr(group.exceptions))
+            instance.kill()
+
+    async def _start(self) -> None:
+        for number in range(self.plan.instances):
+            name = f"kproxy-{number}"
+            instance = Instance(name, self.network, self._fake.bootstrap, self.history, self.plan.options)
+            self.instances.append(instance)
+            await self._nursery.start(self._instance, instance)
+        for plan in self.plan.clients:
+            place = (f"kproxy-{plan.instance}", PORT)
+            host = Host(self.network, plan.host, "none")
+            self.clients.append(Client(plan, host, place, self.history, self.plan.seed))
+
+    async def _faults_and_clients(self) -> None:
+        with trio.move_on_after(BUSY_SECONDS + _PATIENCE) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_memory)
+                async with trio.open_nursery() as busy:
+                    for fault in self.plan.faults:
+                        busy.start_soon(self._strike, fault)
+                    for client in self.clients:
+                        busy.start_soon(client.run)
+                nursery.cancel_scope.cancel()
+        if scope.cancelled_caught:
+            self.history.breaks(invariants.ANSWERED, f"clients are not done {_PATIENCE:.0f} s behind the last fault")
+
+    async def _strike(self, fault: FaultPlan) -> None:
+        await trio.sleep_until(fault.time)
+        await strike(self, fault)
+
+    async def _watch_memory(self) -> None:
+        while True:
+            for instance in self.instances:
+                if instance.stats.buffered_bytes > instance.buffer_memory:
+                    self.history.breaks(invariants.MEMORY, f"{instance.name} holds {instance.stats.buffered_bytes}")
+            await trio.sleep(0.25)
+
+    async def _rest(self) -> None:
+        with trio.move_on_after(_REST):
+            while any(instance.leftovers for instance in self.instances):  # noqa: ASYNC110 - counters, unannounced
+                await trio.sleep(0.5)
+            return
+        left = [f"{instance.name}: {instance.leftovers}" for instance in self.instances]
+        self.history.breaks(invariants.LEAKED, "; ".join(left))
+
+    def _seen(self) -> dict[str, int]:
+        states = [sent.state for sent in self.history.records]
+        return {state.value: states.count(state) for state in State}
+
+
+@contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    """Lets trio's scheduler order tasks by the seed, as it does under Hypothesis."""
+    core = trio._core._run
+    allowed, state = core._ALLOW_DETERMINISTIC_SCHEDULING, core._r.getstate()
+    core._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    core._r.seed(seed)
+    try:
+        yield
+    finally:
+        core._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
+        core._r.setstate(state)
+
+
+def run(plan: Plan) -> Outcome:
+    """Runs a plan. The same plan gives the same outcome, trace and all."""
+    world = World(plan)
+    with _deterministic(plan.seed), watched_logs(world.history):
+        return trio.run(world.run, clock=trio.testing.MockClock(autojump_threshold=0))
