@@ -24,7 +24,7 @@ from typing import Final, Self
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
 
-__all__ = ["DEFAULT_VERSION", "KafkaUnavailable", "RealKafka"]
+__all__ = ["DEFAULT_VERSION", "KafkaUnavailable", "RealKafka", "die_with_parent"]
 
 DEFAULT_VERSION: Final = "4.3.0"
 _READY_TIMEOUT_S: Final = 90.0
@@ -233,7 +233,7 @@ class RealKafka:
         command = [self._java, *jvm_options, *_QUIET, "-cp", self._classpath, *arguments]
         with (self._directory / f"broker-{index + 1}.log").open("ab") as output:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_die_with_parent()
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=die_with_parent()
             )
 
     def _wait_ready(self, indexes: Sequence[int], expected: int) -> None:
@@ -262,7 +262,7 @@ def _reserve_port() -> socket.socket:
     return holder
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """Return what the child runs before Java: ask Linux to kill it when its parent dies.
 
     The kernel means the parent *thread*, so only the main thread may ask; else ``atexit`` must do.

@@ -1,0 +1,45 @@
+"""librdkafka made to speak the protocol of Kafka 0.9: Produce v1, message sets of magic 0, retries, no idempotence."""
+
+from typing import Any
+
+import confluent_kafka
+
+from kproxy.testing.chaos.drivers import operations
+
+
+def main() -> None:
+    """Send until standard input ends, then wait for what is open."""
+    job = operations.read_job()
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "client.id": job["name"],
+            "api.version.request": False,
+            "broker.version.fallback": "0.9.0.1",
+            "enable.idempotence": False,
+            "acks": "all",
+            "linger.ms": 20,
+            "compression.type": job.get("codec", "none"),
+            "max.in.flight.requests.per.connection": job.get("in_flight", 5),
+            "request.timeout.ms": 4000,
+            "socket.timeout.ms": 6000,
+            "message.timeout.ms": 60_000,
+            "retry.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 1000,
+            "topic.metadata.refresh.interval.ms": 5000,
+            "log_level": 3,
+        }
+    )
+    for topic, partition, value, _ in operations.records(job):
+        settle = operations.settler(job, topic, partition, value)
+
+        def done(error: Any, message: Any, settle: Any = settle) -> None:
+            settle(None if error else message.offset(), error.name() if error else "")
+
+        producer.produce(topic, value.encode(), partition=partition, on_delivery=done)
+        producer.poll(0)
+    producer.flush(90)
+
+
+if __name__ == "__main__":
+    main()

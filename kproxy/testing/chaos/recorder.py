@@ -1,0 +1,61 @@
+"""Where all processes of a run put their operations: one history file, and counts for the live view."""
+
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kproxy.testing.history import Operation, Outcome, decode, encode
+
+
+class Recorder:
+    """Writes operations to a file as they end, and counts their records.
+
+    :param path: the history, which must not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: Counter[Outcome] = Counter()
+        """Records sent, by outcome."""
+        self.by_process: Counter[str] = Counter()
+        """Records acknowledged, by process."""
+        self.polled = 0
+        self.errors: Counter[str] = Counter()
+        """What clients were told or met, for the reader's information."""
+        self.unexpected: Counter[str] = Counter()
+        """Errors that no client of that age knows what to do with."""
+        self._file = path.open("x", encoding="utf-8")
+
+    def add(self, operation: Operation) -> None:
+        """Take down one operation that has ended."""
+        self._file.write(f"{encode(operation)}\n")
+        self.records[operation.outcome] += len(operation.sends)
+        self.polled += sum(len(poll.records) for poll in operation.polls)
+        if operation.outcome is Outcome.OK:
+            self.by_process[operation.process] += len(operation.sends)
+
+    def add_line(self, line: str) -> None:
+        """Take down an operation that another process has encoded.
+
+        :raises MalformedHistory: it is none.
+        """
+        self.add(decode(line))
+
+    def flush(self) -> None:
+        """Make everything that was taken down readable."""
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def now() -> int:
+    """The clock of histories: nanoseconds, one for all processes of this machine."""
+    return time.monotonic_ns()

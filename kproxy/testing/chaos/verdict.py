@@ -1,0 +1,86 @@
+"""What a run has shown: the anomalies in its history, and how kproxy itself came through."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kproxy.codec.batch import iter_records
+from kproxy.testing.chaos.kproxy_process import Footprint
+from kproxy.testing.chaos.recorder import now
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.history import Anomaly, Kind, Operation, Outcome, Poll
+
+_MAX_DECOMPRESSED_BYTES: Final = 1 << 26
+RESIDENT_SHARE: Final = 1.10
+RESIDENT_SLACK: Final = 24 << 20
+DESCRIPTOR_SLACK: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One thing that has to hold: what was found, and whether that is good."""
+
+    name: str
+    found: str
+    good: bool
+
+
+@dataclass
+class Verdict:
+    """Everything about a run."""
+
+    history: list[Operation]
+    anomalies: list[Anomaly]
+    bars: list[Bar] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing at all was found."""
+        return not self.anomalies and all(bar.good for bar in self.bars)
+
+
+def read_everything(bootstrap: str, topics: Mapping[str, int]) -> Iterator[Operation]:
+    """Read all partitions from their start to their end, straight from the brokers.
+
+    :param topics: the number of partitions of each.
+    :raises OSError: a broker cannot be reached.
+    :raises RuntimeError: a broker refuses.
+    """
+    with ClusterClient(bootstrap, client_id="end") as client:
+        for topic, partitions in topics.items():
+            for partition in range(partitions):
+                invoke = now()
+                data = client.read_all(topic, partition)
+                records = tuple(
+                    (record.offset, (record.value or b"").decode("utf-8", "replace"))
+                    for record in iter_records(data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+                )
+                polls = (Poll(topic, partition, records),)
+                yield Operation("end", Kind.POLL, Outcome.OK, invoke, now(), polls=polls, final=True)
+
+
+def footprint_bars(name: str, start: Footprint, end: Footprint) -> list[Bar]:
+    """Compare what a kproxy holds with nothing to do before and after: 10 % and what an allocator keeps for itself."""
+    megabytes = f"{start.resident / 1e6:.0f} MB, then {end.resident / 1e6:.0f} MB"
+    descriptors = f"{start.descriptors}, then {end.descriptors}"
+    return [
+        Bar(f"{name}: memory", megabytes, end.resident <= start.resident * RESIDENT_SHARE + RESIDENT_SLACK),
+        Bar(f"{name}: descriptors", descriptors, end.descriptors <= start.descriptors + DESCRIPTOR_SLACK),
+    ]
+
+
+def log_bar(name: str, problems: Sequence[str]) -> Bar:
+    """Tell of exceptions in a log."""
+    return Bar(f"{name}: exceptions", f"{len(problems)}: {problems[0][:200]}" if problems else "none", not problems)
+
+
+def progress_bar(acknowledged: Mapping[str, int], processes: Sequence[str]) -> Bar:
+    """Every producer must have had something acknowledged."""
+    idle = [name for name in processes if not acknowledged.get(name)]
+    return Bar("producers without success", ", ".join(idle) or "none", not idle)
+
+
+def errors_bar(unexpected: Mapping[str, int]) -> Bar:
+    """No old client may be told an error that it does not know what to do with."""
+    text = ", ".join(f"{name} {count}" for name, count in sorted(unexpected.items()))
+    return Bar("errors no old client expects", text or "none", not unexpected)
