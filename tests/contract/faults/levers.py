@@ -1,0 +1,150 @@
+"""What a test of faults pulls, on the fake and on a real cluster alike."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from kproxy.testing.fake_broker import FakeServer
+from kproxy.testing.kafka import RealKafka
+
+_PATIENCE_S = 40.0
+
+
+class Levers(Protocol):
+    """One cluster whose brokers and replicas can be harmed; node ids begin at 1."""
+
+    bootstrap: str
+
+    def pause(self, node: int) -> None:
+        """Let a broker's replicas stop following."""
+
+    def resume(self, node: int) -> None:
+        """Let them go on."""
+
+    def out_of_sync(self, node: int) -> None:
+        """Let a paused broker's replicas be out of sync; on a real cluster that takes its time by itself."""
+
+    def kill(self, node: int) -> None:
+        """End a broker at once."""
+
+    def start(self, node: int) -> None:
+        """Start a broker again; do not wait for it."""
+
+    def controller(self, there: bool) -> None:
+        """Follows from the number of live brokers on a real cluster; the fake is told."""
+
+    def tidy(self) -> None:
+        """Do what cleaners and retention do from time to time."""
+
+    def crash(self) -> None:
+        """End the first broker and start it again; wait until it serves."""
+
+
+class RealLevers:
+    """The levers of a real cluster: signals."""
+
+    def __init__(self, kafka: RealKafka) -> None:
+        self.bootstrap = kafka.bootstrap
+        self._kafka = kafka
+
+    def pause(self, node: int) -> None:
+        """Freeze the whole broker."""
+        self._kafka.pause(node - 1)
+
+    def resume(self, node: int) -> None:
+        """Let it run on."""
+        self._kafka.resume(node - 1)
+
+    def out_of_sync(self, node: int) -> None:
+        """Comes by itself when the broker's session is over, after 3 s."""
+
+    def kill(self, node: int) -> None:
+        """Kill the process."""
+        self._kafka.kill(node - 1)
+
+    def start(self, node: int) -> None:
+        """Start the process and wait until it serves as far as it can."""
+        self._kafka.restart(node - 1)
+
+    def controller(self, there: bool) -> None:
+        """Two of three voters make a controller."""
+
+    def tidy(self) -> None:
+        """Comes by itself."""
+
+    def crash(self) -> None:
+        """Kill the process and start it again."""
+        self._kafka.restart(0)
+
+
+class FakeLevers:
+    """The levers of a fake cluster in another thread."""
+
+    def __init__(self, server: FakeServer, token: trio.lowlevel.TrioToken) -> None:
+        self.bootstrap = server.bootstrap
+        self._server = server
+        self._token = token
+
+    def pause(self, node: int) -> None:
+        """Stop its replicas."""
+        self._do(lambda: self._server.cluster.pause_replication(node))
+
+    def resume(self, node: int) -> None:
+        """Let them catch up."""
+        self._do(lambda: self._server.cluster.resume_replication(node))
+
+    def out_of_sync(self, node: int) -> None:
+        """Take them out of sync."""
+        self._do(lambda: self._server.cluster.shrink_isr(node))
+
+    def kill(self, node: int) -> None:
+        """Stop the broker."""
+        trio.from_thread.run(self._server.stop_broker, node, trio_token=self._token)
+
+    def start(self, node: int) -> None:
+        """Start the broker."""
+        trio.from_thread.run(self._server.start_broker, node, trio_token=self._token)
+
+    def controller(self, there: bool) -> None:
+        """Take the controller away or bring it back."""
+        cluster = self._server.cluster
+        self._do(cluster.controller_up if there else cluster.controller_down)
+
+    def tidy(self) -> None:
+        """Apply retention and compact what is to be compacted."""
+        self._do(self._tidy)
+
+    def crash(self) -> None:
+        """Forget the producers that the logs do not hold."""
+        self._do(self._forget)
+
+    def _tidy(self) -> None:
+        cluster = self._server.cluster
+        cluster.apply_retention()
+        for name, topic in cluster.topics.items():
+            if topic.config.get("cleanup.policy") == "compact":
+                cluster.compact(name, 0)
+
+    def _forget(self) -> None:
+        for name in self._server.cluster.topics:
+            self._server.cluster.forget_producers(name, 0)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        trio.from_thread.run_sync(what, trio_token=self._token)
+
+
+def eventually(condition: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Wait until a condition holds.
+
+    :param meanwhile: is called before each look.
+    :raises AssertionError: it does not hold after 40 s.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        meanwhile()
+        if condition():
+            return
+        assert time.monotonic() < deadline, "not within 40 s"
+        time.sleep(0.05)
