@@ -4,6 +4,7 @@ One tight loop, no object for a record: this is what every legacy producer pays 
 """
 
 import zlib
+from itertools import islice
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -210,10 +211,14 @@ class _Builder:
         self._reset()
 
     def _add(self, batch: bytearray, count: int) -> None:
-        """Keep a finished batch; one that compression left too large is halved until it fits (rare, so simple)."""
+        """Keep a finished batch; one that compression left too large is cut into parts that should fit.
+
+        Rare but in the hands of a client, so only one part is in memory as records, and few parts have to be cut again.
+        """
         if len(batch) <= self._max_batch or count == 1:
             self.batches.append(ConvertedBatch(batch, count))
             return
-        records = list(iter_records(batch, max_decompressed_bytes=_UNLIMITED))
-        for half in (records[: count // 2], records[count // 2 :]):
-            self._add(build_batch(half, codec=self._codec), len(half))
+        share = min(count // 2, count * self._max_batch * 7 // (len(batch) * 8)) or 1
+        records = iter_records(batch, max_decompressed_bytes=_UNLIMITED)
+        while part := list(islice(records, share)):
+            self._add(build_batch(part, codec=self._codec), len(part))

@@ -1,5 +1,6 @@
 import random
 import struct
+import tracemalloc
 import zlib
 
 import pytest
@@ -189,7 +190,20 @@ class TestSplitting:
         assert read(batch.data) == numbered(triples, magic=1)
 
 
-def test_incompressible_records_split_into_halves_that_fit() -> None:
+def test_a_bomb_of_tiny_records_is_cut_into_few_parts_and_never_unpacked_as_a_whole() -> None:
+    triples: list[Triple] = [(NOW, None, b"")] * 40_000
+    data = message_set(triples, 0, 1)
+    tracemalloc.start()
+    batches = up(data, limit=5_000, unpacked=2 * MIB)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(batch.record_count for batch in batches) == 40_000
+    assert all(len(batch.data) <= 5_000 for batch in batches)
+    assert all(len(batch.data) > 2_500 for batch in batches[:-1])
+    assert peak < 6 * MIB
+
+
+def test_incompressible_records_split_into_parts_that_fit() -> None:
     noise = random.Random(7)
     triples: list[Triple] = [(NOW, None, noise.randbytes(300)) for _ in range(40)]
     batches = up(message_set(triples, 1, 2), limit=4000)
