@@ -14,3 +14,7 @@ class RemoteProtocolError(KproxyError):
 
 class LocalProtocolError(KproxyError):
     """We were asked to encode something that the chosen protocol version cannot say."""
+
+
+class FencedByAnother(LocalProtocolError):
+    """Another kproxy has fenced our producer: what is in flight may only be decided by whoever did."""

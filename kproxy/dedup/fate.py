@@ -19,6 +19,10 @@ class Fate(Enum):
     """This attempt may have written it, or may yet."""
     OUT_OF_SEQUENCE = auto()
     """The broker expects another sequence: a batch before it failed, or the broker lost the producer's state."""
+    SUPERSEDED = auto()
+    """The broker has seen a higher epoch of the producer: who wrote that has fenced this one."""
+    FENCED = auto()
+    """A fence lies behind all attempts, and none of them is in the log: nothing was written, nor will be."""
 
 
 #: Each error that needs more thought than ``ErrorCode.retriable``. Kafka: ``ReplicaManager.appendRecords``, ``Errors``.
@@ -28,7 +32,7 @@ FATES: Final[dict[int, Fate]] = {
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Fate.WRITTEN,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Fate.OUT_OF_SEQUENCE,
     ErrorCode.UNKNOWN_PRODUCER_ID: Fate.OUT_OF_SEQUENCE,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Fate.OUT_OF_SEQUENCE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Fate.SUPERSEDED,
     # Damaged by the client, or between kproxy and the broker: the client has to know (it is retriable for a client).
     ErrorCode.CORRUPT_MESSAGE: Fate.REFUSED,
     # The topic may be on its way to creation or gone: the client decides, as it does with a broker.

@@ -6,38 +6,37 @@ and sequence for each (producer id, partition) (Kafka's ``ProducerStateManager``
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TypeAlias
 
 from kproxy.codec.batch import stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import TopicRef
 from kproxy.dedup.fate import Fate, fate_of
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, advance
+from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS, advance
 from kproxy.errors import LocalProtocolError
 
 TrackKey: TypeAlias = tuple[TopicRef, int]
 
-#: A lane is not leased again above this epoch; what is left up to ``LAST_EPOCH`` serves bumps during a lease.
-LAST_LEASED_EPOCH = LAST_EPOCH - 1024
 #: A broker answers so each time to a batch that it can't read; after so many answers its word is passed on.
 SERVER_ERROR_PATIENCE = 10
+_NOTHING = memoryview(b"")
 
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One batch on its way to one partition, from acceptance until its fate is definite."""
+    """One batch on its way to one partition, from acceptance until its fate is definite; then it holds no bytes."""
 
     track: "Track"
     batch: memoryview
     records: int
+    #: When it was taken from the client, in seconds since the epoch.
+    taken_at: float
     sequence: int = -1
     attempts: int = 0
     #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
     ever_open: bool = False
-    #: A later batch is in the log and this one perhaps not: its sequence must not go to another.
-    overtaken: bool = False
     #: How often the broker could not say what went wrong.
     server_errors: int = 0
     fate: Fate | None = None
@@ -49,7 +48,6 @@ class Send:
     def restamp(self, sequence: int) -> None:
         """Writes the track's producer id and epoch and ``sequence`` into the batch; its payload is not read."""
         self.sequence = sequence
-        self.ever_open = self.overtaken = False
         stamp(self.batch, self.track.producer_id, self.track.epoch, sequence)
 
 
@@ -60,76 +58,123 @@ class Track:
     key: TrackKey
     producer_id: int
     epoch: int
+    #: The last epoch that the lease reserves.
+    last_epoch: int = LAST_EPOCH
     next_sequence: int = 0
     #: A broker takes the first batch of a producer id that it does not know at any sequence; until one is in, no other
     #: may be in flight that could overtake it.
     established: bool = False
     sends: deque[Send] = field(default_factory=deque)
+    #: An attempt of this epoch ended without a word: a copy may be on its way, even of a batch that is settled.
+    ever_open: bool = False
+    #: Since when the epoch is fenced off from all before it, in seconds since the epoch.
+    fenced_at: float = 0.0
+    #: The offset behind the last batch that is known to be in the log before all that are held; -1: none is.
+    written_to: int = -1
+    _expected: int | None = None
 
     def has_room(self, limit: int) -> bool:
         """Whether another batch may be sent now, with at most ``limit`` in flight."""
         return len(self.sends) < (limit if self.established else 1)
 
-    def accept(self, batch: memoryview, records: int) -> Send:
-        """Stamps a new batch in place with the next sequence and holds it until its fate is definite."""
-        sequence = self.next_sequence
-        send = Send(self, batch, records, sequence)
-        stamp(batch, self.producer_id, self.epoch, sequence)
-        self.next_sequence = advance(sequence, records)
+    def accept(self, batch: memoryview, records: int, taken_at: float) -> Send:
+        """Stamps a new batch in place with the next sequence and holds it until its fate is definite.
+
+        ``taken_at``: when the client's request came, in seconds since the epoch.
+        """
+        send = Send(self, batch, records, taken_at)
+        send.restamp(self.next_sequence)
+        self.next_sequence = advance(send.sequence, records)
         self.sends.append(send)
         return send
 
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
         """Notes an answer to an attempt. True if the batch is in the log: then it is settled and held no more."""
         fate: Fate | None = fate_of(error_code)
-        if fate is Fate.OUT_OF_SEQUENCE and send is not self.sends[0]:
+        if fate in (Fate.OUT_OF_SEQUENCE, Fate.SUPERSEDED) and send is not self.sends[0]:
             fate = None  # the batch before it failed; it has to wait for that one, and says nothing by itself
+        if fate is Fate.OPEN:
+            send.ever_open = self.ever_open = True
         if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             send.server_errors += 1
             if send.server_errors >= SERVER_ERROR_PATIENCE:
                 fate = Fate.REFUSED
-                send.ever_open = True
         send.fate, send.error_code = fate, error_code
-        if fate is Fate.OPEN:
-            send.ever_open = True
         if fate is not Fate.WRITTEN:
             return False
-        send.base_offset, send.log_append_time_ms, send.error_code = base_offset, log_append_time_ms, 0
-        self.established = True
-        self._settle(send)
+        self._written(send, base_offset, log_append_time_ms)
         return True
 
     def lost(self, send: Send) -> None:
         """Notes that the connection ended before the answer came."""
-        send.fate, send.ever_open = Fate.OPEN, True
+        send.fate, send.ever_open, self.ever_open = Fate.OPEN, True, True
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a copy of a batch that is held may be in the log, or on its way."""
+        return any(send.ever_open for send in self.sends)
 
     def refuse(self, send: Send, error_code: int) -> None:
-        """Settles the oldest batch as refused.
+        """Settles the oldest batch as refused. What follows gets its sequence; nothing may be ``in_doubt``.
 
-        What follows it gets its sequence. Where a copy of it may be on its way, or a later batch is in the log, that
-        would let the broker take one batch for another: then a new epoch begins. Where what follows may be in the log
-        behind an earlier attempt of the refused one, a new epoch would write it twice: it is tried again as it stands.
+        Where a later batch is in the log (a broker that lost the producer's state takes it at any sequence), a new
+        epoch begins instead: the broker would take another batch at that sequence for one that it has.
+        LocalProtocolError if there is no epoch left.
         """
         send.error_code = error_code
         self._settle(send)
-        open_behind = any(other.ever_open for other in self.sends)
-        if send.ever_open and open_behind:
-            return
-        if send.ever_open or open_behind or send.overtaken:
-            self.bump()
-        else:
+        if self._expected in (None, send.sequence):
             self._renumber(send.sequence)
+        else:
+            self.bump()
 
     def bump(self) -> None:
         """Begins a new epoch at sequence 0 and stamps all that is held again, in order (KIP-360).
 
-        LocalProtocolError if the producer id has no epoch left: then the lane's connection has to end.
+        LocalProtocolError if the lease reserves no more: then the lane's connection has to end.
         """
-        if self.epoch >= LAST_EPOCH:
+        if self.epoch >= self.last_epoch:
             raise LocalProtocolError(f"producer id {self.producer_id} has no epoch left behind {self.epoch}")
         self.epoch += 1
-        self.established = False
+        self.established = self.ever_open = False
+        self._expected = None
         self._renumber(0)
+
+    def fenced(self, found: Mapping[tuple[int, int], int], now: float) -> None:
+        """Notes that the broker was fenced for the next epoch at ``now`` (seconds), and what its log holds.
+
+        ``found``: (epoch, base sequence) -> base offset, of this producer's batches. Those are settled as written; the
+        oldest, if it was refused, as refused; the others begin anew. LocalProtocolError if no epoch is left.
+        """
+        head = self.sends[0] if self.sends else None
+        for send in list(self.sends):
+            offset = found.get((self.epoch, send.sequence))
+            if offset is not None:
+                send.fate = Fate.WRITTEN
+                self._written(send, offset, -1)
+            else:
+                send.ever_open = False
+        if head is not None and head.fate is Fate.REFUSED:
+            self._settle(head)
+        for send in self.sends:
+            if send.fate is not Fate.REFUSED:
+                send.fate = Fate.FENCED
+        self.fenced_at = now
+        self.bump()
+
+    def give_up(self, error_code: int) -> None:
+        """Settles all that is held as refused: the partition is gone, and its log with it."""
+        for send in list(self.sends):
+            send.fate, send.error_code = Fate.REFUSED, error_code
+            self._settle(send)
+
+    def _written(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
+        send.base_offset, send.log_append_time_ms, send.error_code = base_offset, log_append_time_ms, 0
+        self.established = True
+        self._expected = advance(send.sequence, send.records)
+        if send is self.sends[0] and base_offset >= 0:
+            self.written_to = base_offset + send.records
+        self._settle(send)
 
     def _renumber(self, sequence: int) -> None:
         for send in self.sends:
@@ -138,29 +183,27 @@ class Track:
         self.next_sequence = sequence
 
     def _settle(self, send: Send) -> None:
-        send.settled = True
-        if send.fate is Fate.WRITTEN and send is not self.sends[0]:
-            for earlier in takewhile(lambda other: other is not send, self.sends):
-                earlier.overtaken = True
+        send.settled, send.batch = True, _NOTHING
         self.sends.remove(send)
 
 
 class Lane:
-    """One producer id under lease; its tracks by (topic, partition)."""
+    """One producer id under lease, with the epochs that the lease reserves; its tracks by (topic, partition)."""
 
-    __slots__ = ("epoch", "producer_id", "tracks")
+    __slots__ = ("epoch", "last_epoch", "producer_id", "tracks")
 
     def __init__(self, producer_id: int, epoch: int = 0) -> None:
         """Takes a producer id as kproxy assigns it (bit 62 set) and the epoch at which new tracks begin."""
         self.producer_id = producer_id
         self.epoch = epoch
+        self.last_epoch = epoch + LEASE_EPOCHS - 1
         self.tracks: dict[TrackKey, Track] = {}
 
     def track(self, key: TrackKey) -> Track:
         """The track of a partition, made when first asked for."""
         found = self.tracks.get(key)
         if found is None:
-            found = self.tracks[key] = Track(key, self.producer_id, self.epoch)
+            found = self.tracks[key] = Track(key, self.producer_id, self.epoch, self.last_epoch)
         return found
 
     def forget_unused(self, track: Track) -> bool:
@@ -174,13 +217,12 @@ class Lane:
         """The tracks with batches whose fate is not definite."""
         return [track for track in self.tracks.values() if track.sends]
 
-    def next_epoch(self) -> int:
-        """The first epoch that no track of this lane has used."""
-        return max((track.epoch for track in self.tracks.values()), default=self.epoch) + 1
-
 
 class LanePool:
-    """The lanes that no connection holds. Each lease has its own epoch, so late copies of an earlier one are fenced."""
+    """The lanes that no connection holds. Each lease has its own epochs, so late copies of an earlier one are fenced.
+
+    Between two leases' epochs one is left out: a marker of it fences the earlier lease and not the later.
+    """
 
     def __init__(self) -> None:
         """An empty pool."""
@@ -197,11 +239,11 @@ class LanePool:
     def adopt(self, broker_producer_id: int) -> Lane:
         """Makes a leased lane of a producer id that the broker has just allocated (unique in the cluster)."""
         self.leased += 1
-        return Lane(broker_producer_id | KPROXY_BIT)
+        return Lane(broker_producer_id | KPROXY_BIT, 0)
 
     def give_back(self, lane: Lane) -> None:
         """Ends a lease. A lane with something unsettled, or with too few epochs left, is not used again."""
         self.leased -= 1
-        epoch = lane.next_epoch()
-        if not lane.unsettled() and epoch <= LAST_LEASED_EPOCH:
-            self._free.append(Lane(lane.producer_id, epoch))
+        following = Lane(lane.producer_id, lane.last_epoch + 2)
+        if not lane.unsettled() and following.last_epoch < LAST_EPOCH:
+            self._free.append(following)

@@ -6,6 +6,8 @@ from typing import Final
 SEQUENCE_SPACE: Final = 1 << 31
 #: The last epoch that kproxy uses of a producer id; Kafka's highest is 32767, which it keeps for fencing.
 LAST_EPOCH: Final = 32766
+#: How many epochs a lease reserves: the first, and those that its partitions may need beyond.
+LEASE_EPOCHS: Final = 32
 #: Set in each producer id that kproxy assigns, so that its own are recognisable in any log.
 KPROXY_BIT: Final = 1 << 62
 

@@ -1,7 +1,7 @@
 """The logs of brokers, as kproxy looks into them: what it wrote, and fences against what may yet come."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Final
 
 import structlog
 import trio
@@ -12,7 +12,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import Batch, holds, split_batches, tail_of
-from kproxy.net.broker_log_leaders import Leaders, Place, Told
+from kproxy.net.broker_log_leaders import Leaders, LogError, Place
 from kproxy.net.broker_log_questions import (
     EARLIEST,
     LATEST,
@@ -26,9 +26,7 @@ from kproxy.net.broker_log_questions import (
 from kproxy.net.cluster import Cluster
 from kproxy.proxy.stats import Stats
 
-__all__ = ["ActiveProducer", "Batch", "BrokerLog", "Marker", "Place"]
-
-T = TypeVar("T")
+__all__ = ["ActiveProducer", "Batch", "BrokerLog", "LogError", "Marker", "Place"]
 
 log = structlog.get_logger("kproxy.broker_log")
 
@@ -78,7 +76,7 @@ class BrokerLog:
             if told.error_code in _REFUSED:
                 refused += 1
             elif told.error_code:
-                _fail(place, told.error_code, "WriteTxnMarkers")
+                raise LogError(place, told.error_code, "WriteTxnMarkers")
         self._count_fences("done", (len(places) - refused) * len(markers))
         if refused:
             self._count_fences("refused", refused * len(markers))
@@ -103,7 +101,7 @@ class BrokerLog:
         """What a partition remembers of its producers, by producer id."""
         place = topic, partition
         told = (await self._leaders.ask([place], describe_producers()))[place]
-        return _value(place, told, "DescribeProducers")
+        return told.get(place, "DescribeProducers")
 
     async def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id (16 bytes); None if there is none."""
@@ -154,18 +152,21 @@ class BrokerLog:
         told = (await self._leaders.ask([place], fetch({place: first}, room)))[place]
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
-        return _value(place, told, "Fetch")
+        return told.get(place, "Fetch")
 
     async def _offsets(self, places: Collection[Place], timestamp: int) -> dict[Place, int]:
         told = await self._leaders.ask(places, list_offsets(timestamp))
-        return {place: _value(place, row, "ListOffsets") for place, row in told.items()}
+        return {place: row.get(place, "ListOffsets") for place, row in told.items()}
 
     # -- tails
 
-    async def tails(self, places: Collection[Place], producer_ids: Container[int]) -> dict[Place, list[Batch]]:
+    async def tails(
+        self, places: Collection[Place], producer_ids: Container[int], floors: Mapping[Place, int] | None = None
+    ) -> dict[Place, list[Batch]]:
         """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
 
-        Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most.
+        Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most, down to its offset in
+        ``floors``, if it has one.
         """
         if not places:
             return {}
@@ -175,15 +176,16 @@ class BrokerLog:
         failures: list[OSError | RemoteProtocolError] = []
 
         async def one(place: Place) -> None:
-            active = _value(place, described[place], "DescribeProducers")
+            active = described[place].get(place, "DescribeProducers")
             wanted = {pid: row for pid, row in active.items() if pid in producer_ids}
             try:
-                tails[place] = await self._tail(place, wanted, starts[place], ends[place])
+                start = max(starts[place], floors.get(place, 0) if floors else 0)
+                tails[place] = await self._tail(place, wanted, start, ends[place])
             except (OSError, RemoteProtocolError) as error:
                 failures.append(error)
 
         for place in places:
-            _value(place, described[place], "DescribeProducers")
+            described[place].get(place, "DescribeProducers")
         async with trio.open_nursery() as nursery:
             for place in places:
                 nursery.start_soon(one, place)
@@ -235,13 +237,3 @@ class BrokerLog:
                 room -= sum(len(batch.data) for batch in found)
                 batches += found
         return batches
-
-
-def _value(place: Place, told: Told[T], what: str) -> T:
-    if told.error_code or told.value is None:
-        _fail(place, told.error_code, what)
-    return told.value
-
-
-def _fail(place: Place, error_code: int, what: str) -> NoReturn:
-    raise RemoteProtocolError(f"{what} for {place[0]}-{place[1]} failed with error {error_code}")

@@ -42,12 +42,27 @@ class Question(Generic[T]):
     extra_ms: int = 0
 
 
+class LogError(RemoteProtocolError):
+    """A broker answered with an error that another attempt would not help."""
+
+    def __init__(self, place: Place, error_code: int, what: str) -> None:
+        """``what`` was asked for."""
+        super().__init__(f"{what} for {place[0]}-{place[1]} failed with error {error_code}")
+        self.error_code = error_code
+
+
 @dataclass(frozen=True, slots=True)
 class Told(Generic[T]):
     """A leader's word on a partition; ``value`` is None if it does not serve the request (UNSUPPORTED_VERSION)."""
 
     error_code: int
     value: T | None
+
+    def get(self, place: Place, what: str) -> T:
+        """What was asked for; LogError if there was an error."""
+        if self.error_code or self.value is None:
+            raise LogError(place, self.error_code, what)
+        return self.value
 
 
 class Leaders:

@@ -1,4 +1,7 @@
-"""Sends again, batch by batch and in order, what got no definite answer, until each fate is known."""
+"""Sends again, batch by batch and in order, what got no definite answer, until each fate is known.
+
+Where sending again could write a second copy, the partition's leader is fenced first and its log looked through.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,10 +18,11 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
-from kproxy.dedup.resend import Resend, next_step
-from kproxy.errors import RemoteProtocolError
+from kproxy.dedup.resend import Fence, Resend, next_step
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
-from kproxy.proxy.routing import Address, Broker
+from kproxy.net.broker_log import BrokerLog, LogError
+from kproxy.proxy.routing import Address
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
@@ -39,16 +43,24 @@ _GONE = frozenset(
 
 
 async def resend_all(connection: "Connection") -> None:
-    """Makes the fate of all unsettled batches of a connection definite; answers them as they become so."""
+    """Makes the fate of all unsettled batches of a connection definite; answers them as they become so.
+
+    LocalProtocolError if that is not for this connection to do any more: then it has to end.
+    """
     await connection.wait_quiet()
     clients = _OwnClients(connection)
+    broker_log = BrokerLog(connection.cluster, connection.config, connection.stats)
     try:
         again = True
         while again:
             for track in connection.session.gate.unsettled():
-                await _TrackResend(connection, track, clients).run()
+                await _TrackResend(connection, track, clients, broker_log).run()
             again = connection.session.gate.requeue()
+    except LocalProtocolError:
+        connection.session.gate.abandon()
+        raise
     finally:
+        broker_log.close()
         clients.close()
     connection.session.gate.recovered()
 
@@ -79,9 +91,10 @@ class _OwnClients:
 
 
 class _TrackResend:
-    def __init__(self, connection: "Connection", track: Track, clients: _OwnClients) -> None:
+    def __init__(self, connection: "Connection", track: Track, clients: _OwnClients, broker_log: BrokerLog) -> None:
         self._connection = connection
         self._clients = clients
+        self._broker_log = broker_log
         self._cluster = connection.cluster
         self._track = track
         self._by_id = connection.session.gate.producer.sends_topic_ids
@@ -90,24 +103,77 @@ class _TrackResend:
 
     async def run(self) -> None:
         epoch = self._track.epoch
-        while (step := next_step(self._track)) is not None:
-            if step.wait:
-                await self._pause()
-            self._count(step, self._track.epoch - epoch)
+        while (step := next_step(self._track, self._cluster.network.wall())) is not None:
+            if isinstance(step, Fence):
+                await self._fence(step)
+            else:
+                await self._resend(step)
+            self._connection.stats.epoch_bumps += self._track.epoch - epoch
             epoch = self._track.epoch
-            await self._attempt(step.send)
             self._connection.session.gate.progressed()
             await self._connection.flush_client()
         self._connection.stats.epoch_bumps += self._track.epoch - epoch
+
+    async def _resend(self, step: Resend) -> None:
+        if step.wait:
+            await self._pause()
+        stats = self._connection.stats
+        stats.resends[step.reason] = stats.resends.get(step.reason, 0) + 1
+        await self._attempt(step.send)
 
     async def _pause(self) -> None:
         await trio.sleep(self._backoff_ms / 1000)
         self._backoff_ms = min(self._backoff_ms * 2, self._connection.config.retry_backoff_max_ms)
 
-    def _count(self, step: Resend, bumps: int) -> None:
-        stats = self._connection.stats
-        stats.resends[step.reason] = stats.resends.get(step.reason, 0) + 1
-        stats.epoch_bumps += bumps
+    async def _fence(self, step: Fence) -> None:
+        """Fences the producer off from its next epoch, and finds what it wrote before. Tried again if it fails."""
+        track, place = self._track, await self._place()
+        if place is None:
+            return
+        log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
+        try:
+            await self._broker_log.fence([place], [(track.producer_id, track.epoch + 1)])
+        except OSError:
+            await self._pause()
+        except RemoteProtocolError as error:
+            if isinstance(error, LogError) and error.error_code in _GONE:
+                track.give_up(error.error_code)
+            else:
+                log.warning("a producer can't be fenced", reason=str(error))
+                await self._pause()
+        else:
+            track.fenced(await self._found(place), self._cluster.network.wall())
+
+    async def _place(self) -> tuple[str, int] | None:
+        ref, index = self._track.key
+        if not self._by_id:
+            return ref.decode("utf-8", "replace"), index
+        try:
+            name = await self._broker_log.topic_name(ref)
+        except (OSError, RemoteProtocolError):
+            await self._pause()
+            return None
+        if name is None:
+            self._unknown += 1
+            await self._pause()
+            if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
+                self._track.give_up(ErrorCode.UNKNOWN_TOPIC_ID)
+            return None
+        return name, index
+
+    async def _found(self, place: tuple[str, int]) -> dict[tuple[int, int], int]:
+        """The track's batches in the log; what can't be read counts as missing: no record may be lost for it."""
+        producer_id = self._track.producer_id
+        floors = {place: self._track.written_to}
+        try:
+            batches = (await self._broker_log.tails([place], {producer_id}, floors))[place]
+        except (OSError, RemoteProtocolError) as error:
+            log.warning("log can't be read, batches may be written twice", reason=str(error))
+            failed = self._connection.stats.readbacks_failed
+            failed["unreadable"] = failed.get("unreadable", 0) + 1
+            return {}
+        headers = [batch.header for batch in batches]
+        return {(header.producer_epoch, header.base_sequence): header.base_offset for header in headers}
 
     async def _attempt(self, send: Send) -> None:
         try:
@@ -118,9 +184,15 @@ class _TrackResend:
             self._no_leader(send, error)
             return
         self._unknown = 0
+        try:
+            client = await self._clients.get(broker.address)
+        except (OSError, RemoteProtocolError):
+            self._cluster.count_error("resend")
+            self._no_leader(send, 0)
+            return
         send.attempts += 1
         try:
-            response = await self._ask(broker, send)
+            response = await self._ask(client, send)
         except (OSError, RemoteProtocolError):
             self._cluster.count_error("resend")
             self._track.lost(send)
@@ -136,7 +208,7 @@ class _TrackResend:
         elif send.fate is None:
             send.fate = Fate.NOT_NOW
 
-    async def _ask(self, broker: Broker, send: Send) -> ProduceResponse:
+    async def _ask(self, client: BrokerClient, send: Send) -> ProduceResponse:
         ref, index = self._track.key
         topic = ProduceRequestTopicProduceData(
             partition_data=[ProduceRequestPartitionProduceData(index=index, records=send.batch)]
@@ -146,7 +218,6 @@ class _TrackResend:
         else:
             topic.name = ref.decode("utf-8", "replace")
         timeout_ms = self._connection.session.gate.producer.longest_timeout_ms
-        client = await self._clients.get(broker.address)
         newest = client.versions.get(ApiKey.PRODUCE, (0, 0))[1]
         version = FIRST_TOPIC_ID if self._by_id else min(_BY_NAME, newest)
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])

@@ -209,6 +209,11 @@ class ProduceGate:
             self._count_stamped(group)
         return bool(groups)
 
+    def abandon(self) -> None:
+        """Gives up what has no definite fate, as it is for another kproxy to find out; the connection has to end."""
+        self.recovering = False
+        self.producer.calls.clear()
+
     def recovered(self) -> None:
         """Notes that every fate is definite; goes on with what waits."""
         self.recovering = False

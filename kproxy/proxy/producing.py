@@ -163,7 +163,7 @@ class Producer:
 
     def _stamp(self, group: Group, tracks: list[Track]) -> None:
         for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
-            send = track.accept(batch, records)
+            send = track.accept(batch, records, group.call.slot.since)
             send.attempts = 1
             part.sends.append(send)
             group.sends.append(send)
@@ -210,8 +210,8 @@ class Producer:
         return [(send, results.get(send.track.key)) for send in sends]
 
     def _settled_refusal(self, send: Send) -> bool:
-        """Settles a refusal at once where nothing else is held on its track."""
-        if send.fate is not Fate.REFUSED or len(send.track.sends) > 1:
+        """Settles a refusal at once where nothing else is held on its track and no copy may be on its way."""
+        if send.fate is not Fate.REFUSED or len(send.track.sends) > 1 or send.ever_open:
             return False
         send.track.refuse(send, send.error_code)
         if self.lane is not None and self.lane.forget_unused(send.track):

@@ -51,11 +51,14 @@ def test_written(error: ErrorCode) -> None:
     [
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
     ],
 )
 def test_out_of_sequence(error: ErrorCode) -> None:
     assert fate_of(error) is Fate.OUT_OF_SEQUENCE
+
+
+def test_a_higher_epoch_is_another_producers() -> None:
+    assert fate_of(ErrorCode.INVALID_PRODUCER_EPOCH) is Fate.SUPERSEDED
 
 
 def test_an_error_that_is_not_known_yet_proves_nothing() -> None:

@@ -3,10 +3,10 @@ import pytest
 from kproxy.codec.batch import crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.fate import Fate
-from kproxy.dedup.lanes import LAST_LEASED_EPOCH, Lane, LanePool, Send, Track
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH
+from kproxy.dedup.lanes import Lane, LanePool, Send, Track
+from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
-from tests.dedup.broker_model import Partition, batch_of
+from tests.dedup.broker_model import NOW_S, Partition, batch_of
 
 PRODUCER = KPROXY_BIT | 5
 
@@ -20,7 +20,7 @@ def stamped(send: Send) -> tuple[int, int, int]:
 
 def track_with(*counts: int, epoch: int = 0) -> tuple[Track, list[Send]]:
     track = Track((b"t", 0), PRODUCER, epoch, established=True)
-    return track, [track.accept(batch_of(number, count), count) for number, count in enumerate(counts)]
+    return track, [track.accept(batch_of(number, count), count, NOW_S) for number, count in enumerate(counts)]
 
 
 class TestTrack:
@@ -31,14 +31,14 @@ class TestTrack:
     def test_the_first_batch_is_alone_in_flight_until_it_is_written(self) -> None:
         track = Track((b"t", 0), PRODUCER, 0)
         assert track.has_room(5)
-        first = track.accept(batch_of(0), 1)
+        first = track.accept(batch_of(0), 1, NOW_S)
         assert not track.has_room(5)
         assert not track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
         assert not track.has_room(5)
         assert track.answered(first, 0, 10, -1)
         for number in range(5):
             assert track.has_room(5)
-            track.accept(batch_of(number), 1)
+            track.accept(batch_of(number), 1, NOW_S)
         assert not track.has_room(5)
 
     def test_a_written_batch_is_settled_with_what_the_broker_said(self) -> None:
@@ -46,6 +46,17 @@ class TestTrack:
         assert track.answered(send, 0, 77, 1234)
         assert (send.settled, send.base_offset, send.log_append_time_ms, send.error_code) == (True, 77, 1234, 0)
         assert not track.sends
+        assert len(send.batch) == 0, "its bytes are held no more"
+
+    def test_it_is_known_up_to_where_the_log_holds_what_came_before(self) -> None:
+        track, (first, second, third) = track_with(2, 3, 1)
+        assert track.written_to == -1
+        track.answered(first, 0, 77, -1)
+        assert track.written_to == 79
+        track.answered(third, 0, 90, -1)
+        assert track.written_to == 79, "the second is not there yet"
+        track.answered(second, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1, -1)
+        assert track.written_to == 79
 
     def test_a_duplicate_is_written(self) -> None:
         track, (send,) = track_with(2)
@@ -93,30 +104,21 @@ class TestRefuse:
         assert [stamped(second), stamped(third)] == [(PRODUCER, 0, 0), (PRODUCER, 0, 1)]
         assert track.next_sequence == 3
 
-    def test_a_new_epoch_where_a_copy_may_be_on_its_way(self) -> None:
-        track, (first, second) = track_with(3, 1)
-        track.lost(first)
-        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
-        assert stamped(second) == (PRODUCER, 1, 0)
-        assert (track.next_sequence, track.established) == (1, False)
-
-    def test_a_new_epoch_where_a_later_batch_was_sent_and_its_fate_is_open(self) -> None:
-        track, (first, second) = track_with(3, 1)
+    def test_what_is_held_is_in_doubt_once_an_attempt_was_open(self) -> None:
+        track, (_, second) = track_with(3, 1)
+        assert not track.in_doubt
         track.lost(second)
-        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
-        assert stamped(second) == (PRODUCER, 1, 0)
+        assert track.in_doubt
+        track.answered(second, 0, 7, -1)
+        assert not track.in_doubt
+        assert track.ever_open, "a copy of it may still come"
 
-    def test_what_may_be_in_the_log_behind_the_refused_one_is_tried_as_it_stands(self) -> None:
-        # The first attempts of both were written, their answers lost; then an ACL was taken away for a moment.
-        broker = Partition()
-        track, (first, second) = track_with(3, 1)
-        for send in (first, second):
-            broker.append(bytes(send.batch))
-            track.lost(send)
-        track.refuse(first, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        error, offset = broker.append(bytes(second.batch))
-        assert track.answered(second, error, offset, -1)
-        assert [written.number for written in broker.log] == [0, 1]
+    def test_all_is_given_up_where_the_partition_is_gone(self) -> None:
+        track, sends = track_with(3, 1)
+        track.lost(sends[0])
+        track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert [send.error_code for send in sends] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+        assert not track.sends
 
     def test_a_sequence_behind_which_a_batch_was_written_is_not_given_away(self) -> None:
         # A broker that lost the producer's state takes the second batch at any sequence. Were the first one's sequence
@@ -127,7 +129,7 @@ class TestRefuse:
         assert track.answered(second, *broker.append(bytes(second.batch)), -1)
         track.refuse(first, first.error_code)
         for number in (3, 4):
-            send = track.accept(batch_of(number), 1)
+            send = track.accept(batch_of(number), 1, NOW_S)
             assert track.answered(send, *broker.append(bytes(send.batch)), -1)
         assert [written.number for written in broker.log] == [1, 3, 4]
 
@@ -153,16 +155,19 @@ class TestLane:
         lane = Lane(PRODUCER, 7)
         one, two = lane.track((b"t", 0)), lane.track((b"t", 1))
         assert lane.track((b"t", 0)) is one is not two
-        one.accept(batch_of(0), 1)
+        one.accept(batch_of(0), 1, NOW_S)
         assert (one.next_sequence, two.next_sequence, two.epoch) == (1, 0, 7)
         assert lane.unsettled() == [one]
 
-    def test_the_next_epoch_is_behind_all_that_were_used(self) -> None:
+    def test_a_lease_reserves_epochs_and_no_partition_leaves_them(self) -> None:
         lane = Lane(PRODUCER, 7)
-        assert lane.next_epoch() == 8
-        lane.track((b"t", 0))
-        lane.track((b"t", 1)).bump()
-        assert lane.next_epoch() == 9
+        assert lane.last_epoch == 7 + LEASE_EPOCHS - 1
+        track = lane.track((b"t", 0))
+        for _ in range(LEASE_EPOCHS - 1):
+            track.bump()
+        assert track.epoch == lane.last_epoch
+        with pytest.raises(LocalProtocolError):
+            track.bump()
 
 
 class TestLanePool:
@@ -180,7 +185,8 @@ class TestLanePool:
         assert pool.leased == 0
         second = pool.lease()
         assert second is not None
-        assert (second.producer_id, second.epoch, second.tracks) == (first.producer_id, 2, {})
+        assert (second.producer_id, second.tracks) == (first.producer_id, {})
+        assert second.epoch > first.last_epoch + 1, "a marker of the epoch between fences the first and not the second"
         assert pool.leased == 1
         assert pool.lease() is None, "a lane is leased to one connection at a time"
 
@@ -188,27 +194,30 @@ class TestLanePool:
         pool, broker = LanePool(), Partition()
         lane = pool.adopt(42)
         track = lane.track((b"t", 0))
-        send = track.accept(batch_of(0), 1)
+        send = track.accept(batch_of(0), 1, NOW_S)
         copy = bytes(send.batch)
         track.answered(send, *broker.append(copy), -1)
         pool.give_back(lane)
         again = pool.lease()
         assert again is not None
-        following = again.track((b"t", 0)).accept(batch_of(1), 1)
+        following = again.track((b"t", 0)).accept(batch_of(1), 1, NOW_S)
         assert broker.append(bytes(following.batch))[0] == 0
         assert broker.append(copy)[0] == ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_a_lane_with_something_unsettled_is_not_used_again(self) -> None:
         pool = LanePool()
         lane = pool.adopt(42)
-        lane.track((b"t", 0)).accept(batch_of(0), 1)
+        lane.track((b"t", 0)).accept(batch_of(0), 1, NOW_S)
         pool.give_back(lane)
         assert (pool.lease(), pool.leased) == (None, 0)
 
-    @pytest.mark.parametrize(("epoch", "again"), [(LAST_LEASED_EPOCH - 1, True), (LAST_LEASED_EPOCH, False)])
-    def test_a_lane_is_given_up_while_epochs_for_bumps_are_left(self, epoch: int, again: bool) -> None:
+    def test_a_lane_is_leased_until_its_epochs_are_used_up(self) -> None:
         pool = LanePool()
-        lane = pool.adopt(42)
-        lane.track((b"t", 0)).epoch = epoch
-        pool.give_back(lane)
-        assert (pool.lease() is not None) is again
+        lane: Lane | None = pool.adopt(42)
+        leases = 0
+        while lane is not None:
+            assert lane.last_epoch < LAST_EPOCH, "one is left to fence it"
+            leases += 1
+            pool.give_back(lane)
+            lane = pool.lease()
+        assert leases == LAST_EPOCH // (LEASE_EPOCHS + 1)

@@ -3,10 +3,10 @@ import pytest
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.lanes import Send, Track
-from kproxy.dedup.resend import Resend, next_step
+from kproxy.dedup.resend import OLD_S, OLD_STAMP_S, Fence, Resend, next_step
 from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH
-from kproxy.errors import LocalProtocolError
-from tests.dedup.broker_model import Partition, batch_of
+from kproxy.errors import FencedByAnother, LocalProtocolError
+from tests.dedup.broker_model import NOW_S, Partition, batch_of
 from tests.dedup.simulation import Faults, Run
 
 TOO_LARGE, NOT_NOW, GAP = (
@@ -18,18 +18,18 @@ TOO_LARGE, NOT_NOW, GAP = (
 
 def in_flight(count: int, epoch: int = 0) -> tuple[Track, list[Send]]:
     track = Track((b"t", 0), KPROXY_BIT | 1, epoch, established=True)
-    return track, [track.accept(batch_of(number), 1) for number in range(count)]
+    return track, [track.accept(batch_of(number), 1, NOW_S) for number in range(count)]
 
 
-def step_of(track: Track) -> tuple[Send, str, bool]:
-    step = next_step(track)
+def step_of(track: Track, now: float = NOW_S) -> tuple[Send, str, bool]:
+    step = next_step(track, now)
     assert isinstance(step, Resend)
     return step.send, step.reason, step.wait
 
 
 class TestPlaybooks:
     def test_nothing_held_is_nothing_to_do(self) -> None:
-        assert next_step(in_flight(0)[0]) is None
+        assert next_step(in_flight(0)[0], NOW_S) is None
 
     def test_a_lost_connection_is_made_good_one_batch_at_a_time(self) -> None:
         track, (first, second) = in_flight(2)
@@ -40,7 +40,7 @@ class TestPlaybooks:
         track.answered(first, 0, 5, -1)
         assert step_of(track) == (second, "open", True)
         track.answered(second, 0, 6, -1)
-        assert next_step(track) is None
+        assert next_step(track, NOW_S) is None
 
     def test_what_waits_behind_a_failure_goes_at_once(self) -> None:
         track, (first, second) = in_flight(2)
@@ -62,11 +62,11 @@ class TestPlaybooks:
         track, sends = in_flight(3)
         for send in sends:
             track.answered(send, TOO_LARGE, -1, -1)
-        assert next_step(track) is None
+        assert next_step(track, NOW_S) is None
         assert [send.error_code for send in sends] == [TOO_LARGE] * 3
         assert (track.epoch, track.next_sequence) == (0, 0)
 
-    @pytest.mark.parametrize("error", [GAP, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
+    @pytest.mark.parametrize("error", [GAP, ErrorCode.UNKNOWN_PRODUCER_ID])
     def test_lost_state_begins_a_new_epoch_at_0(self, error: ErrorCode) -> None:
         track, (first, second) = in_flight(2)
         track.answered(first, error, -1, -1)
@@ -76,26 +76,118 @@ class TestPlaybooks:
         assert (track.epoch, first.sequence) == (1, 0)
         assert (header.producer_epoch, header.base_sequence) == (1, 1)
 
-    def test_lost_state_where_a_copy_may_be_in_the_log_is_told_apart(self) -> None:
-        track, (first,) = in_flight(1)
-        track.lost(first)
-        track.answered(first, GAP, -1, -1)
-        assert step_of(track)[1] == "state_lost_unproven"
-
     def test_no_epoch_left(self) -> None:
         track, (first,) = in_flight(1, LAST_EPOCH)
         track.answered(first, GAP, -1, -1)
         with pytest.raises(LocalProtocolError):
-            next_step(track)
+            next_step(track, NOW_S)
+
+    def test_a_higher_epoch_of_another_ends_it(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.answered(first, ErrorCode.INVALID_PRODUCER_EPOCH, -1, -1)
+        track.answered(second, ErrorCode.INVALID_PRODUCER_EPOCH, -1, -1)
+        with pytest.raises(FencedByAnother):
+            next_step(track, NOW_S)
+        assert track.epoch == 0, "never bumped"
+
+
+class TestFences:
+    def test_lost_state_where_a_copy_may_be_in_the_log(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.lost(first)
+        track.answered(first, GAP, -1, -1)
+        assert next_step(track, NOW_S) == Fence("state_lost")
+        assert next_step(track, NOW_S) == Fence("state_lost"), "until it is done"
+        track.fenced({(0, 0): 70}, NOW_S)
+        assert (first.settled, first.error_code, first.base_offset) == (True, 0, 70)
+        assert step_of(track) == (second, "fenced", False)
+        assert (track.epoch, second.sequence) == (1, 0)
+
+    def test_lost_state_where_a_copy_of_a_settled_batch_may_be_on_its_way(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.lost(first)
+        track.answered(first, 0, 5, -1)
+        track.answered(second, GAP, -1, -1)
+        assert next_step(track, NOW_S) == Fence("state_lost")
+        track.fenced({}, NOW_S)
+        track.answered(second, GAP, -1, -1)
+        assert step_of(track) == (second, "state_lost", True), "behind the fence nothing was open"
+
+    def test_a_refusal_of_what_was_sent_twice(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.lost(first)
+        track.answered(first, TOO_LARGE, -1, -1)
+        assert next_step(track, NOW_S) == Fence("refused")
+        track.fenced({}, NOW_S)
+        assert (first.settled, first.error_code) == (True, TOO_LARGE)
+        assert step_of(track) == (second, "fenced", False)
+
+    def test_a_refusal_that_an_earlier_attempt_forestalled(self) -> None:
+        track, (first,) = in_flight(1)
+        track.lost(first)
+        track.answered(first, TOO_LARGE, -1, -1)
+        track.fenced({(0, 0): 3}, NOW_S)
+        assert (first.settled, first.error_code, first.base_offset) == (True, 0, 3)
+
+    def test_a_refusal_before_a_batch_that_was_sent_twice(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.lost(second)
+        track.answered(first, TOO_LARGE, -1, -1)
+        assert next_step(track, NOW_S) == Fence("refused")
+        track.fenced({(0, 1): 9}, NOW_S)
+        assert (first.error_code, second.error_code, second.base_offset) == (TOO_LARGE, 0, 9)
+        assert next_step(track, NOW_S) is None
+
+    def test_two_refusals_one_of_them_in_doubt(self) -> None:
+        track, (first, second) = in_flight(2)
+        track.lost(first)
+        track.answered(first, TOO_LARGE, -1, -1)
+        track.answered(second, TOO_LARGE, -1, -1)
+        assert next_step(track, NOW_S) == Fence("refused")
+        track.fenced({}, NOW_S)
+        assert next_step(track, NOW_S) is None
+        assert (first.error_code, second.error_code) == (TOO_LARGE, TOO_LARGE)
+
+    @pytest.mark.parametrize(
+        ("age_s", "stamp_age_s", "fences"),
+        [(OLD_S, OLD_STAMP_S, False), (OLD_S + 1, 0, True), (0, OLD_STAMP_S + 1, True)],
+    )
+    def test_old_batches_if_they_were_ever_open(self, age_s: float, stamp_age_s: float, fences: bool) -> None:
+        track = Track((b"t", 0), KPROXY_BIT | 1, 0, established=True)
+        send = track.accept(batch_of(0, 1, stamp_age_s), 1, NOW_S - age_s)
+        track.answered(send, NOT_NOW, -1, -1)
+        assert isinstance(next_step(track, NOW_S), Resend)
+        track.lost(send)
+        assert isinstance(next_step(track, NOW_S), Fence) is fences
+
+    def test_a_fence_makes_a_batch_young_again(self) -> None:
+        track, (send,) = in_flight(1)
+        track.lost(send)
+        assert next_step(track, NOW_S + OLD_S + 1) == Fence("old")
+        track.fenced({}, NOW_S + OLD_S + 1)
+        track.lost(send)
+        assert step_of(track, NOW_S + OLD_S + 2) == (send, "open", True)
+
+    def test_the_lease_bounds_the_fences(self) -> None:
+        track = Track((b"t", 0), KPROXY_BIT | 1, 7, 7)
+        send = track.accept(batch_of(0), 1, NOW_S)
+        track.lost(send)
+        track.answered(send, TOO_LARGE, -1, -1)
+        with pytest.raises(LocalProtocolError):
+            track.fenced({}, NOW_S)
+        assert (send.settled, track.epoch) == (True, 7)
 
     def test_a_batch_that_no_broker_can_read_does_not_hold_up_the_next_for_ever(self) -> None:
         broker = Partition()
         track, (first, second) = in_flight(2)
         for _ in range(100):
-            step = next_step(track)
+            step = next_step(track, NOW_S)
             if step is None:
                 break
-            if step.send is first:
+            if isinstance(step, Fence):
+                broker.mark(track.producer_id, track.epoch + 1)
+                track.fenced(broker.found(), NOW_S)
+            elif step.send is first:
                 track.answered(first, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
             else:
                 track.answered(second, *broker.append(bytes(second.batch)), -1)
@@ -103,8 +195,6 @@ class TestPlaybooks:
         assert (second.settled, second.error_code) == (True, 0)
 
 
-# Not promised, so not here: a refusal for a moment together with late copies. A copy of the refused batch that still
-# arrives lets a copy of the next one in before its new epoch begins; only a fence at the broker could keep it out.
 FAULTS = {
     "connections lost": Faults(lost=0.2),
     "answers of all kinds": Faults(lost=0.1, not_now=0.1, after_append=0.1),
@@ -119,6 +209,16 @@ FAULTS = {
     "late copies, and refused": Faults(lost=0.15, late=True, not_now=0.1, after_append=0.1, refused=0.1),
     "late copies, and unreadable": Faults(lost=0.1, late=True, unreadable=0.1, after_append=0.1),
     "late copies, and state lost": Faults(lost=0.1, late=True, state_lost=0.1, refused=0.1),
+    "late copies, and refused once": Faults(lost=0.15, late=True, sometimes_refused=0.1, after_append=0.1),
+    "all at once": Faults(
+        lost=0.1, late=True, sometimes_refused=0.1, after_append=0.1, not_now=0.1, refused=0.1, state_lost=0.05
+    ),
+    "forgotten with copies in doubt": Faults(lost=0.1, after_append=0.1, forgets=0.1),
+    "forgotten, late copies, refused once": Faults(
+        lost=0.1, late=True, after_append=0.1, forgets=0.1, sometimes_refused=0.05
+    ),
+    # Here order is not promised if a batch is refused: a broker that forgets the producer takes any that follows it.
+    "old timestamps": Faults(lost=0.1, after_append=0.1, old=True),
 }
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from kproxy.dedup.lanes import Track
 from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, SEQUENCE_SPACE, advance, is_kproxy_producer_id
-from tests.dedup.broker_model import Partition, batch_of
+from tests.dedup.broker_model import NOW_S, Partition, batch_of
 
 TOP = (1 << 31) - 1
 
@@ -24,10 +24,11 @@ def test_batches_cut_in_any_way_end_at_the_same_sequence() -> None:
 def test_a_broker_takes_what_follows_a_wrap_inside_or_between_batches(start: int) -> None:
     track, broker = Track((b"t", 0), KPROXY_BIT | 7, 0, next_sequence=start), Partition()
     for number in range(4):
-        send = track.accept(batch_of(number, 3), 3)
-        error, offset = broker.append(bytes(send.batch))
+        send = track.accept(batch_of(number, 3), 3, NOW_S)
+        data = bytes(send.batch)
+        error, offset = broker.append(data)
         assert track.answered(send, error, offset, -1)
-        assert broker.append(bytes(send.batch)) == (0, offset), "its repeat is recognised"
+        assert broker.append(data) == (0, offset), "its repeat is recognised"
     assert [written.number for written in broker.log] == [0, 1, 2, 3]
     assert track.next_sequence == (start + 12) % SEQUENCE_SPACE
 

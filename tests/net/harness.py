@@ -1,5 +1,6 @@
 """kproxy's shell in front of a fake cluster, in one process over loopback sockets, and a client for frames."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -183,7 +184,7 @@ async def proxied(brokers: int = 1, **options: Any) -> AsyncIterator[Proxied]:
 
 def records(*values: bytes) -> list[Record]:
     """Records with these values."""
-    return [Record(offset, 1_700_000_000_000, None, value, ()) for offset, value in enumerate(values)]
+    return [Record(offset, int(time.time() * 1000), None, value, ()) for offset, value in enumerate(values)]
 
 
 def produce(topic: str, *values: bytes, acks: int = -1, partition: int = 0, timeout_ms: int = 1000) -> ProduceRequest:

@@ -50,7 +50,7 @@ async def test_a_lane_has_a_producer_id_of_the_brokers_with_kproxys_mark_and_is_
         assert proxy.stats.producer_ids_active == 2
         proxy.cluster.return_lane(first)
         again = await proxy.cluster.lease_lane()
-        assert (again.producer_id, again.epoch) == (first.producer_id, first.epoch + 1)
+        assert (again.producer_id, again.epoch) == (first.producer_id, first.last_epoch + 2)
         for lane in (second, again):
             proxy.cluster.return_lane(lane)
 

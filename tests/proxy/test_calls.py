@@ -16,7 +16,7 @@ def call(version: int, parts: list[Part]) -> Call:
 
 
 def written(offset: int, append_ms: int = -1) -> Send:
-    send = Lane(PID).track((b"t", 0)).accept(memoryview(bytearray(batch(b"a"))), 1)
+    send = Lane(PID).track((b"t", 0)).accept(memoryview(bytearray(batch(b"a"))), 1, 0.0)
     send.base_offset, send.log_append_time_ms, send.settled = offset, append_ms, True
     return send
 
@@ -41,7 +41,7 @@ def test_an_answer_can_be_said_in_every_version(version: int) -> None:
 def test_a_request_of_kproxys_own_asks_for_all_acknowledgements(version: int) -> None:
     topic = TOPIC_ID if version >= 13 else b"t"
     lane = Lane(PID)
-    sends = [lane.track((topic, index)).accept(memoryview(bytearray(batch(b"x"))), 1) for index in (0, 1)]
+    sends = [lane.track((topic, index)).accept(memoryview(bytearray(batch(b"x"))), 1, 0.0) for index in (0, 1)]
     frame = build_request(call(version, []), sends)[4:]
     header = decode_request_header(frame)
     request = ProduceRequest.decode(frame, version, header.size)

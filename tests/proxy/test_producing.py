@@ -191,7 +191,7 @@ class TestInFlight:
         shell.producer.lost(group)
         assert (shell.producer.in_flight, shell.producer.finished()) == (0, [])
         track = group.sends[0].track
-        step = next_step(track)
+        step = next_step(track, 0.0)
         assert step is not None
         track.answered(step.send, 0, 5, -1)
         shell.producer.recount()
@@ -231,7 +231,7 @@ class TestAnswers:
         assert shell.answer(group, rows)
         assert not shell.producer.finished()
         (track,) = shell.producer.lane.unsettled() if shell.producer.lane else []
-        step = next_step(track)
+        step = next_step(track, 0.0)
         assert step is not None
         track.answered(step.send, 0, 8, -1)
         shell.producer.recount()
