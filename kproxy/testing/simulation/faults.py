@@ -28,7 +28,8 @@ _LONGEST_DELAY: Final = 9.0
 #: Longest that a broker holds a request: it may outlive the connection, and the kproxy, that sent it.
 _LONGEST_HOLD: Final = 5.0
 _LONGEST_OUTAGE: Final = 6.0
-_DAY: Final = 86_400
+#: Clocks jump by an hour at most, either way.
+_LARGEST_JUMP: Final = 3600
 
 
 async def strike(world: "World", fault: FaultPlan) -> None:
@@ -94,7 +95,7 @@ async def _crash(world: "World", fault: FaultPlan) -> None:
 
 
 async def _clock(world: "World", fault: FaultPlan) -> None:
-    world.jump((fault.much - 0.5) * _DAY)
+    world.jump((fault.much - 0.5) * 2 * _LARGEST_JUMP)
 
 
 async def _leader(world: "World", fault: FaultPlan) -> None:

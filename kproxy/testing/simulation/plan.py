@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 6
@@ -89,8 +89,8 @@ class Plan:
     clients: tuple[ClientPlan, ...]
     faults: tuple[FaultPlan, ...]
     instances: int = 1
-    #: Seconds: the broker's answers take as long as this at most in fair weather.
-    options: dict[str, int] = field(default_factory=dict)
+    #: Of kproxy, beside those of all runs.
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sends(self) -> int:
@@ -141,6 +141,10 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
     magic = 2 if version >= 3 else 1 if version == 2 and rng.random() < 0.8 else 0
     twin = before is not None and rng.random() < taste.twins
     acks = rng.choice(taste.acks)
+    closes = rng.choice(taste.closes_on_timeout)
+    patience = rng.choice(taste.request_timeouts)
+    if depth > 1 and not closes:
+        patience = max(taste.request_timeouts)  # nobody can know that it pipelines and throws answers away
     return ClientPlan(
         number=number,
         client_id=before.client_id if twin and before else f"c{number}",
@@ -154,8 +158,8 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
         sends=_sends(rng, taste, before if twin else None, number),
         regroup=rng.choice(taste.regroup),
         shuffles=depth > 1 and rng.random() < 0.3,
-        closes_on_timeout=rng.choice(taste.closes_on_timeout),
-        request_timeout=rng.choice(taste.request_timeouts),
+        closes_on_timeout=closes,
+        request_timeout=patience,
         tries=rng.choice(taste.tries),
     )
 

@@ -1,0 +1,86 @@
+"""Each invariant is broken by a history and logs made for it, and by nothing else."""
+
+from collections.abc import Sequence
+
+from kproxy.testing.simulation import invariants
+from kproxy.testing.simulation.history import History, Sent, State
+from kproxy.testing.simulation.plan import ClientPlan
+
+OK, OPEN, REFUSED = State.OK, State.OPEN, State.REFUSED
+Row = tuple[bytes, State, int]
+
+
+def client(number: int = 0, *, magic: int = 2, depth: int = 1, name: str | None = None) -> ClientPlan:
+    return ClientPlan(number, name or f"c{number}", "10.0.0.1", 0, 5, magic, 0, depth, -1, ())
+
+
+def history(*made: tuple[ClientPlan, Sequence[Row]]) -> History:
+    """Records of clients: value, state, offset answered; all at different times, on one partition."""
+    told = History()
+    for plan, rows in made:
+        for value, state, offset in rows:
+            order = len(told.records)
+            told.records.append(Sent(plan, order, 0, value, 1000 + order, state, offset, 1, order))
+    return told
+
+
+def verdict(told: History, *log: bytes) -> set[str]:
+    return {name for name, _ in invariants.broken(told, [dict(enumerate(log))])}
+
+
+def test_a_history_that_agrees_with_the_log_breaks_nothing() -> None:
+    rows = [(b"a", OK, 0), (b"b", OPEN, -1), (b"c", OK, 1), (b"d", OPEN, -1)]
+    assert verdict(history((client(), rows)), b"a", b"c", b"d") == set()
+
+
+def test_an_acknowledged_record_that_is_nowhere_is_lost() -> None:
+    assert verdict(history((client(), [(b"a", OK, -1)]))) == {invariants.LOST}
+
+
+def test_more_copies_than_sends_are_duplicates() -> None:
+    assert verdict(history((client(), [(b"a", OPEN, -1)])), b"a", b"a") == {invariants.DUPLICATE}
+    assert verdict(history((client(), [(b"a", OK, 0), (b"a", OPEN, -1)])), b"a", b"a") == set()
+    assert verdict(history((client(), [(b"a", REFUSED, -1)])), b"a") == {invariants.DUPLICATE}
+
+
+def test_duplicates_of_a_half_open_connection_are_not_judged() -> None:
+    told = history((client(), [(b"a", OK, 0)]))
+    told.half_open.add(("c0", "10.0.0.1"))
+    assert verdict(told, b"a", b"a") == set()
+
+
+def test_fewer_copies_than_acknowledged_are_merged() -> None:
+    rows = [(b"a", OK, -1), (b"a", OK, -1)]
+    assert verdict(history((client(), rows)), b"a") == {invariants.MERGED}
+
+
+def test_equal_records_without_timestamps_are_judged_if_nothing_was_lost_on_the_way() -> None:
+    rows = [(b"a", OK, -1), (b"a", OK, -1)]
+    told = history((client(magic=0), rows))
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.disturb(client())
+    assert verdict(told, b"a") == set()
+
+
+def test_offsets_must_hold_what_was_acknowledged() -> None:
+    assert verdict(history((client(), [(b"a", OK, 1)])), b"a", b"b") == {invariants.OFFSETS}
+
+
+def test_acknowledged_in_one_order_and_written_in_another() -> None:
+    rows = [(b"a", OK, -1), (b"b", OK, -1)]
+    assert verdict(history((client(), rows)), b"b", b"a") == {invariants.ORDER}
+    assert verdict(history((client(depth=2), rows)), b"b", b"a") == set()
+    twin = client(1, name="c0")
+    assert verdict(history((client(), rows), (twin, [(b"c", OK, -1)])), b"b", b"a", b"c") == set()
+
+
+def test_an_old_offset_behind_a_new_one_is_out_of_order() -> None:
+    rows = [(b"a", OPEN, -1), (b"b", OK, 1), (b"a", OK, 0)]
+    assert invariants.ORDER in verdict(history((client(), rows)), b"a", b"b")
+
+
+def test_what_broke_while_the_run_went_on_is_told() -> None:
+    told = history()
+    told.breaks(invariants.MEMORY, "first")
+    told.breaks(invariants.LEAKED, "second")
+    assert list(invariants.broken(told, [])) == [(invariants.MEMORY, "first")]

@@ -1,0 +1,66 @@
+"""Whole runs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kproxy.testing.simulation.plan import Taste, make_plan
+from kproxy.testing.simulation.world import Outcome, run
+from tests.testing.simulation.worlds import client, fault, plan, send
+
+_DIGESTS = """
+from kproxy.testing.simulation.plan import Taste, make_plan
+from kproxy.testing.simulation.world import run
+print(*(run(make_plan(seed, Taste())).digest for seed in range(5)))
+"""
+
+
+def said(outcome: Outcome, text: str) -> bool:
+    return any(text in line for line in outcome.trace)
+
+
+@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("codec", [0, 1])
+def test_each_version_writes_what_it_sends(version: int, codec: int) -> None:
+    magic = min(version // 2, 1) if version < 3 else 2
+    sends = [send(b"%d" % n, b"%d'" % n, partition=n % 2) for n in range(4)]
+    outcome = run(plan(client(*sends, version=version, magic=magic, codec=codec)))
+    assert outcome.broken is None
+    assert outcome.acknowledged == 8
+
+
+def test_acks_0_has_no_answers() -> None:
+    outcome = run(plan(client(send(b"a"), send(b"b"), acks=0)))
+    assert (outcome.broken, outcome.acknowledged, outcome.seen["sent, unknown"]) == (None, 0, 2)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_without_faults_all_is_well(seed: int) -> None:
+    outcome = run(make_plan(seed, Taste(faults=())))
+    assert outcome.broken is None
+    assert not said(outcome, "lost connection")
+
+
+def test_the_same_seed_is_the_same_run_in_any_process() -> None:
+    digests = [run(make_plan(seed, Taste())).digest for seed in range(5)]
+    assert len(set(digests)) == 5
+    for hash_seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", _DIGESTS], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == digests
+
+
+def test_a_killed_kproxy_comes_back() -> None:
+    sends = [send(b"%d" % n, gap=0.5) for n in range(6)]
+    outcome = run(plan(client(*sends), faults=(fault("crash", 1.2),)))
+    assert said(outcome, "kproxy-0 is killed")
+    assert said(outcome, "lost connection")
+    assert outcome.acknowledged == 6
+
+
+def test_time_costs_nothing_and_every_client_comes_to_an_end() -> None:
+    outcome = run(plan(client(send(b"a"), send(b"b", gap=15.0))))
+    assert outcome.broken is None
+    assert float(outcome.trace[-1].split()[0]) > 15
