@@ -1,0 +1,246 @@
+"""Bytes that are no requests, or too many: their connection ends, and all others are served all the same."""
+
+import random
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec.header import encode_request
+from kproxy.codec.messages import ApiKey, request_class
+from kproxy.testing.fake_broker.cluster import Broker
+from tests.net.harness import (
+    FrameClient,
+    Proxied,
+    errors_of,
+    eventually,
+    metadata,
+    produce,
+    proxied,
+    running,
+    values_in,
+)
+
+INT32_MAX = 2**31 - 1
+REQUEST = encode_request(metadata("t"), 4, 1, "x")
+TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(501)
+
+
+@pytest.fixture(autouse=True)
+def _no_bug(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    assert "bug of kproxy" not in capsys.readouterr().out
+
+
+@asynccontextmanager
+async def witnessed(**options: object) -> AsyncIterator[Proxied]:
+    """A proxy in front of topic ``t``, and a client from before that must still be served in the end."""
+    async with proxied(**options) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as witness:
+            assert errors_of(await witness.call(produce("t", b"before"), 8)) == [0]
+            yield proxy
+            assert errors_of(await witness.call(produce("t", b"behind"), 8)) == [0]
+        assert values_in(proxy.brokers, "t")[-1] == b"behind"
+
+
+async def ends(proxy: Proxied, data: bytes) -> None:
+    """A client that sends this, and no more, is hung up on."""
+    async with await proxy.client() as client:
+        with suppress(trio.BrokenResourceError):  # it may end before all is sent
+            await client.stream.send_all(data)
+        assert await client.ended()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        TLS_HELLO,
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", -(2**31)),
+        struct.pack(">i", INT32_MAX),
+        struct.pack(">i", 104_857_601),
+        struct.pack(">i", 0),
+        struct.pack(">ihhi", 8, 18, 0, 1),
+        struct.pack(">ihhih", 10, 18, 0, 1, 2**15 - 1),
+        REQUEST + struct.pack(">i", -2),
+        b"\xff" * 300_000,
+    ],
+)
+async def test_what_is_no_request_ends_its_connection(data: bytes) -> None:
+    async with witnessed() as proxy:
+        await ends(proxy, data)
+        assert proxy.stats.refusals == {"malformed": 1}
+
+
+async def test_random_bytes_in_frames_of_the_right_length() -> None:
+    noise = random.Random(20)
+    async with witnessed() as proxy:
+        for _ in range(60):
+            frame = noise.randbytes(noise.randrange(400))
+            if noise.random() < 0.7:
+                frame = struct.pack(">hhi", noise.randrange(93), noise.randrange(14), 7) + frame
+            async with await proxy.client() as client:
+                await client.stream.send_all(struct.pack(">i", len(frame)) + frame)
+                await client.stream.send_eof()
+                assert await client.ended()
+
+
+@pytest.mark.parametrize("tail", [b"\x7f\xff\xff\xff" * 8, b"\xff\xff\xff\xff\x07" * 8, b"\x7f" * 40, b"\x80" * 40])
+async def test_counts_and_lengths_that_lie_in_each_api(tail: bytes) -> None:
+    """Counts of 2^31-1, as INT32 and as a varint; strings longer than their request; a varint that never ends."""
+    async with witnessed() as proxy:
+        for key in proxy.cluster.map.brokers[1].versions or ():
+            known = request_class(key)
+            for version in {known.MIN_VERSION, known.MAX_VERSION}:
+                head = struct.pack(">hhih", key, version, 1, -1) + (b"\0" if version >= known.FLEXIBLE_FROM else b"")
+                async with await proxy.client() as client:
+                    await client.stream.send_all(struct.pack(">i", len(head) + len(tail)) + head + tail)
+                    await client.stream.send_eof()
+                    assert await client.ended()
+
+
+@pytest.mark.parametrize(("message", "version"), [(metadata("t"), 4), (produce("t", b"x"), 3), (produce("t", b"x"), 9)])
+async def test_requests_cut_anywhere(message: object, version: int) -> None:
+    whole = encode_request(message, version, 1, "x")  # type: ignore[arg-type]
+    async with witnessed() as proxy:
+        for size in range(4, len(whole) - 4):
+            async with await proxy.client() as client:
+                await client.stream.send_all(struct.pack(">i", size) + whole[4 : 4 + size])
+                await client.stream.send_eof()
+                assert await client.ended()
+        assert values_in(proxy.brokers, "t") == [b"before"]
+
+
+@pytest.mark.parametrize(
+    "key", [-1, 4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 81, 82, 93, 1000, 2**15 - 1]
+)
+async def test_unknown_apis_and_those_of_brokers_among_themselves_are_refused(key: int) -> None:
+    async with witnessed() as proxy:
+        await ends(proxy, struct.pack(">ihhih", 10, key, 0, 1, -1))
+
+
+async def test_markers_of_clients_reach_no_broker() -> None:
+    seen = []
+    async with witnessed() as proxy:
+        proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, seen.append)
+        assert ApiKey.WRITE_TXN_MARKERS in (proxy.cluster.map.brokers[1].versions or ())
+        for version in (0, 1, 2):
+            known = request_class(ApiKey.WRITE_TXN_MARKERS)
+            await ends(proxy, encode_request(known(), min(version, known.MAX_VERSION), 1, "x"))
+        async with await proxy.client() as client:
+            served = (await client.call(ApiVersionsRequest(), 0)).api_keys
+        assert ApiKey.WRITE_TXN_MARKERS not in {row.api_key for row in served}
+    assert seen == []
+
+
+@pytest.mark.parametrize("version", [-1, -(2**15), 14, 99, 2**15 - 1])
+async def test_versions_that_do_not_exist(version: int) -> None:
+    async with witnessed() as proxy:
+        await ends(proxy, struct.pack(">ihhih", 10, 0, version, 1, -1))
+
+
+async def test_a_request_that_drips_is_ended_when_its_time_is_over() -> None:
+    async with witnessed(frame_timeout_ms=150) as proxy, await proxy.client() as client:
+        with pytest.raises(trio.BrokenResourceError):
+            for place in range(len(REQUEST)):
+                await client.stream.send_all(REQUEST[place : place + 1])
+                await trio.sleep(0.05)
+        assert proxy.stats.refusals == {"slow_frame": 1}
+
+
+async def test_claims_of_long_frames_hold_next_to_nothing() -> None:
+    async with witnessed() as proxy, trio.open_nursery() as nursery:
+        clients: list[FrameClient] = []
+
+        async def claim() -> None:
+            client = await proxy.client()
+            await client.stream.send_all(struct.pack(">i", 100 << 20) + b"x")
+            clients.append(client)
+
+        for _ in range(200):
+            nursery.start_soon(claim)
+        await eventually(lambda: len(clients) == 200 and proxy.stats.buffered_bytes >= 200)
+        assert proxy.stats.buffered_bytes <= 200 * 2048
+        for client in clients:
+            await client.stream.aclose()
+
+
+async def garbage(stream: trio.SocketStream) -> None:
+    await stream.receive_some(1)
+    await stream.send_all(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+
+async def negative_length(stream: trio.SocketStream) -> None:
+    await stream.receive_some(1)
+    await stream.send_all(struct.pack(">i", -5))
+
+
+async def a_length_of_gigabytes(stream: trio.SocketStream) -> None:
+    await stream.receive_some(1)
+    await stream.send_all(struct.pack(">i", INT32_MAX) + bytes(1000))
+    await stream.receive_some(1 << 20)
+
+
+async def empty_frames(stream: trio.SocketStream) -> None:
+    await stream.receive_some(1)
+    await stream.send_all(bytes(4000))
+
+
+async def counts_that_lie(stream: trio.SocketStream) -> None:
+    start = await stream.receive_some(1 << 16)
+    await stream.send_all(struct.pack(">i", 40) + bytes(start[8:12]) + b"\0\0" + b"\x7f\xff\xff\xff" * 8 + b"\0\0")
+
+
+async def silence(stream: trio.SocketStream) -> None:
+    while await stream.receive_some(1 << 16):
+        pass
+
+
+BROKERS = [garbage, negative_length, a_length_of_gigabytes, empty_frames, counts_that_lie, silence]
+
+
+@asynccontextmanager
+async def hostile_broker(behave: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[int]:
+    """The port of something that is no broker."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            await behave(stream)
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("behave", BROKERS)
+async def test_a_broker_that_is_none_harms_only_the_clients_behind_its_port(
+    behave: Callable[[trio.SocketStream], Awaitable[None]],
+) -> None:
+    async with hostile_broker(behave) as port, witnessed(upstream_request_timeout_ms=300) as proxy:
+        proxy.brokers.brokers[2] = Broker(2, "127.0.0.1", port, alive=True)
+        async with await proxy.client(1) as client:
+            await client.call(metadata("t"), 4)
+        async with await proxy.client(2) as client:
+            await client.send(ApiVersionsRequest(), 0)
+            assert await client.ended()
+        assert proxy.stats.buffered_bytes < 100_000
+
+
+@pytest.mark.parametrize("behave", BROKERS)
+async def test_to_bootstrap_from_what_is_no_broker_is_tried_on_and_holds_nothing(
+    behave: Callable[[trio.SocketStream], Awaitable[None]],
+) -> None:
+    async with hostile_broker(behave) as port, running(f"127.0.0.1:{port}", upstream_request_timeout_ms=50) as proxy:
+        await eventually(lambda: sum(proxy.stats.upstream_errors.values()) >= 3)
+        assert not proxy.stats.ready
+        async with await proxy.client() as client:
+            await client.send(ApiVersionsRequest(), 0)
+            assert await client.ended()
