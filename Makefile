@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(shell grep -l -e '--check' tools/*.py)))
 
-.PHONY: help demo test lint bench sim generate system clean
+.PHONY: help demo test lint bench sim generate system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick f
 
 sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (SEEDS=2000 FIRST=0 JOBS=2)
 	$(BIN)/python -m kproxy.testing.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+
+chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
+	$(BIN)/python -m kproxy.testing.chaos $(ARGS)
 
 system:          ## Debian packages the interop tests need; nothing if they are there (root only)
 	@tools/system-packages.sh
