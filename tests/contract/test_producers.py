@@ -1,5 +1,7 @@
 """InitProducerId, DescribeProducers and WriteTxnMarkers: what brokers know of producers."""
 
+import time
+
 import pytest
 
 from kproxy.codec._generated.describe_producers import (
@@ -88,14 +90,61 @@ def test_a_marker_may_be_repeated_but_not_lowered(client: ClusterClient, topic: 
     assert client.offset(topic, 0) == 2
 
 
+def test_behind_a_marker_its_epoch_has_no_sequence_yet(client: ClusterClient, topic: str) -> None:
+    client.produce(topic, 0, batch(b"a", b"b", pid=PID, epoch=0, seq=0))
+    assert _mark(client, topic, 1) is ErrorCode.NONE
+    ((pid, epoch, sequence, _),) = _producers(client, topic)
+    assert (pid, epoch, sequence) == (PID, 1, -1)
+
+
+def test_a_marker_of_the_epoch_in_use_disturbs_nothing(client: ClusterClient, topic: str) -> None:
+    assert client.produce(topic, 0, batch(b"a", pid=PID, epoch=5, seq=0)).error_code == ErrorCode.NONE
+    assert _mark(client, topic, 5) is ErrorCode.NONE
+    assert client.produce(topic, 0, batch(b"b", pid=PID, epoch=5, seq=1)).error_code == ErrorCode.NONE
+    again = client.produce(topic, 0, batch(b"b", pid=PID, epoch=5, seq=1))
+    assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 2)
+    assert client.offset(topic, 0) == 3
+
+
+def test_one_request_marks_many_producers_on_many_partitions(client: ClusterClient, topic: str) -> None:
+    places = [WriteTxnMarkersRequestWritableTxnMarkerTopic(name=topic, partition_indexes=[0, 1])]
+    markers = [
+        WriteTxnMarkersRequestWritableTxnMarker(
+            producer_id=pid, producer_epoch=1, transaction_result=False, topics=places, coordinator_epoch=0
+        )
+        for pid in (PID, PID + 1)
+    ]
+    answer = client.any_broker().call(WriteTxnMarkersRequest(markers=markers), 1, WriteTxnMarkersResponse)
+    told = {
+        (marker.producer_id, part.partition_index): part.error_code
+        for marker in answer.markers
+        for row in marker.topics
+        for part in row.partitions
+    }
+    assert told == {(pid, index): ErrorCode.NONE for pid in (PID, PID + 1) for index in (0, 1)}
+    for pid, index in told:
+        fenced = client.produce(topic, index, batch(b"a", pid=pid, epoch=0, seq=0))
+        assert fenced.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_marker_for_nowhere(client: ClusterClient, topic: str) -> None:
     assert _mark(client, topic, 1, index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _new_producer(client: ClusterClient, version: int) -> InitProducerIdResponse:
+    """A broker that just started has no block of ids yet, and says so."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    for _ in range(100):
+        answer = client.any_broker().call(request, version, InitProducerIdResponse)
+        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            break
+        time.sleep(0.1)
+    return answer
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_every_producer_gets_an_id_of_its_own(client: ClusterClient, version: int) -> None:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    first, second = (client.any_broker().call(request, version, InitProducerIdResponse) for _ in range(2))
+    first, second = (_new_producer(client, version) for _ in range(2))
     assert (first.error_code, first.producer_epoch, second.producer_epoch) == (ErrorCode.NONE, 0, 0)
     assert 0 <= first.producer_id < second.producer_id
 

@@ -1,5 +1,7 @@
 """Fences and reads of brokers' logs."""
 
+import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,9 +14,11 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.testing.client import ClusterClient
 from kproxy.testing.fake_broker import Call, CloseAfter, Edit
 from kproxy.testing.fake_broker.topics import Partition
-from tests.net.harness import Proxied, proxied
+from kproxy.testing.kafka import RealKafka
+from tests.net.harness import Proxied, eventually, proxied, running
 
 PID, OTHER = 1 << 62 | 7, 1 << 62 | 8
 #: Ahead of the brokers' clock, so that no producer is forgotten.
@@ -245,6 +249,40 @@ class TestTails:
             assert {place: sequences(batches) for place, batches in tails.items()} == {
                 ("t", index): [index] for index in range(6)
             }
+
+
+@pytest.mark.kafka
+async def test_a_real_broker_is_fenced_and_read(kafka: RealKafka) -> None:
+    topic = f"broker-log-{uuid.uuid4().hex[:12]}"
+    with ClusterClient(kafka.bootstrap, timeout=12) as client:
+        client.create_topic(topic, partitions=2)
+        now_ms = int(time.time() * 1000)
+
+        def send(sequence: int, epoch: int = 0, pid: int = PID) -> int:
+            rows = [Record(n, now_ms + sequence * 10_000, None, b"x" * 100, ()) for n in range(2)]
+            data = build_batch(rows, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
+            return client.produce(topic, 0, data).error_code
+
+        for sequence in range(0, 20, 2):
+            assert send(sequence) == 0
+            assert send(sequence, pid=3) == 0
+        async with running(kafka.bootstrap) as proxy:
+            await eventually(lambda: proxy.stats.ready)
+            log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+            try:
+                assert (await log.last_sequences(topic, 0))[PID].last_sequence == 19
+                await log.fence([(topic, 0), (topic, 1)], [(PID, 32), (OTHER, 32)])
+                assert send(20) == ErrorCode.INVALID_PRODUCER_EPOCH
+                tails = await log.tails([(topic, 0), (topic, 1)], {PID, OTHER})
+                assert sequences(tails[topic, 0]) == [10, 12, 14, 16, 18]
+                assert tails[topic, 1] == []
+                low = tails[topic, 0][0].header.base_offset
+                assert sequences(await log.read(topic, 0, low, low + 4, max_bytes=1 << 20)) == [10, 10]
+                with pytest.raises(RemoteProtocolError, match="failed with error 3"):
+                    await log.fence([(topic, 9)], [(PID, 32)])
+                assert await log.topic_name(bytes(15) + b"\xff") is None
+            finally:
+                log.close()
 
 
 async def test_producers_and_names() -> None:
