@@ -4,6 +4,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -11,13 +12,16 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
+from kproxy.testing.chaos.kproxy_process import KproxyFailed
 from kproxy.testing.chaos.live import LiveView
 from kproxy.testing.chaos.relayed_kafka import RelayedKafka
+from kproxy.testing.chaos.released import ClientFailed
 from kproxy.testing.chaos.run import Plan, run_chaos
 from kproxy.testing.chaos.schedule import FAMILIES
 from kproxy.testing.chaos.verdict import Verdict
 from kproxy.testing.history.report import make_console
 from kproxy.testing.history.report import verdict as history_table
+from kproxy.testing.kafka import KafkaUnavailable
 
 _EVERY_S = 0.5
 
@@ -43,8 +47,7 @@ def main(seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...],
     plan = Plan(seconds, seed, kproxies, families=only or FAMILIES)
     directory = Path(tempfile.mkdtemp(prefix="kproxy-chaos-"))
     console.print(f"seed {seed}, {seconds:.0f} s of faults; history and logs: {directory}", soft_wrap=True)
-    with RelayedKafka(plan.brokers, directory / "kafka") as kafka, LiveView(console) as view:
-        verdict = trio.run(run_chaos, plan, kafka, directory, view.watch, _EVERY_S)
+    verdict = _run(plan, directory, console)
     show(verdict, console)
     if verdict.clean and not keep:
         shutil.rmtree(directory)
@@ -53,6 +56,25 @@ def main(seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...],
             f"again: make chaos ARGS='--seconds {seconds:.0f} --seed {seed}'; look at {directory}", soft_wrap=True
         )
     sys.exit(0 if verdict.clean else 1)
+
+
+def _run(plan: Plan, directory: Path, console: Console) -> Verdict:
+    try:
+        with RelayedKafka(plan.brokers, directory / "kafka") as kafka, LiveView(console) as view:
+            return trio.run(run_chaos, plan, kafka, directory, view.watch, _EVERY_S)
+    except* (KafkaUnavailable, KproxyFailed, ClientFailed, OSError) as group:
+        failures = group
+    for error in _leaves(failures):
+        click.echo(f"cannot run: {error}", err=True)
+    sys.exit(2)
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 def show(verdict: Verdict, console: Console) -> None:

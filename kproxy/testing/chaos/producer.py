@@ -75,7 +75,7 @@ class Habits:
 
 
 @dataclass(slots=True)
-class _Pending:
+class PendingRecord:
     """A record whose fate is open; its timestamp in ms stays what it was when it is sent again."""
 
     place: Place
@@ -84,7 +84,7 @@ class _Pending:
     invoke: int
 
 
-_Batch = list[_Pending]
+_Batch = list[PendingRecord]
 
 
 class LegacyProducer:
@@ -126,12 +126,12 @@ class LegacyProducer:
             for place in habits.places
         }
 
-    def _make_record(self, place: Place) -> _Pending:
+    def _make_record(self, place: Place) -> PendingRecord:
         self._number += 1
         # Rising, so that equal records of this producer can be told apart by time where the format has it.
         self._timestamp = max(self._timestamp + 1, time.time_ns() // 1_000_000)
         value = EQUAL if self._habits.equal else f"{self._habits.name}:{self._number}"
-        return _Pending(place, value, self._timestamp, now())
+        return PendingRecord(place, value, self._timestamp, now())
 
     async def _deliver(self, batches: dict[Place, list[_Batch]]) -> None:
         deadline = trio.current_time() + self._habits.delivery_s
@@ -215,7 +215,7 @@ class LegacyProducer:
         for record in _flat(batches.values()):
             self._record(record, Outcome.INFO, None, "delivery time over")
 
-    def _record(self, record: _Pending, outcome: Outcome, offset: int | None, error: str = "") -> None:
+    def _record(self, record: PendingRecord, outcome: Outcome, offset: int | None, error: str = "") -> None:
         sends = (Send(*record.place, offset, record.value),)
         name = self._habits.name
         self._recorder.add(Operation(name, Kind.SEND, outcome, record.invoke, now(), sends, error=error))
@@ -247,7 +247,7 @@ class LegacyProducer:
             link.close()
 
 
-def record_set(batch: Sequence[_Pending], magic: int, codec: int) -> bytes:
+def record_set(batch: Sequence[PendingRecord], magic: int, codec: int) -> bytes:
     """Write records in the format of their time: a message set of magic 0 or 1, or a batch of magic 2."""
     records = [Record(index, entry.timestamp, None, entry.value.encode()) for index, entry in enumerate(batch)]
     modern = bytes(build_batch(records, codec=codec))
@@ -263,7 +263,7 @@ def _requests(batches: dict[Place, list[_Batch]]) -> list[dict[Place, _Batch]]:
     return [{place: queue[n] for place, queue in batches.items() if n < len(queue)} for n in range(count)]
 
 
-def _flat(queues: Iterable[list[_Batch]]) -> Iterator[_Pending]:
+def _flat(queues: Iterable[list[_Batch]]) -> Iterator[PendingRecord]:
     for queue in queues:
         for batch in queue:
             yield from batch

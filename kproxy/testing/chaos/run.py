@@ -32,7 +32,7 @@ from kproxy.testing.relay import FaultRelay, Faults
 
 _QUIET_S: Final = 5.0
 """After the last client has gone: what kproxy still holds is let go of."""
-_IDLE_S: Final = 60.0
+_IDLE_TRIES: Final = 60
 _METRICS_S: Final = 1.0
 
 
@@ -147,8 +147,9 @@ class Run:
     async def _let_settle(self) -> None:
         """Wait until each kproxy has nothing in flight, then look at what it holds."""
         self.phase = "settling"
-        patience = trio.current_time() + _IDLE_S
-        while await self._in_flight() and trio.current_time() < patience:
+        for _ in range(_IDLE_TRIES):
+            if not await self._in_flight():
+                break
             await trio.sleep(_METRICS_S)
         await trio.sleep(_QUIET_S)
         in_flight = await self._in_flight()

@@ -12,7 +12,7 @@ from kproxy.testing.history import Anomaly, Kind, Operation, Outcome, Poll
 
 _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 RESIDENT_SHARE: Final = 1.10
-RESIDENT_SLACK: Final = 24 << 20
+RESIDENT_SLACK: Final = 16 << 20
 DESCRIPTOR_SLACK: Final = 8
 
 

@@ -1,0 +1,35 @@
+"""The whole machinery once, short: one real broker, kproxy as a process, faults, the verdict."""
+
+import functools
+from pathlib import Path
+
+import pytest
+import trio
+
+from kproxy.testing.chaos.relayed_kafka import RelayedKafka
+from kproxy.testing.chaos.run import Plan, Run, run_chaos
+from kproxy.testing.chaos.workload import HABITS, TOPICS
+from kproxy.testing.history import AnomalyKind, Outcome
+
+LOSS = (AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN, AnomalyKind.UNSENT, AnomalyKind.ABORTED_READ)
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+def test_a_short_run_reads_all_that_was_acknowledged_and_judges_it(tmp_path: Path) -> None:
+    phases: list[str] = []
+    plan = Plan(seconds=12, seed=7, brokers=1, families=("client", "upstream", "kproxy"), released=False)
+
+    def watch(run: Run) -> None:
+        phases.append(run.phase)
+
+    with RelayedKafka(1, tmp_path / "kafka") as kafka:
+        verdict = trio.run(functools.partial(run_chaos, plan, kafka, tmp_path, watch, 0.1))
+    acknowledged = sum(len(found.sends) for found in verdict.history if found.outcome is Outcome.OK)
+    finals = {(poll.topic, poll.partition) for found in verdict.history if found.final for poll in found.polls}
+    assert acknowledged > 100 * len(HABITS) / 2
+    assert finals == {(topic, partition) for topic, count in TOPICS.items() for partition in range(count)}
+    assert {"faults", "settling"} <= set(phases)
+    assert (tmp_path / "faults.log").read_text().count("healed") >= 2
+    assert [anomaly for anomaly in verdict.anomalies if anomaly.kind in LOSS] == []
+    assert [bar for bar in verdict.bars if not bar.good] == []
