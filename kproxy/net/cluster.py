@@ -1,4 +1,4 @@
-"""kproxy's own view of the cluster: its brokers and their versions, leaders, coordinators, and producer ids."""
+"""kproxy's own view of the cluster: its brokers and their versions, leaders and coordinators."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
@@ -6,12 +6,10 @@ import structlog
 import trio
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import TopicRef
 from kproxy.config import Config, show
-from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
 from kproxy.net.network import Network
@@ -22,8 +20,6 @@ log = structlog.get_logger("kproxy.cluster")
 
 #: The newest Metadata that kproxy asks at: topics by name or id; older brokers are asked at what they have.
 _METADATA = 12
-#: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
-_UNUSED_TIMEOUT_MS = 60_000
 
 
 class Cluster:
@@ -37,7 +33,6 @@ class Cluster:
         self.network = network
         self._clients: dict[Address, BrokerClient] = {}
         self._connecting: dict[Address, trio.Lock] = {}
-        self._lanes = LanePool()
         self._turn = 0
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
@@ -47,6 +42,8 @@ class Cluster:
         #: The brokers that the last answer named.
         self._members: set[int] = set()
         self._doubt = trio.Event()
+        #: False while kproxy has to learn something before it takes records; then it is not ready.
+        self.prepared = True
         #: Set when the proxy stops: it is not ready again then, whatever the brokers say.
         self.leaving = False
 
@@ -74,7 +71,7 @@ class Cluster:
             if warned:
                 log.info("broker reached", brokers=len(self.map.brokers))
             backoff_ms, warned = self._config.retry_backoff_ms, False
-            self._stats.ready = not self.leaving
+            self._stats.ready = self.prepared and not self.leaving
             if not started:
                 started = True
                 task_status.started()
@@ -187,39 +184,6 @@ class Cluster:
             return None
         await self.learn([(response.node_id, Address(response.host, response.port))])
         return self.map.brokers.get(response.node_id)
-
-    # -- lanes
-
-    async def lease_lane(self) -> Lane:
-        """A lane for one connection; tried until a broker allocates a producer id."""
-        backoff_ms = self._config.retry_backoff_ms
-        while True:
-            lane = self._lanes.lease()
-            if lane is None:
-                lane = await self._new_lane()
-            if lane is not None:
-                self._stats.producer_ids_active = self._lanes.leased
-                return lane
-            await trio.sleep(backoff_ms / 1000)
-            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
-
-    async def _new_lane(self) -> Lane | None:
-        try:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
-            response = await self.ask_any(request, (0, 4))
-        except (OSError, RemoteProtocolError):
-            self.count_error("init_producer_id")
-            return None
-        assert isinstance(response, InitProducerIdResponse)
-        if response.error_code:
-            self.count_error("init_producer_id")
-            return None
-        return self._lanes.adopt(response.producer_id)
-
-    def return_lane(self, lane: Lane) -> None:
-        """Ends a lease."""
-        self._lanes.give_back(lane)
-        self._stats.producer_ids_active = self._lanes.leased
 
     def count_error(self, kind: str) -> None:
         """Counts a failure towards the brokers."""

@@ -11,10 +11,12 @@ import trio
 
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config import Config
+from kproxy.dedup.identity import Identity
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.errands import run_errand
+from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
 from kproxy.proxy.routing import Broker
@@ -41,6 +43,7 @@ class Connection:
         client: ByteIO,
         session: Session,
         cluster: Cluster,
+        lanes: Lanes,
         config: Config,
         stats: Stats,
         budget: Budget,
@@ -57,6 +60,7 @@ class Connection:
         self._heard = self._answered_at = trio.current_time()
         self.session = session
         self.cluster = cluster
+        self.lanes = lanes
         self.config = config
         self.stats = stats
         self._client = client
@@ -98,7 +102,7 @@ class Connection:
         lane = self.session.gate.producer.lane
         if lane is not None:
             self.stats.sends_in_flight -= self.session.gate.producer.in_flight
-            self.cluster.return_lane(lane)
+            self.lanes.give_back(lane)
 
     # -- the client's side
 
@@ -248,7 +252,8 @@ class Connection:
 
     async def _lease(self) -> None:
         with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
-            self.session.lease(await self.cluster.lease_lane())
+            identity = Identity("", self.session.ctx.client_id or "", "")
+            self.session.lease(await self.lanes.lease(identity))
             return
         raise _Finished("no broker gives a producer id")
 

@@ -11,7 +11,7 @@ from kproxy.config import Config
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
-from kproxy.dedup.sequence import LAST_EPOCH
+from kproxy.dedup.sequence import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_reader import LaneReader
@@ -31,14 +31,14 @@ class LaneLog:
     """This instance's part of the log. Where the cluster refuses it, kproxy goes on without crash recovery."""
 
     def __init__(self, cluster: Cluster, config: Config, stats: Stats) -> None:
-        """Nothing is made or read where ``crash_recovery_enable`` is false."""
+        """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false."""
         self._cluster = cluster
         self._config = config
         self._stats = stats
         self._topic = LaneTopic(cluster, config)
         self._former = FormerLanes(config.instance_id)
         #: Whether lanes are noted; False once the cluster has refused it.
-        self.enabled = config.crash_recovery_enable
+        self.enabled = config.crash_recovery_enable and config.idempotence_enable
         #: Set when the former self's lanes are known, as far as they can be.
         self.opened = trio.Event()
         self._writer: LaneWriter | None = None
@@ -120,11 +120,11 @@ class LaneLog:
         Those that have none are deleted from the log.
         """
         lanes = self._former.take_all()
-        spent = [lane for lane in lanes if lane.last_epoch + 2 > LAST_EPOCH]
+        spent = [lane for lane in lanes if lane.last_epoch + 1 + LEASE_EPOCHS >= LAST_EPOCH]
         async with trio.open_nursery() as nursery:
             for lane in spent:
                 nursery.start_soon(self._append, encode_key(lane.key), None)
-        return [lane for lane in lanes if lane.last_epoch + 2 <= LAST_EPOCH]
+        return [lane for lane in lanes if lane.last_epoch + 1 + LEASE_EPOCHS < LAST_EPOCH]
 
     # -- writing
 

@@ -11,6 +11,8 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
+from kproxy.net.lane_log import LaneLog
+from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.produce_gate import SessionLimits
@@ -38,6 +40,7 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
+        self.lanes = Lanes(cluster, config, stats, LaneLog(cluster, config, stats))
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -65,6 +68,7 @@ class Server:
             raise StartupError(
                 f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
             ) from None
+        self._nursery.start_soon(self.lanes.run)
         self._serve(listeners, self._cluster.any_broker)
         return Address(host, listeners[0].port)
 
@@ -161,6 +165,7 @@ class Server:
             io,
             self._session(io),
             self._cluster,
+            self.lanes,
             self._config,
             self._stats,
             self._budget,

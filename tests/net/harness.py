@@ -152,6 +152,7 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
         "retry_backoff_ms": 5,
         "retry_backoff_max_ms": 20,
         "delivery_timeout_ms": 5000,
+        "crash_recovery_enable": False,
         **options,
     }
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)

@@ -1,12 +1,8 @@
 """kproxy's own view of the cluster."""
 
 import pytest
-import trio
 
-from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.dedup.sequence import is_kproxy_producer_id
-from kproxy.testing.fake_broker import Answer, Close
 from tests.net.harness import eventually, proxied, running
 
 
@@ -40,29 +36,6 @@ async def test_questions_go_on_to_the_next_broker_when_one_fails() -> None:
         broker = await proxy.cluster.coordinator("g")
         assert broker is not None
         assert broker.node_id == 2
-
-
-async def test_a_lane_has_a_producer_id_of_the_brokers_with_kproxys_mark_and_is_used_again() -> None:
-    async with proxied() as proxy:
-        first, second = await proxy.cluster.lease_lane(), await proxy.cluster.lease_lane()
-        assert is_kproxy_producer_id(first.producer_id)
-        assert first.producer_id != second.producer_id
-        assert proxy.stats.producer_ids_active == 2
-        proxy.cluster.return_lane(first)
-        again = await proxy.cluster.lease_lane()
-        assert (again.producer_id, again.epoch) == (first.producer_id, first.last_epoch + 2)
-        for lane in (second, again):
-            proxy.cluster.return_lane(lane)
-
-
-async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
-    refusal = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    async with proxied() as proxy:
-        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Answer(refusal), times=2)
-        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
-        with trio.fail_after(2):
-            proxy.cluster.return_lane(await proxy.cluster.lease_lane())
-        assert proxy.stats.upstream_errors["init_producer_id"] == 4
 
 
 async def test_versions_are_asked_once_and_again_after_a_loss() -> None:

@@ -1,0 +1,172 @@
+"""Who gets which lane: producer ids are asked of the brokers, noted before their first use, and used again."""
+
+from typing import NamedTuple
+
+import trio
+
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.config import Config
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneRecord
+from kproxy.dedup.lanes import Lane, LanePool
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.lane_log import LaneLog
+from kproxy.proxy.stats import Stats
+
+#: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
+_UNUSED_TIMEOUT_MS = 60_000
+#: More lanes at rest than this are given up: their producer ids are not used again before a restart.
+_MOST_RESTING = 10_000
+
+
+class _Lease(NamedTuple):
+    identity: Identity
+    #: The first epoch of this producer id that was this identity's, over all its leases in a row.
+    first_epoch: int
+
+
+class _Rest(NamedTuple):
+    lease: _Lease
+    #: trio's clock, seconds.
+    until: float
+
+
+class Lanes:
+    """Leases lanes to connections, each for one identity.
+
+    A lane that is given back rests for ``retry_window_ms``, and only its own identity may have it meanwhile: the log
+    keeps one entry for each producer id, and another's would hide to the next kproxy what is in doubt of the first.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config, stats: Stats, log: LaneLog) -> None:
+        """``cluster`` is not ready before the log is open."""
+        self._cluster = cluster
+        self._config = config
+        self._stats = stats
+        #: What the former self had; see ``LaneLog.former``.
+        self.log = log
+        self._pool = LanePool()
+        self._leases: dict[Lane, _Lease] = {}
+        #: The first to rest first.
+        self._resting: dict[Lane, _Rest] = {}
+        self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
+        cluster.prepared = not log.enabled
+
+    async def run(self) -> None:
+        """Opens the log, then writes it for ever; after ``retry_window_ms`` the former self's lanes are used again."""
+        try:
+            async with trio.open_nursery() as nursery:
+                await self.log.open(nursery)
+                if not self._cluster.prepared:
+                    self._cluster.prepared = True
+                    self._cluster.doubt()  # so that it says soon that it is ready
+                await trio.sleep(self._config.retry_window_ms / 1000)
+                for former in await self.log.forget():
+                    # as if given back just now: the next lease begins behind the epoch of its fence
+                    lane = Lane(former.producer_id, former.epoch)
+                    lane.last_epoch = former.last_epoch
+                    self._pool.give_back(lane)
+        finally:
+            self.log.close()
+
+    async def lease(self, identity: Identity) -> Lane:
+        """A lane for one connection of a producer; what the log has to know of it is acknowledged.
+
+        Tried until the brokers let it be done. What the former self had of this producer is known by then.
+        """
+        await self.log.opened.wait()
+        self._end_rests()
+        lane, lease = await self._next(identity)
+        self._leases[lane] = lease
+        self._count()
+        try:
+            await self.log.record(
+                LaneRecord(
+                    self._config.instance_id,
+                    lane.producer_id,
+                    lease.first_epoch,
+                    lane.last_epoch,
+                    identity,
+                    int(self._cluster.network.wall() * 1000),
+                )
+            )
+        except BaseException:
+            self.give_back(lane)
+            raise
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        """Ends a lease. A lane with something unsettled is not used again."""
+        lease = self._leases.pop(lane)
+        self._count()
+        if lane.unsettled():
+            return
+        if not self.log.enabled:
+            self._pool.give_back(lane)
+            return
+        rest = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
+        self._resting[lane] = rest
+        self._resting_of.setdefault(lease.identity, {})[lane] = rest
+        if len(self._resting) > _MOST_RESTING:
+            self._wake(next(iter(self._resting)))
+
+    # -- where lanes come from
+
+    async def _next(self, identity: Identity) -> tuple[Lane, _Lease]:
+        backoff_ms = self._config.retry_backoff_ms
+        while True:
+            lane = self._again(identity)
+            if lane is not None:
+                return lane
+            fresh = self._pool.lease() or await self._new_lane()
+            if fresh is not None:
+                return fresh, _Lease(identity, fresh.epoch)
+            await trio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+
+    def _again(self, identity: Identity) -> tuple[Lane, _Lease] | None:
+        """One of the identity's own that rests, with its next epochs."""
+        resting = self._resting_of.get(identity)
+        if not resting:
+            return None
+        former = next(reversed(resting))
+        lease = self._wake(former)
+        self._pool.give_back(former)
+        lane = self._pool.lease()
+        if lane is None:
+            return None  # it had too few epochs left
+        return lane, lease if lane.producer_id == former.producer_id else _Lease(identity, lane.epoch)
+
+    def _end_rests(self) -> None:
+        now = trio.current_time()
+        while self._resting:
+            lane, rest = next(iter(self._resting.items()))
+            if now < rest.until:
+                return
+            self._wake(lane)
+            self._pool.give_back(lane)
+
+    def _wake(self, lane: Lane) -> _Lease:
+        lease = self._resting.pop(lane).lease
+        others = self._resting_of[lease.identity]
+        del others[lane]
+        if not others:
+            del self._resting_of[lease.identity]
+        return lease
+
+    async def _new_lane(self) -> Lane | None:
+        try:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
+            response = await self._cluster.ask_any(request, (0, 4))
+        except (OSError, RemoteProtocolError):
+            self._cluster.count_error("init_producer_id")
+            return None
+        assert isinstance(response, InitProducerIdResponse)
+        if response.error_code:
+            self._cluster.count_error("init_producer_id")
+            return None
+        return self._pool.adopt(response.producer_id)
+
+    def _count(self) -> None:
+        self._stats.producer_ids_active = len(self._leases)
