@@ -51,10 +51,16 @@ class FakeCluster(ClusterState):
         self._settle_all()
 
     def broker_up(self, broker_id: int) -> None:
-        """Bring a broker back; it catches up, and leads again only what nobody else leads."""
+        """Bring a broker back; it catches up, and leads again only what nobody else leads.
+
+        There it knows its producers from disk, and of those no expired ones.
+        """
         self.brokers[broker_id].alive = True
         self.paused.discard(broker_id)
         self._settle_all()
+        for _, partition in self._partitions():
+            if partition.leader == broker_id:
+                partition.log.producers.expire(self.clock(), reload=True)
 
     def pause_replication(self, broker_id: int) -> None:
         """Let a broker's replicas stop following: they stay in sync and hold the high watermark back."""

@@ -5,15 +5,23 @@ from typing import Final
 NOT_MODELLED: Final = (
     "transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and TxnOffsetCommit are not served; a transactional "
     "batch is always refused; the last stable offset is the high watermark and no aborted list is sent",
-    "replication: all replicas share one log, so nothing acknowledged is lost, the high watermark is the log's end, "
-    "min.insync.replicas, unclean elections and divergent epochs do not exist; a follower never serves a Fetch",
+    "replication: all replicas share the leader's log, so a replica only ever holds the beginning of it; one that "
+    "comes back and is elected uncleanly has none of the records that the log lost meanwhile; no replica falls out of "
+    "sync by a timer, and one that follows is never behind; DeleteRecords does not wait for replicas; a follower "
+    "serves no Fetch (a real one does from version 11 on); brokers that end uncleanly stay eligible (KIP-966)",
+    "producer ids: a broker's first block is there at once (a real one answers COORDINATOR_LOAD_IN_PROGRESS to the "
+    "first InitProducerIds after its start) and outlives a restart",
     "fetch sessions: every answer has session 0, as from a broker whose session cache is full",
     "groups: only the classic protocol; static members are treated as dynamic ones; no initial rebalance delay; "
     "a consumer's subscription is not parsed (a real coordinator never completes a join with a damaged one); "
     "committed offsets do not expire",
-    "storage: no retention, compaction, segments, tiers or disk errors; topic settings other than the few read by "
-    "the log are kept and ignored; compression.type recompresses nothing",
-    "record validation: a batch's header, checksum and record count are checked, its records are not decoded; "
+    "storage: no segments: retention throws away batch by batch and compaction takes all but the last batch, both "
+    "only when told to; compaction keeps deletions and markers for good; no tiers; a broker whose log directory failed "
+    "goes on with KAFKA_STORAGE_ERROR for all it has (a real one with one directory ends, with several it loses only "
+    "that one); a broker that comes back knows its producers (a real one may have lost those whose records retention "
+    "took: forget_producers)",
+    "record validation: a batch's header, checksum and record count are checked, its records are decoded only for "
+    "compacted topics and to compress them anew; a refused record is not named (record_errors, error_message); "
     "message.timestamp.before.max.ms and after.max.ms are not applied",
     "security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",
     "APIs of other groups (consumer, share, streams), reassignment, ACLs, features, quorum: not advertised",

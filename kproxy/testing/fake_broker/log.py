@@ -167,7 +167,7 @@ class PartitionLog:
         self.end_offset = min(self.end_offset, end)
         self.start_offset = min(self.start_offset, end)
         self.producers.keep_before(self._batches[0].base_offset if self._batches else end)
-        self._replay()
+        self._replay(self.producers, self.end_offset)
 
     def forget_producers(self) -> None:
         """Know only the producers whose batches the log still holds.
@@ -175,22 +175,28 @@ class PartitionLog:
         That is what a broker knows after ``kill -9`` when retention has thrown segments away, and a new replica.
         """
         self.producers.keep_before(0)
-        self._replay()
+        self._replay(self.producers, self.end_offset)
 
-    def _replay(self) -> None:
-        """Learn the producers from the log's own batches."""
-        for batch in self._batches:
+    def producers_before(self, end: int) -> ProducerStates:
+        """Return what a replica knows of producers that has copied only what lies below ``end``."""
+        known = ProducerStates()
+        self._replay(known, end)
+        return known
+
+    def _replay(self, producers: ProducerStates, end: int) -> None:
+        """Tell ``producers`` of the log's own batches below ``end``."""
+        for batch in self._batches[: self._find(end)]:
             header = read_header(batch.data)
             if header.is_control:
                 coordinator_epoch = int.from_bytes(batch.data[_COORDINATOR_EPOCH], "big", signed=True)
-                self.producers.marker(
+                producers.marker(
                     header.producer_id, header.producer_epoch, coordinator_epoch, batch.max_timestamp, batch.last_offset
                 )
             elif header.producer_id >= 0:
                 append_time = batch.max_timestamp if header.is_log_append_time else -1
                 last = advance(header.base_sequence, header.last_offset_delta)
                 sent = SentBatch(header.base_sequence, last, batch.base_offset, batch.last_offset, append_time)
-                self.producers.record(header.producer_id, header.producer_epoch, sent, batch.max_timestamp)
+                producers.record(header.producer_id, header.producer_epoch, sent, batch.max_timestamp)
 
     def _find(self, offset: int) -> int:
         """Return the index of the batch that holds ``offset`` or, failing that, of the next one."""

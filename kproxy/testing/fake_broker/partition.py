@@ -53,8 +53,7 @@ class Partition:
             return self._reached
         if not self._copied:
             return self.log.end_offset
-        end = self.log.end_offset
-        self._reached = max(self._reached, min(self._copied.get(node, end) for node in self.isr))
+        self._reached = max(self._reached, min(self.log_end(node) for node in self.isr))
         return self._reached
 
     def hold(self, node: int) -> None:
@@ -79,6 +78,10 @@ class Partition:
     def holds(self, node: int) -> bool:
         """Tell whether a replica stands still."""
         return node in self._copied
+
+    def log_end(self, node: int) -> int:
+        """Return how far a replica has copied the log."""
+        return self._copied.get(node, self.log.end_offset)
 
     def shrink(self, node: int) -> None:
         """Take a replica out of the in-sync ones."""

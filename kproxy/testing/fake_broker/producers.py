@@ -130,11 +130,14 @@ class ProducerStates:
             producer_id: entry for producer_id, entry in self._entries.items() if entry.last_offset < offset
         }
 
-    def expire(self, now: int) -> None:
-        """Forget producers that are silent too long, if the check is due."""
+    def expire(self, now: int, *, reload: bool = False) -> None:
+        """Forget producers that are silent too long, if the check is due.
+
+        :param reload: the broker reads its state from disk: expired producers are not taken over, check or no check.
+        """
         if self._next_expiry_check is None:
             self._next_expiry_check = now + self._check_ms
-        if now < self._next_expiry_check:
+        if now < self._next_expiry_check and not reload:
             return
         self._next_expiry_check = now + self._check_ms
         self._entries = {

@@ -6,21 +6,24 @@ appended with three of three in sync, ``min.insync.replicas`` 3, was answered RE
 """
 
 import threading
+import time
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.client import ClusterClient
-from tests.contract.batches import START_MS, batch
+from tests.contract.batches import batch
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import connect, create_on, delete_before, in_sync, mark, producers, send
 
 PID = 2**61 + 5
 OTHER = 2**61 + 6
+NOW_MS = int(time.time() * 1000)
+"""Records of today: a broker that restarts does not take expired producers over."""
 
 
-def _sent(sequence: int, pid: int = PID, epoch: int = 0) -> bytearray:
-    return batch(b"v", pid=pid, epoch=epoch, seq=sequence, first_ms=START_MS + sequence)
+def _sent(sequence: int, pid: int = PID, epoch: int = 0, first_ms: int = NOW_MS) -> bytearray:
+    return batch(b"v", pid=pid, epoch=epoch, seq=sequence, first_ms=first_ms + sequence)
 
 
 def test_a_replica_that_stands_still_holds_the_high_watermark(
@@ -29,6 +32,8 @@ def test_a_replica_that_stands_still_holds_the_high_watermark(
     create_on(cluster, unique, 1, 2)
     leader = connect(cluster, 1)
     assert send(leader, unique, _sent(0)) == (ErrorCode.NONE, 0)
+    with connect(cluster, 2) as follower:
+        assert producers(follower, unique) == {PID: (0, 0)}
     replicas.pause(2)
     try:
         assert send(leader, unique, _sent(1), acks=1) == (ErrorCode.NONE, 1)
@@ -36,7 +41,7 @@ def test_a_replica_that_stands_still_holds_the_high_watermark(
         assert send(leader, unique, _sent(2), timeout_ms=300) == (ErrorCode.REQUEST_TIMED_OUT, 2)
         assert send(leader, unique, _sent(2), acks=1) == (ErrorCode.NONE, 2)
         assert producers(leader, unique) == {PID: (0, 2)}
-        assert (cluster.offset(unique, 0), cluster.offset(unique, 0, START_MS + 1)) == (1, -1)
+        assert (cluster.offset(unique, 0), cluster.offset(unique, 0, NOW_MS + 1)) == (1, -1)
         for offset, error in ((0, 0), (1, 0), (2, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE)):
             answer = cluster.fetch(unique, 0, offset).responses[0].partitions[0]
             assert (answer.error_code, bool(answer.records)) == (error, offset == 0)
@@ -110,13 +115,15 @@ def test_without_a_controller_and_then_an_unclean_election(
     replicas: Levers, cluster: ClusterClient, unique: str
 ) -> None:
     """CreateTopics, DeleteTopics, CreatePartitions: REQUEST_TIMED_OUT after 60.02 s, whatever timeout_ms (by hand)."""
+    old = _sent(0, OTHER, first_ms=NOW_MS - 2 * 86_400_000)
     create_on(cluster, unique, 1, 2, config={"unclean.leader.election.enable": "true", "min.insync.replicas": "1"})
     with connect(cluster, 1) as leader:
         assert send(leader, unique, _sent(0)) == (ErrorCode.NONE, 0)
+        assert send(leader, unique, old) == (ErrorCode.NONE, 1)
         replicas.kill(2)
         eventually(lambda: in_sync(cluster, unique) == [1])
-        assert send(leader, unique, _sent(1)) == (ErrorCode.NONE, 1)
-        assert send(leader, unique, _sent(0, epoch=1)) == (ErrorCode.NONE, 2)
+        assert send(leader, unique, _sent(1)) == (ErrorCode.NONE, 2)
+        assert send(leader, unique, _sent(0, epoch=1)) == (ErrorCode.NONE, 3)
     replicas.controller(False)
     replicas.kill(1)
     try:
@@ -136,10 +143,12 @@ def test_without_a_controller_and_then_an_unclean_election(
         replicas.start(2)
     eventually(lambda: cluster.metadata(unique).topics[0].partitions[0].leader_id == 2)
     with connect(cluster, 2) as unclean:
-        eventually(lambda: send(unclean, unique, _sent(0)) == (ErrorCode.NONE, 0))
+        eventually(lambda: send(unclean, unique, _sent(0))[0] is ErrorCode.NONE)
+        assert send(unclean, unique, _sent(0)) == (ErrorCode.NONE, 0)
         assert producers(unclean, unique) == {PID: (0, 0)}
-        assert cluster.offset(unique, 0) == 1
-        assert send(unclean, unique, _sent(1), acks=1) == (ErrorCode.NONE, 1)
+        assert cluster.offset(unique, 0) == 2
+        assert send(unclean, unique, _sent(1), acks=1) == (ErrorCode.NONE, 2)
+        assert send(unclean, unique, old) == (ErrorCode.NONE, 3)
     replicas.start(1)
     eventually(lambda: in_sync(cluster, unique) == [1, 2])
-    assert cluster.offset(unique, 0) == 2
+    assert cluster.offset(unique, 0) == 4

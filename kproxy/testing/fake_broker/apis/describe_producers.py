@@ -1,4 +1,7 @@
-"""DescribeProducers (61): version 0. What a partition remembers of its producers; no transaction is ever open."""
+"""DescribeProducers (61): version 0. What a partition remembers of its producers; no transaction is ever open.
+
+Any replica answers, not only the leader (KIP-664), from what it has copied.
+"""
 
 from kproxy.codec._generated.describe_producers import (
     DescribeProducersRequest,
@@ -31,10 +34,13 @@ def _describe(call: Call, name: str, index: int) -> DescribeProducersResponsePar
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     partition = found[1]
-    if not call.leads(partition):
+    if call.broker_id not in partition.replicas or call.is_offline(partition):
         answer.error_code = call.not_leader(partition)
         return answer
     partition.log.producers.expire(call.now)
+    known = partition.log.producers
+    if partition.holds(call.broker_id):
+        known = partition.log.producers_before(partition.log_end(call.broker_id))
     answer.active_producers = [
         DescribeProducersResponseProducerState(
             producer_id=producer_id,
@@ -43,7 +49,7 @@ def _describe(call: Call, name: str, index: int) -> DescribeProducersResponsePar
             last_timestamp=entry.last_timestamp,
             coordinator_epoch=entry.coordinator_epoch,
         )
-        for producer_id, entry in partition.log.producers.items()
+        for producer_id, entry in known.items()
     ]
     return answer
 
