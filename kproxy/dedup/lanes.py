@@ -192,11 +192,14 @@ class Lane:
 
     __slots__ = ("epoch", "last_epoch", "producer_id", "tracks")
 
-    def __init__(self, producer_id: int, epoch: int = 0) -> None:
-        """Takes a producer id as kproxy assigns it (bit 62 set) and the epoch at which new tracks begin."""
+    def __init__(self, producer_id: int, epoch: int = 0, last_epoch: int | None = None) -> None:
+        """Takes a producer id as kproxy assigns it (bit 62 set) and the epoch at which new tracks begin.
+
+        ``last_epoch``: the last that it reserves, where that is known from an earlier process.
+        """
         self.producer_id = producer_id
         self.epoch = epoch
-        self.last_epoch = epoch + LEASE_EPOCHS - 1
+        self.last_epoch = epoch + LEASE_EPOCHS - 1 if last_epoch is None else last_epoch
         self.tracks: dict[TrackKey, Track] = {}
 
     def track(self, key: TrackKey) -> Track:

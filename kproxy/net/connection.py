@@ -11,16 +11,18 @@ import trio
 
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config import Config
-from kproxy.dedup.identity import Identity
+from kproxy.dedup.identity import Identity, normal_host
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
+from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.errands import run_errand
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
+from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import Broker
-from kproxy.proxy.session import Errand, Need, Session
+from kproxy.proxy.session import Errand, Session
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ READ_BYTES = 262_144
 #: Answers longer than this go to the client while they come.
 _STREAM_FROM = 32_768
 _LARGEST_ANSWER = (1 << 31) - 1
+_PRODUCE = b"\0\0"
 
 
 class Connection:
@@ -44,6 +47,7 @@ class Connection:
         session: Session,
         cluster: Cluster,
         lanes: Lanes,
+        keeper: DoubtKeeper,
         config: Config,
         stats: Stats,
         budget: Budget,
@@ -59,8 +63,14 @@ class Connection:
         self._frame_since = 0.0
         self._heard = self._answered_at = trio.current_time()
         self.session = session
+        session.link.empty_at = self._heard + wall
+        #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
+        self.written = 0
+        #: Requests that came together, before an answer to any.
+        self._together = 1
         self.cluster = cluster
         self.lanes = lanes
+        self._keeper = keeper
         self.config = config
         self.stats = stats
         self._client = client
@@ -82,7 +92,7 @@ class Connection:
         self._writing_upstream = False
         self._resending = False
         self._listening = False
-        self._streaming = 0
+        self._streaming = self._streamed = 0
 
     async def run(self) -> None:
         """Serves the client until one side ends, then makes the fate of what is in flight definite."""
@@ -99,10 +109,27 @@ class Connection:
         self._drop_upstream()
         self._budget.hold(self, 0)
         self.stats.buffered_bytes = self._budget.used
-        lane = self.session.gate.producer.lane
-        if lane is not None:
-            self.stats.sends_in_flight -= self.session.gate.producer.in_flight
-            self.lanes.give_back(lane)
+        gate = self.session.gate
+        if gate.producer.lane is not None and gate.member is not None:
+            self.stats.sends_in_flight -= gate.producer.in_flight
+            gate.member.end(trio.current_time() + self._wall)
+            gate.member.drained()
+            gate.member.abandon(gate.producer.lane)
+            self.lanes.give_back(gate.producer.lane)
+
+    # -- evidence of what the client has had
+
+    def unacked(self) -> int:
+        """As ``ByteIO``."""
+        return self._client.unacked()
+
+    def peer_closed(self) -> bool:
+        """As ``ByteIO``."""
+        return self._client.peer_closed()
+
+    def was_reset(self) -> bool:
+        """As ``ByteIO``."""
+        return self._client.was_reset()
 
     # -- the client's side
 
@@ -116,11 +143,20 @@ class Connection:
             pass
         except (LocalProtocolError, _Finished) as error:
             log.debug("client connection closed", peer=self._client.peer, reason=str(error))
+        self._end_member()
         self._client_gone = True
         self._client.close()
         self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
             await self._settle()
+
+    def _end_member(self) -> None:
+        member, now = self.session.gate.member, trio.current_time() + self._wall
+        if member is not None:
+            member.end(now)
+            member.drained()
+            if self._client.was_reset():
+                self._keeper.look_ahead(member, now)
 
     async def _serve(self) -> None:
         while not self._draining:
@@ -164,6 +200,7 @@ class Connection:
         self._listening = True
         await self._client.readable()
         self._listening = False
+        self.session.link.empty_at = trio.current_time() + self._wall
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
@@ -195,6 +232,13 @@ class Connection:
             self.cluster.count_error("timeout")
             self._upstream.close()
 
+    def check_open(self, now: float) -> None:
+        """Answers what is open for too long; called more often than ``check``."""
+        self.session.link.now = now + self._wall
+        self.session.gate.time_out()
+        if self.session.link.to_client and not self._writing_client and self._nursery is not None:
+            self._nursery.start_soon(self.flush_client)
+
     def _frames(self, count: int, room: memoryview | None) -> list[bytearray]:
         frames: list[bytearray] = []
         began = self._splitter.in_frame
@@ -223,6 +267,8 @@ class Connection:
 
     async def _requests(self, frames: list[bytearray]) -> None:
         session, now = self.session, self._heard + self._wall
+        if len(frames) > 1:
+            self._note_together(frames)
         for frame in frames:
             if not session.gate.producer.in_flight:
                 self._answered_at = self._heard  # from here on the broker owes an answer
@@ -233,27 +279,67 @@ class Connection:
                 self._start_errands()
         self._pending = 0
 
+    def _note_together(self, frames: list[bytearray]) -> None:
+        self._together = sum(frame[4:6] == _PRODUCE for frame in frames)
+        if self.session.gate.member is not None:
+            self.session.gate.member.pipelined(self._together)
+
     async def _wait_for(self, need: Need | None, frame: bytearray) -> None:
-        """Offers a frame again until the session can take it."""
+        """Offers a frame again until the session can take it, or its client has to be told something."""
+        due, seen = self._due(frame), -1
         while need is not None:
             await self._flush()
             if self.session.link.finished:
                 raise _Finished("the broker's connection ended")
-            if need is Need.UPSTREAM:
-                await self._connect()
-            elif need is Need.LANE:
-                await self._lease()
-            elif self.session.blocked:
-                await self._progress.park()
+            with trio.move_on_at(due):
+                await self._act(need, seen)
             self._heard = trio.current_time()
+            if self._heard >= due:
+                self._refuse_late(frame)
+                await self._flush()
+                return
             if not self.session.gate.producer.in_flight:
                 self._answered_at = self._heard
+            seen = self._keeper.version
             need = self.session.request(frame, self._heard + self._wall)
 
+    async def _act(self, need: Need, seen: int) -> None:
+        if need is Need.UPSTREAM:
+            await self._connect()
+        elif need is Need.LANE:
+            await self._lease()
+        elif need is Need.LOOK:
+            gate, now = self.session.gate, trio.current_time() + self._wall
+            assert gate.member is not None
+            assert gate.hindrance is not None
+            if seen == self._keeper.version:
+                self._keeper.look(gate.member, gate.hindrance, now)
+            await self._keeper.changed(seen)
+        elif need is Need.SETTLE:
+            await self._keeper.changed(seen)
+        elif self.session.blocked:
+            await self._progress.park()
+
+    def _due(self, frame: bytearray) -> float:
+        """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""
+        due = self.session.gate.due(frame)
+        if due is None or self._client.peer_closed():
+            return trio.current_time() + self.config.delivery_timeout_ms / 1000
+        return due - self._wall
+
+    def _refuse_late(self, frame: bytearray) -> None:
+        if self.session.gate.due(frame) is None or self._client.peer_closed():
+            raise _Finished("a request could not be taken")
+        self.session.link.now = self._heard + self._wall
+        self.session.gate.refuse_late(frame)
+
     async def _lease(self) -> None:
+        identity = Identity("", self.session.ctx.client_id, normal_host(self._client.peer_host))
         with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
-            identity = Identity("", self.session.ctx.client_id or "", "")
-            self.session.lease(await self.lanes.lease(identity))
+            lane = await self.lanes.lease(identity)
+            member = self._keeper.join(identity, self)
+            member.pipelined(self._together)
+            self.session.lease(lane, member)
             return
         raise _Finished("no broker gives a producer id")
 
@@ -363,7 +449,7 @@ class Connection:
         size = 4 + int.from_bytes(data[:4], "big", signed=True)
         if size <= max(_STREAM_FROM, len(data)) or not self.session.is_next_answer(data):
             return False
-        self._streaming = size
+        self._streaming, self._streamed = size, 0
         return True
 
     async def _stream(self, data: memoryview) -> memoryview:
@@ -373,13 +459,16 @@ class Connection:
         rest = data[len(part) :]
         kept = memoryview(bytes(rest)) if rest else rest
         self._streaming -= len(part)
+        self._streamed += len(part)
         if not self._client_gone:
             try:
-                self.stats.client_bytes_out += await self._client.send_shared(part)
+                size = await self._client.send_shared(part)
+                self.stats.client_bytes_out += size
+                self.written += size
             except (OSError, trio.ClosedResourceError):
                 self._client_gone = True
         if not self._streaming:
-            self.session.streamed(trio.current_time() + self._wall)
+            self.session.streamed(trio.current_time() + self._wall, self._streamed)
             await self._answered()
         return kept
 
@@ -478,7 +567,9 @@ class Connection:
                 out.clear()
                 self._unwritten = sum(map(len, batch))
                 self._account()  # the client may never read it
-                self.stats.client_bytes_out += await self._client.send_all(batch)
+                size = await self._client.send_all(batch)
+                self.stats.client_bytes_out += size
+                self.written += size
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True
             self._client.close()

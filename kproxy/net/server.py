@@ -8,9 +8,11 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.net.broker_log import BrokerLog
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
+from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
@@ -26,6 +28,8 @@ log = structlog.get_logger("kproxy.server")
 _BACKLOG = 1024
 #: How often connections are looked at for what has lasted too long.
 _WATCH_SECONDS = 1.0
+#: And how often, between these looks, for requests that must be answered before their clients' time-outs.
+_OPEN_CHECKS = 4
 _DRAIN_POLL_SECONDS = 0.02
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
@@ -41,6 +45,7 @@ class Server:
         self._cluster = cluster
         self._nursery = nursery
         self.lanes = Lanes(cluster, config, stats, LaneLog(cluster, config, stats))
+        self._keeper = DoubtKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -77,10 +82,23 @@ class Server:
         shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
         pause = min(_WATCH_SECONDS, shortest / 4000)
         while True:
-            await trio.sleep(pause)
+            for _ in range(_OPEN_CHECKS):
+                await trio.sleep(pause / _OPEN_CHECKS)
+                self._check_open(trio.current_time())
             now = trio.current_time()
             for connection in list(self._connections):
                 connection.check(now)
+            self._keeper.sweep(now + self._wall)
+
+    def _check_open(self, now: float) -> None:
+        oldest: float | None = None
+        for connection in self._connections:
+            producer = connection.session.gate.producer
+            if producer.calls:
+                connection.check_open(now)
+                since = producer.oldest
+                oldest = since if oldest is None or (since is not None and since < oldest) else oldest
+        self._stats.oldest_unacknowledged = oldest
 
     async def open_broker_port(self, broker: Broker) -> None:
         """Opens a port for a broker; logs what to do if none of the range is free."""
@@ -166,6 +184,7 @@ class Server:
             self._session(io),
             self._cluster,
             self.lanes,
+            self._keeper,
             self._config,
             self._stats,
             self._budget,

@@ -22,7 +22,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 class SocketIO:
     """A connected TCP socket for one reader and one writer task."""
 
-    __slots__ = ("_sock", "_turns", "_unacked", "closed", "peer_host", "stalled_at")
+    __slots__ = ("_ended_by", "_sock", "_turns", "_unacked", "closed", "peer_host", "stalled_at")
 
     def __init__(self, sock: socket.socket) -> None:
         """Takes over a connected socket. OSError if the connection is gone already."""
@@ -34,6 +34,7 @@ class SocketIO:
         self._sock = sock
         self._turns = 0
         self._unacked = 0
+        self._ended_by = 0
         #: The peer's address without the port.
         self.peer_host: str = sock.getpeername()[0]
         self.closed = False
@@ -142,16 +143,23 @@ class SocketIO:
 
     def peer_closed(self) -> bool:
         """Whether the peer has sent FIN or RST, even if there is still data of it to read; or this end is closed."""
-        if self.closed:
-            return True
+        return self.closed or bool(self._ends())
+
+    def was_reset(self) -> bool:
+        """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
+        ends = self._ended_by if self.closed else self._ends()
+        return ends != select.POLLRDHUP and bool(self.closed or ends)
+
+    def _ends(self) -> int:
         poll = select.poll()
         poll.register(self._sock, select.POLLRDHUP)  # POLLHUP and POLLERR are always told
-        return bool(poll.poll(0))
+        return sum(events for _, events in poll.poll(0))
 
     def close(self) -> None:
         """Closes the socket and wakes whoever waits for it. May be called again."""
         if not self.closed:
             self.unacked()
+            self._ended_by = self._ends()
             self.closed = True
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()

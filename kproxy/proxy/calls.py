@@ -13,7 +13,9 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
+from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Send
+from kproxy.dedup.matching import offset_of
 from kproxy.proxy.slots import Slot
 
 
@@ -25,6 +27,21 @@ class Part:
     index: int
     sends: list[Send] = field(default_factory=list)
     error_code: int = 0
+    #: Batches that are to be sent, in all.
+    batches: int = 0
+    #: The offsets of records that are in the log already, from an earlier time that the client sent them.
+    matched: list[int] = field(default_factory=list)
+
+    @property
+    def error(self) -> int:
+        """The error to tell the client; REQUEST_TIMED_OUT while a fate is open."""
+        known = self.error_code or next((send.error_code for send in self.sends if send.settled and send.error_code), 0)
+        return known or (ErrorCode.REQUEST_TIMED_OUT if self.is_open else 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fate of a batch is not definite."""
+        return len(self.sends) < self.batches or not all(send.settled for send in self.sends)
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +65,8 @@ class Call:
     timeout_ms: int
     client_id: str | None
     parts: list[Part]
+    #: What is noted of it for retries; None for acks=0, which has no answer.
+    owed: Answer | None = None
     #: Batches whose fate is open, or that are not sent yet.
     open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
@@ -88,10 +107,14 @@ def build_response(call: Call) -> ProduceResponse:
 
 def _row(part: Part, version: int) -> ProduceResponsePartitionProduceResponse:
     row = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
-    row.error_code = part.error_code or next((s.error_code for s in part.sends if s.error_code), 0)
+    row.error_code = part.error
     if version < 4 and row.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
         row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not row.error_code and part.sends:
+    if row.error_code:
+        return row
+    if part.matched:
+        row.base_offset = offset_of(part.matched, whole=not part.sends)
+    elif part.sends:
         row.base_offset = part.sends[0].base_offset
         if version >= 2:
             row.log_append_time_ms = part.sends[0].log_append_time_ms

@@ -29,7 +29,18 @@ class Expected:
 class Link:
     """Bytes to send in both directions, in order, and the requests that they belong to."""
 
-    __slots__ = ("_stats", "connected", "expected", "finished", "now", "order", "to_client", "to_upstream")
+    __slots__ = (
+        "_stats",
+        "connected",
+        "empty_at",
+        "expected",
+        "finished",
+        "now",
+        "order",
+        "position",
+        "to_client",
+        "to_upstream",
+    )
 
     def __init__(self, stats: Stats) -> None:
         """Counts each answered request in ``stats``."""
@@ -41,8 +52,12 @@ class Link:
         self.to_client: list[Buffer] = []
         #: Whether there is a connection to the broker.
         self.connected = False
+        #: Bytes of answers for the client so far, written or not.
+        self.position = 0
         #: The time of the frame at hand, in seconds since the epoch.
         self.now = 0.0
+        #: When the client was last seen to have sent nothing more: what came since may have waited so long.
+        self.empty_at = 0.0
         #: The client's connection has to end, once ``to_client`` is written.
         self.finished = False
 
@@ -83,3 +98,6 @@ class Link:
             if not slot.silent:
                 assert slot.answer is not None
                 self.to_client.extend(slot.answer)
+                self.position += sum(map(len, slot.answer))
+                if slot.owed is not None:
+                    slot.owed.position, slot.owed.at = self.position, self.now

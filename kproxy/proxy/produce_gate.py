@@ -1,26 +1,50 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from struct import Struct
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_FLEXIBLE, ProduceLayout, walk_request
 from kproxy.codec.produce_shape import RequestShape
-from kproxy.dedup.lanes import Track
+from kproxy.dedup.doubts import Hindrance, Settle
+from kproxy.dedup.entries import Answer
+from kproxy.dedup.lanes import Lane, Send, Track
+from kproxy.dedup.member import Member
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.producing import Producer, ProducerLimits
+from kproxy.proxy.retries import Retries
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 
 _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
+_VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
 _OWN_TOPICS = b"__kproxy_"
+#: A client waits for its time-out, or a little longer. It has to hear of an open fate before, but a broker needs time.
+_TIMEOUT_SHARE = 0.9
+_SHORTEST_TIMEOUT_SECONDS = 1.0
+
+
+class Need(Enum):
+    """Why a frame could not be taken yet."""
+
+    UPSTREAM = auto()
+    """Connect to the broker and set ``Context.broker_versions``; then ``Link.connected``."""
+    LANE = auto()
+    """Lease a lane; then ``Session.lease``."""
+    PROGRESS = auto()
+    """Wait until an answer came or a recovery ended."""
+    LOOK = auto()
+    """Something is in doubt: do what ``ProduceGate.hindrance`` says."""
+    SETTLE = auto()
+    """Wait until the fate of batches of another connection, or of time-outs on this one, is definite."""
 
 
 @dataclass(slots=True)
@@ -54,11 +78,19 @@ class ProduceGate:
         self._shape: RequestShape | None = None
         self._shape_upstream = 0
         self.producer = Producer(limits.producer, self._count_converted)
+        #: This connection among those of its producer; comes with the lane.
+        self.member: Member | None = None
+        #: Why the last frame could not be taken.
+        self.hindrance: Hindrance | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
-    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> bool:
-        """Takes a request whose body begins at ``body`` or later; False if a lane must be leased first.
+    def lease(self, lane: Lane, member: Member) -> None:
+        """Gives the session the lane that it needed, and its place among the connections of its producer."""
+        self.producer.lane, self.member = lane, member
+
+    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
+        """Takes a request whose body begins at ``body`` or later, or says what has to be done first.
 
         RemoteProtocolError: end the connection.
         """
@@ -70,18 +102,18 @@ class ProduceGate:
             slot.silent = layout.acks == 0
             self._open(slot, upstream)
             self._refuse(slot, layout, *refusal)
-            return True
+            return None
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
 
-    def take_like_the_last(self, frame: bytearray) -> bool | None:
-        """As ``take``, for a request of the same shape as the one before; None if it is not."""
+    def like_the_last(self, frame: bytearray) -> ProduceLayout | None:
+        """The layout of a request of the same shape as the one before (``take_like_the_last``); None if it is not."""
+        return self._shape.layout(frame) if self._shape is not None else None
+
+    def take_like_the_last(self, frame: bytearray, layout: ProduceLayout) -> Need | None:
+        """As ``take``, for a request of the same shape as the one before."""
         shape = self._shape
-        if shape is None:
-            return None
-        layout = shape.layout(frame)
-        if layout is None:
-            return None
+        assert shape is not None
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         return self._produce(slot, frame, layout, self._shape_upstream)
 
@@ -93,21 +125,90 @@ class ProduceGate:
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"
         return None
 
-    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> bool:
+    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Need | None:
         slot.silent = layout.acks == 0
         stamps = self._limits.idempotence or upstream != slot.api_version
         if not stamps or layout.transactional or has_producer_id(frame, layout):
             self._pass(slot, frame, layout, upstream)
-            return True
-        if self.producer.lane is None:
-            return False
+            return None
+        if self.member is None:
+            return Need.LANE
+        owed, retries, calm = None, None, True
+        if not slot.silent:
+            owed = slot.owed = Answer(layout.partitions, self._due(layout))
+            self.member.review()
+            calm = self.member.doubts.is_calm(self.member, owed)
+            if not calm:
+                need = self._look(self.member, owed)
+                if need is not None:
+                    return need
+                retries = self._retries(self.member, owed)
         self._open(slot, upstream)
-        call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [])
-        self.producer.accept(call, frame, layout, int(self._link.now * 1000))
+        call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
+        self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries)
+        if owed is not None:
+            self.member.arrived(owed)
+            if not calm:
+                self.member.doubts.claim(self.member, owed)
         self._send_ready()
         if not call.open:
             self._finish_calls()
-        return True
+        return None
+
+    def _due(self, layout: ProduceLayout) -> float:
+        """When the client has to have an answer: its time counts from before the request waited in a buffer."""
+        allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
+        return self._link.empty_at + allowed
+
+    def _look(self, member: Member, owed: Answer) -> Need | None:
+        self.hindrance = member.doubts.hindrance(member, owed, self._link.now)
+        if self.hindrance is None:
+            return None
+        return Need.SETTLE if isinstance(self.hindrance, Settle) else Need.LOOK
+
+    def _retries(self, member: Member, owed: Answer) -> Retries | None:
+        """What compares the request, if there is anything to compare it with."""
+        if not member.doubts.concern(member, owed, self._link.now):
+            return None
+        return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
+
+    # -- time
+
+    def due(self, frame: bytearray) -> float | None:
+        """When a request that has to wait must be answered (``refuse_late``); None if it may wait on."""
+        layout = self._layout_of(frame)
+        return None if layout is None or layout.acks == 0 else self._due(layout)
+
+    def refuse_late(self, frame: bytearray) -> None:
+        """Answers a request that could not be taken in time: nothing of it was written."""
+        layout = self._layout_of(frame)
+        assert layout is not None
+        version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
+        slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
+        self._open(slot, version)
+        self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
+        self._stats.requests_timed_out += 1
+
+    def _layout_of(self, frame: bytearray) -> ProduceLayout | None:
+        if int.from_bytes(frame[_PREFIX : _PREFIX + 2], "big") != _API_KEY:
+            return None
+        header = decode_request_header(memoryview(frame)[_PREFIX:])
+        return walk_request(frame, _PREFIX + header.size, header.api_version)
+
+    def time_out(self) -> None:
+        """Answers what is open for too long, before the client gives up by itself; kproxy goes on to send."""
+        member = self.member
+        if member is None or member.ended:
+            return
+        for call in self.producer.calls:
+            owed = call.owed
+            if owed is None or self._link.now < owed.due or owed.timed_out:
+                continue
+            member.timed_out(owed)
+            self._stats.requests_timed_out += 1
+            response = build_response(call)
+            call.slot.answer = (encode_response(response, call.version, call.slot.correlation_id),)
+        self._link.flush()
 
     def _pass(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> None:
         self._open(slot, upstream)
@@ -124,6 +225,9 @@ class ProduceGate:
 
     def _refuse(self, slot: Slot, layout: ProduceLayout, error: int, reason: str) -> None:
         self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
+        self._answer_all(slot, layout, error)
+
+    def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]
         self._answer_call(Call(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
         self._link.flush()
@@ -147,6 +251,12 @@ class ProduceGate:
         self._link.flush()
 
     def _answer_call(self, call: Call) -> None:
+        if call.owed is not None and self.member is not None:
+            failures: Sequence[Send] | Sequence[Part] = call.owed.sends if call.raw is not None else call.parts
+            call.owed.failed = call.owed.timed_out or any(each.error_code for each in failures)
+            self.member.closed(call.owed)
+            if call.owed.timed_out:
+                return
         if call.slot.silent:
             call.slot.answer = ()
         elif call.raw is not None:

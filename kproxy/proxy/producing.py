@@ -19,6 +19,7 @@ from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.batches import MAGIC_AT, check_batch
 from kproxy.proxy.calls import Call, Group, Part, build_request
+from kproxy.proxy.retries import Batch, Retries
 
 _FIRST_V2 = 3
 _LONGEST_TIMEOUT_MS = 600_000
@@ -64,14 +65,23 @@ class Producer:
         return any(call.upstream_version >= FIRST_TOPIC_ID for call in self.calls)
 
     @property
+    def oldest(self) -> float | None:
+        """When the oldest request came that has an open batch, in seconds; None if there is none."""
+        return min((call.slot.since for call in self.calls), default=None)
+
+    @property
     def longest_timeout_ms(self) -> int:
         """The longest time that a request in flight allows the broker."""
         return min(max((call.timeout_ms for call in self.calls), default=0), _LONGEST_TIMEOUT_MS)
 
     # -- towards the broker
 
-    def accept(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> None:
+    def accept(
+        self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int, retries: Retries | None = None
+    ) -> None:
         """Takes a request; ``ready`` then gives what to send of it.
+
+        ``retries`` takes out what the client had sent before.
 
         RemoteProtocolError if the client changes between names and ids of topics: two tracks of one partition would
         use the same sequences.
@@ -81,19 +91,21 @@ class Producer:
             raise RemoteProtocolError("topics by name and by id on one connection")
         self._by_id = by_id
         if call.version < _FIRST_V2:
-            groups = self._convert(call, frame, layout, now_ms)
+            groups = self._convert(call, frame, layout, now_ms, retries)
         else:
-            groups = self._as_it_is(call, frame, layout)
+            groups = self._as_it_is(call, frame, layout, retries)
         for group in groups:
             call.open += len(group.batches)
+            for part, _, _ in group.batches:
+                part.batches += 1
             self._waiting.append(group)
         self.calls.append(call)
         if not call.open:
             self._finish(call)
 
-    def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout) -> list[Group]:
+    def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout, retries: Retries | None) -> list[Group]:
         view = memoryview(frame)
-        batches: list[tuple[Part, memoryview, int]] = []
+        batches: list[Batch] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
@@ -102,8 +114,11 @@ class Producer:
                 part.error_code = error
             else:
                 batches.append((part, view[place.start : place.end], records))
+        if retries is not None:
+            batches = [left for batch in batches for left in retries.strip(batch)]
         groups = _grouped(call, batches)
-        if len(batches) == len(call.parts) and len(groups) == 1 and call.version == call.upstream_version:
+        whole = len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
+        if whole and len(groups) == 1 and call.version == call.upstream_version:
             groups[0].frame = frame
             if layout.acks != -1:
                 frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
@@ -120,9 +135,11 @@ class Producer:
         self.moved.discard((part.topic, part.index))
         return moved
 
-    def _convert(self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int) -> list[Group]:
+    def _convert(
+        self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int, retries: Retries | None
+    ) -> list[Group]:
         view = memoryview(frame)
-        converted: list[tuple[Part, memoryview, int]] = []
+        converted: list[Batch] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
@@ -142,6 +159,8 @@ class Producer:
             converted += [(part, memoryview(batch.data), batch.record_count) for batch in batches]
             magic = frame[place.start + MAGIC_AT] if batches else 0
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
+        if retries is not None:
+            converted = [left for batch in converted for left in retries.strip(batch, arrival_ms=now_ms)]
         return _grouped(call, converted)
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:
@@ -167,6 +186,8 @@ class Producer:
             send.attempts = 1
             part.sends.append(send)
             group.sends.append(send)
+            if group.call.owed is not None:
+                group.call.owed.sends.append(send)
         self.in_flight += len(tracks)
 
     # -- from the broker
@@ -245,7 +266,7 @@ class Producer:
         return done
 
 
-def _grouped(call: Call, batches: list[tuple[Part, memoryview, int]]) -> list[Group]:
+def _grouped(call: Call, batches: list[Batch]) -> list[Group]:
     """Upstream requests for batches: a broker would take but one of a partition's batches out of each."""
     if len(batches) == 1:
         return [Group(call, batches)]

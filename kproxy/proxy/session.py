@@ -7,7 +7,6 @@ The shell hands in whole frames (``request`` from the client, ``response`` from 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from struct import Struct
 
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
@@ -15,12 +14,13 @@ from kproxy.codec.header import decode_request_header, encode_request, response_
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
+from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
 from kproxy.proxy.link import Expected, Link
-from kproxy.proxy.produce_gate import ProduceGate, SessionLimits
+from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import Slot
@@ -32,17 +32,6 @@ _CORRELATION_ID = Struct(">i")
 _PREFIX = 4
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
-
-
-class Need(Enum):
-    """Why a frame could not be taken yet."""
-
-    UPSTREAM = auto()
-    """Connect to the broker and set ``Context.broker_versions``; then ``Link.connected``."""
-    LANE = auto()
-    """Lease a lane; then ``lease``."""
-    PROGRESS = auto()
-    """Wait until an answer came or a recovery ended."""
 
 
 @dataclass(slots=True)
@@ -91,9 +80,9 @@ class Session:
         gate = self.gate
         return gate.recovering or gate.producer.waits or self.link.order.held > self._limits.held_bytes
 
-    def lease(self, lane: Lane) -> None:
-        """Gives the session the lane that it needed."""
-        self.gate.producer.lane = lane
+    def lease(self, lane: Lane, member: Member) -> None:
+        """Gives the session the lane that it needed, and its place among the connections of its producer."""
+        self.gate.lease(lane, member)
 
     def request(self, frame: bytearray, now: float) -> Need | None:
         """Takes one frame (prefix included), or says what it needs first. RemoteProtocolError: end the connection."""
@@ -105,9 +94,9 @@ class Session:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None
-        taken = self.gate.take_like_the_last(frame)
-        if taken is not None:
-            return None if taken else Need.LANE
+        layout = self.gate.like_the_last(frame)
+        if layout is not None:
+            return self.gate.take_like_the_last(frame, layout)
         if len(frame) < _PREFIX + _START.size:
             raise RemoteProtocolError(f"request of {len(frame) - _PREFIX} bytes has no header")
         api_key, version, correlation_id, name_length = _START.unpack_from(frame, _PREFIX)
@@ -120,7 +109,7 @@ class Session:
         if upstream is None:
             return None
         if api_key == ApiKey.PRODUCE:
-            return None if self.gate.take(slot, frame, body, upstream) else Need.LANE
+            return self.gate.take(slot, frame, body, upstream)
         self._open(slot, upstream)
         self._forward(slot, frame, upstream)
         return None
@@ -199,9 +188,10 @@ class Session:
         """Whether the bytes at the start of an answer, 8 or more, bear the correlation id of the next one."""
         return int.from_bytes(start[4:8], "big", signed=True) == self.link.expected[0].correlation_id
 
-    def streamed(self, now: float) -> None:
-        """Notes that the whole next answer was written to the client by the shell."""
+    def streamed(self, now: float, size: int) -> None:
+        """Notes that the whole next answer, of ``size`` bytes, was written to the client by the shell."""
         self.link.now = now
+        self.link.position += size
         head = self.link.expected.popleft()
         self.link.answer_raw(head.slot)
 

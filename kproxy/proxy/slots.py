@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kproxy.dedup.entries import Answer
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -22,6 +24,8 @@ class Slot:
     #: acks=0: its turn comes, but nothing is written.
     silent: bool = False
     answer: Sequence[Buffer] | None = None
+    #: What is noted of a Produce request until its client surely has had the answer.
+    owed: Answer | None = None
     #: No answer could be had: the connection ends when its turn comes.
     failed: bool = False
 

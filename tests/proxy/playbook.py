@@ -9,11 +9,12 @@ from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.proxy.handlers.base import Context
-from kproxy.proxy.produce_gate import SessionLimits
+from kproxy.proxy.produce_gate import Need, SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.session import Need, Session
+from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
+from tests.dedup.wires import member
 
 PID = 4000 | KPROXY_BIT
 
@@ -74,7 +75,7 @@ class Play:
         chosen = transcode or {}
         self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
         self.session.link.connected = True
-        self.session.lease(Lane(PID))
+        self.session.lease(Lane(PID), member())
         self.client_id = client_id
         self.correlation_id = 0
         self._asked: dict[int, tuple[int, int]] = {}
@@ -87,6 +88,7 @@ class Play:
 
     def ask(self, message: Message, version: int) -> Need | None:
         """Hand in a client's request."""
+        self.session.link.empty_at = 1.0
         return self.session.request(self.frame(message, version), 1.0)
 
     def upstream(self) -> list[tuple[int, int, Any]]:

@@ -28,7 +28,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.routing import Address
-from kproxy.proxy.session import Need
+from kproxy.proxy.produce_gate import Need
 from tests.codec.message_sets import entry, wrapper
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
 
@@ -411,7 +411,7 @@ def test_requests_are_held_up_beyond_the_limit_and_one_that_is_longer_passes_alo
 
 def test_a_lane_is_needed_only_for_what_is_stamped() -> None:
     play = Play()
-    play.session.gate.producer.lane = None
+    play.session.gate.producer.lane = play.session.gate.member = None
     assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_43 else True
     assert play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 8) is None
     assert play.ask(produce(batch(b"a")), 8) is Need.LANE

@@ -24,6 +24,7 @@ class VirtualIO:
         self._out = outgoing
         self._turns = 0
         self._unacked = 0
+        self._was_reset = False
         self.local_host = local_host
         self.peer_host = peer_host
         self.peer = peer_host
@@ -97,11 +98,16 @@ class VirtualIO:
         """Whether the end or a reset has arrived."""
         return self.closed or self._in.ended or self._in.reset
 
+    def was_reset(self) -> bool:
+        """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
+        return self._was_reset if self.closed else self._in.reset
+
     def close(self) -> None:
         """Ends the connection; with a reset if there are unread bytes, as Linux does."""
         if self.closed:
             return
         self.unacked()
+        self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
         self._in.gone = True
         self._out.end(RST if self._in.inbox else FIN)

@@ -1,0 +1,278 @@
+"""What one producer may send again: shared by its connections, kept for a while behind their ends."""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import TypeAlias
+
+from kproxy.codec.batch import BatchHeader
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """These lanes have to be fenced on these partitions, and what they wrote there be read (``Doubts.recovered``)."""
+
+    lanes: Sequence[Suspect]
+    keys: Sequence[TrackKey]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """These entries' records have to be read from the log (``Entry.recall``, or ``Doubts.forget``)."""
+
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The fate of batches on these partitions has to become definite first (``Ledger.changed`` is called then)."""
+
+    keys: Sequence[TrackKey]
+
+
+Hindrance: TypeAlias = Recover | ReadBack | Settle
+
+_SERIAL = attrgetter("serial")
+
+
+class Doubts:
+    """The doubts of one producer, by partition."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        rules: Rules,
+        former: Callable[[Identity], Sequence[Suspect]],
+        changed: Callable[[], None],
+        next_serial: Callable[[], int],
+    ) -> None:
+        """Use ``Ledger.join``."""
+        self.identity = identity
+        self.rules = rules
+        self.next_serial = next_serial
+        self._former = former
+        self._changed = changed
+        #: The most requests that one of its connections had without an answer.
+        self.depth = 1
+        self.members: list[Member] = []
+        #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
+        self._calm: dict[TrackKey, Member] = {}
+        #: Of connections that have ended; oldest first.
+        self.entries: dict[TrackKey, list[Entry]] = {}
+        #: Requests of connections that have ended, with open batches.
+        self._open: dict[TrackKey, dict[Answer, Member]] = {}
+        self._suspects: dict[TrackKey, list[Suspect]] = {}
+        #: Where the lanes of a former kproxy were fenced.
+        self._recovered: set[TrackKey] = set()
+        #: While connections that have ended are still being read: the records that others brought since.
+        self._draining: set[Member] = set()
+        self._brought: dict[TrackKey, set[bytes]] = {}
+
+    def join(self, wire: Wire) -> Member:
+        """A new connection."""
+        member = Member(self, wire)
+        self.members.append(member)
+        return member
+
+    # -- before a request is taken
+
+    def is_calm(self, member: Member, answer: Answer) -> bool:
+        """Whether a request can be taken as it is: no batch on its partitions is in doubt for this connection."""
+        calm = self._calm
+        for topic, partition, _, _ in answer.places:  # noqa: SIM110 - a generator would cost more than the look
+            if calm.get((topic, partition)) is not member:
+                return False
+        return True
+
+    def hindrance(self, member: Member, answer: Answer, now: float) -> Hindrance | None:
+        """What has to be done or to happen before a request can be compared with what is in doubt."""
+        self._look_for_ends(now)
+        keys = answer.keys
+        recover = self.to_recover(keys)
+        if recover is not None:
+            return recover
+        if self.rules.joins_open():
+            waiting = [key for key in keys if self._is_open(member, key)]
+            if waiting:
+                return Settle(waiting)
+        unread = [entry for key in keys for entry in self.candidates(member, key, now) if entry.digests is None]
+        return ReadBack(unread) if unread else None
+
+    def _look_for_ends(self, now: float) -> None:
+        for member in list(self.members):
+            if member.wire.peer_closed():
+                member.end(now)
+
+    def to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
+        """The lanes to fence on these partitions, and the partitions that need it; None if none does."""
+        lanes: dict[Suspect, None] = {}
+        places: list[TrackKey] = []
+        former: Sequence[Suspect] | None = None
+        for key in keys:
+            found = list(self._suspects.get(key, ()))
+            if key not in self._recovered:
+                former = self._former(self.identity) if former is None else former
+                found += former
+            if found:
+                places.append(key)
+                lanes.update(dict.fromkeys(found))
+            else:
+                self._recovered.add(key)
+        return Recover(list(lanes), places) if places else None
+
+    def _is_open(self, member: Member, key: TrackKey) -> bool:
+        if any(other is not member for other in self._open.get(key, {}).values()):
+            return key not in member.passed
+        return key in member.open
+
+    def candidates(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
+        """The entries on a partition that a request of this connection may repeat, oldest first."""
+        kept = member.kept.get(key, [])
+        if key in member.passed:
+            return list(kept)
+        return [entry for entry in chain(self.entries.get(key, ()), kept) if not self.rules.expired(entry, now)]
+
+    # -- when it is taken
+
+    def concern(self, member: Member, answer: Answer, now: float) -> bool:
+        """Whether the records of a request matter: something may be repeated by it, or it by another one."""
+        if self._draining or member.ended:
+            return True
+        return any(self.candidates(member, key, now) for key in answer.keys)
+
+    def was_brought(self, key: TrackKey, records: Iterable[Digest]) -> bool:
+        """Whether another connection has brought one of these records since one that ended is still being read."""
+        brought = self._brought.get(key, ())
+        return any(record.content in brought for record in records)
+
+    def brings(self, member: Member, key: TrackKey, records: Iterable[Digest]) -> None:
+        """Takes note of the records that a connection brings."""
+        if self._draining and member not in self._draining:
+            self._brought.setdefault(key, set()).update(record.content for record in records)
+
+    def gave_up(self, member: Member, key: TrackKey) -> None:
+        """Takes note that a new record came: a client that sends one request at a time has given up the others."""
+        if not self.rules.goes_on_matching(single=self.depth == 1, had_new=True):
+            member.passed.add(key)
+            member.kept.pop(key, None)
+
+    def claim(self, member: Member, answer: Answer) -> None:
+        """From now on requests of this connection on these partitions need no look, unless something is in doubt."""
+        for key in answer.keys:
+            entries = self.entries.get(key)
+            if entries is not None:
+                self._prune(key)
+            troubled = (key in self.entries or key in self._open) and key not in member.passed
+            if troubled or self._draining or key in member.kept or key in member.open or key in self._suspects:
+                self._calm.pop(key, None)
+            else:
+                self._calm[key] = member
+
+    def _prune(self, key: TrackKey) -> None:
+        left = [entry for entry in self.entries[key] if entry.digests is None or entry.digests]
+        if left:
+            self.entries[key] = left
+        else:
+            del self.entries[key]
+
+    # -- what becomes of it
+
+    def disturb(self, key: TrackKey) -> None:
+        """The next request on a partition has to be looked at."""
+        self._calm.pop(key, None)
+
+    def add(self, entry: Entry) -> None:
+        """Takes an entry of a connection that has ended."""
+        insort(self.entries.setdefault(entry.key, []), entry, key=_SERIAL)
+        self.disturb(entry.key)
+
+    def opened(self, answer: Answer, member: Member) -> None:
+        """Takes a request of a connection that has ended, with open batches."""
+        for key in answer.keys:
+            self._open.setdefault(key, {})[answer] = member
+            self.disturb(key)
+
+    def settled(self, answer: Answer) -> None:
+        """Takes note that nothing of a request is open any more, or that nobody will learn it."""
+        for key in answer.keys:
+            answers = self._open.get(key)
+            if answers is not None and answers.pop(answer, None) is not None and not answers:
+                del self._open[key]
+        self._changed()
+
+    def suspect(self, key: TrackKey, lane: Suspect) -> None:
+        """A lane has to be fenced on a partition before this producer uses it again."""
+        self._suspects.setdefault(key, []).append(lane)
+        self.disturb(key)
+
+    def left(self, member: Member) -> None:
+        """Takes note that a connection has ended; it may still be read."""
+        self.members.remove(member)
+        self._draining.add(member)
+        self._calm.clear()
+        self._changed()
+
+    def drained(self, member: Member) -> None:
+        """Takes note that nothing more of it will be read."""
+        self._draining.discard(member)
+        if not self._draining:
+            self._brought.clear()
+
+    def recovered(
+        self, recover: Recover, found: Iterable[tuple[TrackKey, BatchHeader, list[Digest], list[int]]], now: float
+    ) -> None:
+        """Takes what the log holds of suspect lanes: (partition, header, digests, offsets) of each batch, in order."""
+        lanes = set(recover.lanes)
+        for key in recover.keys:
+            self._recovered.add(key)
+            left = [lane for lane in self._suspects.pop(key, ()) if lane not in lanes]
+            if left:
+                self._suspects[key] = left
+        for key, header, digests, offsets in found:
+            if any(lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence) for lane in lanes):
+                stamp = Stamp(header.producer_id, header.base_sequence, header.base_offset, header.record_count)
+                entry = Entry(key, stamp, self.next_serial(), False, False, now)
+                entry.recall(digests, offsets)
+                self.add(entry)
+        self._changed()
+
+    def forget(self, entry: Entry) -> None:
+        """Drops an entry that the log does not hold, or that can't be read."""
+        for entries in (self.entries, *(member.kept for member in self.members)):
+            if entry in entries.get(entry.key, ()):
+                entries[entry.key].remove(entry)
+                if not entries[entry.key]:
+                    del entries[entry.key]
+
+    # -- when time goes by
+
+    def expire(self, now: float) -> None:
+        """Drops what no client can repeat any more."""
+        for key, entries in list(self.entries.items()):
+            left = [entry for entry in entries if not self.rules.expired(entry, now)]
+            if left:
+                self.entries[key] = left
+            else:
+                del self.entries[key]
+        for member in self.members:
+            for key, entries in list(member.kept.items()):
+                if all(self.rules.expired(entry, now) for entry in entries):
+                    del member.kept[key]
+
+    @property
+    def count(self) -> int:
+        """Batches in doubt, open ones included."""
+        return sum(map(len, self.entries.values())) + sum(map(len, self._open.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Whether it may be forgotten."""
+        return not (self.members or self.entries or self._open or self._suspects or self._draining)

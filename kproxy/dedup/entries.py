@@ -1,0 +1,104 @@
+"""What may be in doubt: answers that a client is owed, and records whose answer it may not have had."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kproxy.codec.produce import PartitionData
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.lanes import Send, TrackKey
+
+
+class Wire(Protocol):
+    """What a client's connection can tell of itself."""
+
+    @property
+    def written(self) -> int:
+        """Bytes of answers handed to the kernel so far."""
+
+    def unacked(self) -> int:
+        """Bytes of these that the peer's kernel has not acknowledged; may be asked when the connection has ended."""
+
+    def peer_closed(self) -> bool:
+        """Whether the peer has ended the connection, even if data of it was not read yet."""
+
+    def was_reset(self) -> bool:
+        """Whether it ended otherwise than in good order (RST, a time-out of the network)."""
+
+
+@dataclass(slots=True, eq=False)
+class Stamp:
+    """Where a batch is in the log, and by what it is known there again."""
+
+    producer_id: int
+    sequence: int
+    #: -1: in the log, but the broker did not say where.
+    base_offset: int
+    records: int
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """Records of one batch that are in the log, and whose client may not have had the answer."""
+
+    key: TrackKey
+    stamp: Stamp
+    #: Orders entries by the time of acceptance.
+    serial: int
+    #: The client surely had no success: no answer was written, an error was, or its bytes were not acknowledged.
+    sure: bool
+    #: The connection ended in good order behind the answer.
+    clean: bool
+    #: Since when the connection has ended, or the answer been given, in seconds.
+    since: float
+    log_append_time_ms: int = -1
+    #: By record; None until they are read back.
+    digests: list[Digest] | None = None
+    #: The offsets of the records; those that the log holds no more are left out.
+    offsets: list[int] = field(default_factory=list)
+
+    def recall(self, digests: list[Digest], offsets: list[int]) -> None:
+        """Takes what was read back."""
+        self.digests, self.offsets = digests, offsets
+
+    def part(self, places: Sequence[int]) -> "Entry":
+        """Takes the records at ``places`` out, into an entry of their own."""
+        assert self.digests is not None
+        digests, offsets, taken = self.digests, self.offsets, set(places)
+        other = Entry(self.key, self.stamp, self.serial, False, False, self.since, self.log_append_time_ms)
+        other.recall([digests[at] for at in places], [offsets[at] for at in places])
+        kept = [at for at in range(len(digests)) if at not in taken]
+        self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
+        return other
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """What one Produce request of a client is owed, from its acceptance until its client surely has had it."""
+
+    #: The partitions that it names.
+    places: Sequence[PartitionData]
+    #: When the client's own time-out is near, in seconds; an answer behind it is none.
+    due: float
+    #: Orders requests by the time of acceptance.
+    serial: int = 0
+    #: Its batches, as they are sent.
+    sends: list[Send] = field(default_factory=list)
+    #: Entries that it repeated: in doubt until this answer is had.
+    moved: list[Entry] = field(default_factory=list)
+    #: The fate of each batch is definite.
+    closed: bool = False
+    #: It was REQUEST_TIMED_OUT, while batches were still open.
+    timed_out: bool = False
+    #: It held an error that may make the client send the whole request again.
+    failed: bool = False
+    #: The end of the answer among the bytes of the connection (0: not given yet), and when it was given.
+    position: int = 0
+    at: float = 0.0
+    #: Requests that had come when it was seen to be written.
+    behind: int = 0
+
+    @property
+    def keys(self) -> list[TrackKey]:
+        """The partitions that it names, as tracks have them."""
+        return [(place.topic, place.partition) for place in self.places]

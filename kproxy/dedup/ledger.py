@@ -1,0 +1,60 @@
+"""All producers and their doubts."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from kproxy.dedup.doubts import Doubts
+from kproxy.dedup.entries import Entry, Wire
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.rules import Rules
+
+#: Batches in doubt at a time, in all; beyond it the oldest are taken as had, so that reconnects can't take all memory.
+MAX_ENTRIES = 100_000
+
+
+class Ledger:
+    """The producers of one process."""
+
+    def __init__(
+        self, rules: Rules, former: Callable[[Identity], Sequence[Suspect]], changed: Callable[[], None]
+    ) -> None:
+        """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits."""
+        self._rules = rules
+        self._former = former
+        self._changed = changed
+        self._doubts: dict[Identity, Doubts] = {}
+        self._serials = count(1)
+        self.in_doubt = 0
+
+    def join(self, identity: Identity, wire: Wire) -> Member:
+        """A new connection of a producer."""
+        doubts = self._doubts.get(identity)
+        if doubts is None:
+            doubts = Doubts(identity, self._rules, self._former, self._changed, self._serials.__next__)
+            self._doubts[identity] = doubts
+        return doubts.join(wire)
+
+    def sweep(self, now: float) -> int:
+        """Forgets what is too old to matter; the number of entries that were dropped for want of room."""
+        for identity, doubts in list(self._doubts.items()):
+            doubts.expire(now)
+            if doubts.idle:
+                del self._doubts[identity]
+        self.in_doubt = sum(doubts.count for doubts in self._doubts.values())
+        surplus = self.in_doubt - MAX_ENTRIES
+        return self._drop_oldest(surplus) if surplus > 0 else 0
+
+    def _drop_oldest(self, surplus: int) -> int:
+        oldest: list[tuple[float, int, Doubts, Entry]] = sorted(
+            (
+                (entry.since, entry.serial, doubts, entry)
+                for doubts in self._doubts.values()
+                for entries in doubts.entries.values()
+                for entry in entries
+            ),
+            key=lambda row: row[:2],
+        )
+        for _, _, doubts, entry in oldest[:surplus]:
+            doubts.forget(entry)
+        return len(oldest[:surplus])

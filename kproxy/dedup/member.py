@@ -1,0 +1,197 @@
+"""One client connection among those of its producer: what it is owed, and what of it may come again."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
+from kproxy.dedup.fate import Fate
+from kproxy.dedup.lanes import Lane, Send, TrackKey
+
+if TYPE_CHECKING:
+    from kproxy.dedup.doubts import Doubts
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A lane whose copies may still be on their way: fence it on a partition, then look there for what it wrote."""
+
+    producer_id: int
+    first_epoch: int
+    last_epoch: int
+    #: Of a lane of this process: the (epoch, sequence) of the open batches; None: whatever the tail holds.
+    only: frozenset[tuple[int, int]] | None = None
+
+    @property
+    def fence_epoch(self) -> int:
+        """The epoch of the marker: above all that the lane may have used."""
+        return self.last_epoch + 1
+
+    def wrote(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether a batch in the log is one to look for."""
+        if producer_id != self.producer_id or not self.first_epoch <= epoch <= self.last_epoch:
+            return False
+        return self.only is None or (epoch, sequence) in self.only
+
+
+class Member:
+    """A connection of a producer. Requests are reported in order: ``arrived``, ``closed``; ``end`` when it is over."""
+
+    def __init__(self, doubts: "Doubts", wire: Wire) -> None:
+        """Use ``Ledger.join``."""
+        self.doubts = doubts
+        self.wire = wire
+        self.ended = False
+        #: Partitions where it has given up what it did not repeat.
+        self.passed: set[TrackKey] = set()
+        #: In doubt on this very connection, because it was told an error or told too late.
+        self.kept: dict[TrackKey, list[Entry]] = {}
+        #: Timed out, but open still, by partition.
+        self.open: dict[TrackKey, set[Answer]] = {}
+        self._number = 0
+        self._unread: deque[Answer] = deque()
+        self._asked: deque[Answer] = deque()
+        self._left_open: list[Answer] = []
+
+    # -- while it lives
+
+    def arrived(self, answer: Answer) -> None:
+        """Takes note of a request that was accepted and will be answered."""
+        answer.serial = self.doubts.next_serial()
+        if self.ended:
+            self._leave_open(answer)
+            return
+        self._number += 1
+        self._asked.append(answer)
+        if len(self._asked) > self.doubts.depth:
+            self._look_at_depth()
+
+    def _look_at_depth(self) -> None:
+        waiting = sum(not answer.at and not answer.timed_out for answer in self._asked)
+        self.pipelined(waiting)
+
+    def pipelined(self, requests: int) -> None:
+        """Takes note that so many requests came before an answer did."""
+        self.doubts.depth = max(self.doubts.depth, requests)
+
+    def review(self) -> None:
+        """Looks which answers are known to be had, since another request has come."""
+        asked, unread, rules = self._asked, self._unread, self.doubts.rules
+        number = self._number + 1
+        if asked and asked[0].position:
+            written = self.wire.written
+            while asked and asked[0].position and (asked[0].position <= written or asked[0].failed):
+                answer = asked.popleft()
+                if answer.timed_out:
+                    continue  # ``open`` has it, or ``kept`` has what became of it
+                if rules.is_late(answer) or rules.repeats_whole(answer):
+                    self._keep(answer)
+                else:
+                    answer.behind = number
+                    unread.append(answer)
+        if unread:
+            depth = rules.depth(self.doubts.depth)
+            while unread and rules.had_by_requests(unread[0], number, depth):
+                unread.popleft()
+
+    def timed_out(self, answer: Answer) -> None:
+        """Takes note that a request is answered with an error while its batches are sent on."""
+        answer.timed_out = answer.failed = True
+        for key in answer.keys:
+            self.open.setdefault(key, set()).add(answer)
+            self.doubts.disturb(key)
+
+    def closed(self, answer: Answer) -> None:
+        """Takes note that the fate of each batch of a request is definite."""
+        answer.closed = True
+        if self.ended:
+            self._unheard(answer)
+        elif answer.timed_out:
+            for key in answer.keys:
+                self.open[key].discard(answer)
+                if not self.open[key]:
+                    del self.open[key]
+            self._keep(answer)
+
+    def _keep(self, answer: Answer) -> None:
+        for entry in _entries(answer, sure=answer.timed_out, since=answer.at):
+            self.kept.setdefault(entry.key, []).append(entry)
+            self.doubts.disturb(entry.key)
+
+    # -- when it is over
+
+    def end(self, now: float) -> None:
+        """Takes note that the client has ended the connection, whether or not all that it sent has been read."""
+        if self.ended:
+            return
+        self.ended = True
+        rules = self.doubts.rules
+        acknowledged = self.wire.written - self.wire.unacked()
+        clean = not self.wire.was_reset()
+        still_open = dict.fromkeys(answer for answers in self.open.values() for answer in answers)
+        for answer in (*self._unread, *self._asked):
+            late = rules.is_late(answer) or rules.repeats_whole(answer)
+            if not answer.closed:
+                still_open[answer] = None
+            elif answer.timed_out:
+                pass  # ``kept`` has what became of it
+            elif not answer.position:
+                self._leave(_entries(answer, sure=True, since=now))
+            elif late or not rules.had_by_time(answer, now, acknowledged):
+                sure = rules.surely_not_had(answer, acknowledged)
+                self._leave(_entries(answer, sure=sure, since=now, clean=clean and not late and not sure))
+        for answer in still_open:
+            self._leave_open(answer)
+        for entry in chain.from_iterable(self.kept.values()):
+            entry.since = now
+            self.doubts.add(entry)
+        for mine in (self.kept, self.open, self._unread, self._asked):
+            mine.clear()
+        self.doubts.left(self)
+
+    def _leave_open(self, answer: Answer) -> None:
+        self._left_open.append(answer)
+        self.doubts.opened(answer, self)
+
+    def _unheard(self, answer: Answer) -> None:
+        self._leave(_entries(answer, sure=True, since=answer.at))
+        self.doubts.settled(answer)
+
+    def _leave(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.doubts.add(entry)
+
+    def abandon(self, lane: Lane) -> None:
+        """Takes note that nobody will learn the fate of what is still open: its lane has to be fenced before more."""
+        for answer in self._left_open:
+            if answer.closed:
+                continue
+            unknown: dict[TrackKey, list[Send]] = {}
+            for send in answer.sends:
+                if not send.settled:
+                    unknown.setdefault(send.track.key, []).append(send)
+            for key, sends in unknown.items():
+                self.doubts.suspect(key, _suspect(lane, sends))
+            self._unheard(answer)
+
+    def drained(self) -> None:
+        """Takes note that nothing more of the connection will be read."""
+        self.doubts.drained(self)
+
+
+def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
+    open_sends = frozenset((send.track.epoch, send.sequence) for send in sends if not send.settled)
+    return Suspect(lane.producer_id, lane.epoch, lane.last_epoch, open_sends)
+
+
+def _entries(answer: Answer, *, sure: bool, since: float, clean: bool = False) -> Iterator[Entry]:
+    """The entries of an answer whose batches have a fate: those that are in the log, and those that it repeated."""
+    for send in answer.sends:
+        if send.settled and send.fate is Fate.WRITTEN:
+            stamp = Stamp(send.track.producer_id, send.sequence, send.base_offset, send.records)
+            yield Entry(send.track.key, stamp, answer.serial, sure, clean, since, send.log_append_time_ms)
+    for entry in answer.moved:
+        entry.sure, entry.clean, entry.since = sure, clean, since
+        yield entry

@@ -1,0 +1,88 @@
+"""The rules of what a client has had, and what may be its retry: one small method each, none with a state.
+
+They were found with an explicit-state model of retries; each keeps out a flaw that the model showed. A simulation takes
+them away one at a time and shows the flaw again.
+"""
+
+from dataclasses import dataclass
+
+from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.entries import Answer, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Times in seconds; see docs/configuration.md for the options behind them."""
+
+    #: retry.window.ms
+    window: float
+    #: clean.close.window.ms
+    clean_window: float
+    #: clients.in.flight
+    in_flight: int
+    #: clients.request.timeout.ms
+    client_timeout: float
+
+    # -- had
+
+    def depth(self, observed: int) -> int:
+        """Requests that a client may have sent before it reads an answer."""
+        return max(observed, self.in_flight)
+
+    def had_by_requests(self, answer: Answer, number: int, depth: int) -> bool:
+        """Request ``number`` shows that the answer was had: the client had no room to send it before."""
+        return answer.behind + depth <= number
+
+    def had_by_time(self, answer: Answer, now: float, acknowledged: int) -> bool:
+        """The connection outlived every time-out of its client behind an answer that was acknowledged."""
+        return answer.position <= acknowledged and now - answer.at >= self.client_timeout
+
+    def is_late(self, answer: Answer) -> bool:
+        """The client had given up by then, perhaps, and threw the answer away."""
+        return answer.at > answer.due
+
+    def repeats_whole(self, answer: Answer) -> bool:
+        """Because of an error in it, the whole request may come again, with what succeeded."""
+        return answer.failed
+
+    def surely_not_had(self, answer: Answer, acknowledged: int) -> bool:
+        """The end of the answer has not reached the client's host."""
+        return answer.position > acknowledged
+
+    # -- matched
+
+    def joins_open(self) -> bool:
+        """A retry waits for the one fate of a batch that is still open, and is compared with it then."""
+        return True
+
+    def stays_in_doubt(self) -> bool:
+        """What was matched is in doubt again until the answer to the retry is had."""
+        return True
+
+    def goes_on_matching(self, *, single: bool, had_new: bool) -> bool:
+        """A client with one request in flight repeats first; behind its first new record it has given up the rest."""
+        return not (single and had_new)
+
+    def drops_orphan(self, *, brought_again: bool) -> bool:
+        """A request read behind the end of its connection is not written if a newer connection brought it again."""
+        return brought_again
+
+    def expired(self, entry: Entry, now: float) -> bool:
+        """No client goes on trying for so long."""
+        return now - entry.since > self.window
+
+    def times_agree(self, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
+        """Whether the timestamps of a record in doubt and of one that equals it allow that they are one."""
+        if ours.timestamp_ms == theirs.timestamp_ms and ours.timestamp_ms != UNTIMED:
+            return True
+        if UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms):
+            return not entry.clean or now - entry.since <= self.clean_window
+        return entry.sure
+
+    def newest_first(self) -> bool:
+        """Of equal records the last is what was not had: answers are read in order."""
+        return True
+
+    def within_batch(self) -> bool:
+        """The order of records counts inside a batch; batches may come in any order."""
+        return True

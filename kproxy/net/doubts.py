@@ -1,0 +1,192 @@
+"""What is in doubt, and the reads from brokers' logs that it takes to know a retry again."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from kproxy.config import Config
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.doubts import Doubts, Hindrance, ReadBack, Recover
+from kproxy.dedup.entries import Entry, Wire
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.ledger import Ledger
+from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.rules import Rules
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log import Batch, BrokerLog, Place
+from kproxy.net.lanes import Lanes
+from kproxy.net.recovery import Recovery
+from kproxy.proxy.retries import digests_at
+from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.codec.batch import BatchHeader
+
+log = structlog.get_logger("kproxy.doubts")
+
+_TOPIC_ID_SIZE = 16
+
+
+class DoubtKeeper:
+    """The ledger of one process, and its access to the logs."""
+
+    def __init__(
+        self, config: Config, stats: Stats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
+    ) -> None:
+        """``lanes`` knows what a former kproxy used; reads run in ``nursery``, whatever becomes of who wants them."""
+        self._config = config
+        self._stats = stats
+        self._lanes = lanes
+        self._broker_log = broker_log
+        self._recovery = Recovery(broker_log, config, stats)
+        self._reads = trio.CapacityLimiter(config.recovery_concurrency)
+        self._nursery = nursery
+        self._lot = trio.lowlevel.ParkingLot()
+        self._busy: set[Doubts] = set()
+        #: Rises with each change, so that nobody waits for one that has happened already.
+        self.version = 0
+        rules = Rules(
+            window=config.retry_window_ms / 1000,
+            clean_window=config.clean_close_window_ms / 1000,
+            in_flight=config.clients_in_flight,
+            client_timeout=config.clients_request_timeout_ms / 1000,
+        )
+        self._ledger = Ledger(rules, self._former, self._changed)
+
+    def _former(self, identity: Identity) -> Sequence[Suspect]:
+        lanes = self._lanes.log.former(identity)
+        return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
+
+    def join(self, identity: Identity, wire: Wire) -> Member:
+        """A new connection of a producer."""
+        return self._ledger.join(identity, wire)
+
+    async def changed(self, seen: int) -> None:
+        """Waits for a change behind ``version`` ``seen``: a fate became definite, or something was read."""
+        if self.version == seen:
+            await self._lot.park()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._lot.unpark_all()
+
+    def sweep(self, now: float) -> None:
+        """Forgets what no client can repeat any more; called every now and then."""
+        dropped = self._ledger.sweep(now)
+        self._stats.in_doubt = self._ledger.in_doubt
+        if dropped:
+            self._count_failure("too_many", dropped)
+
+    def look(self, member: Member, hindrance: Hindrance, now: float) -> None:
+        """Begins to remove what hinders a request, unless that is being done for its producer; see ``changed``.
+
+        What can't be read is taken as new and counted: no record is lost for it.
+        """
+        if member.doubts not in self._busy:
+            self._busy.add(member.doubts)
+            self._nursery.start_soon(self._look, member.doubts, hindrance, now)
+
+    def look_ahead(self, member: Member, now: float) -> None:
+        """Reads back what a connection left in doubt that was cut: before its retry comes, or compaction does."""
+        entries = [entry for left in member.doubts.entries.values() for entry in left if entry.digests is None]
+        if entries:
+            self.look(member, ReadBack(entries), now)
+
+    async def _look(self, doubts: Doubts, hindrance: Hindrance, now: float) -> None:
+        try:
+            if isinstance(hindrance, Recover):
+                await self._recover(doubts, hindrance, now)
+            elif isinstance(hindrance, ReadBack):
+                await self._read_back(doubts, hindrance.entries)
+        finally:
+            self._busy.discard(doubts)
+            self._changed()
+
+    # -- lanes of the past
+
+    async def _recover(self, doubts: Doubts, recover: Recover, now: float) -> None:
+        found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
+        try:
+            keys_at = await self._places(recover.keys)
+
+            def take(place: Place, batches: list[Batch]) -> None:
+                for header, data in batches:
+                    if not header.is_control:
+                        found.append((keys_at[place], header, *self._digests(data)))
+
+            await self._recovery.recover(recover.lanes, list(keys_at), take)
+        except (OSError, RemoteProtocolError) as error:
+            self._count_failure("recovery", len(recover.keys))
+            log.warning(
+                "records of a former kproxy can't be looked for: retries may become duplicates", error=str(error)
+            )
+        doubts.recovered(recover, found, now)
+
+    def _digests(self, data: bytes) -> tuple[list[Digest], list[int]]:
+        return digests_at(data, self._config.decompression_max_bytes)
+
+    async def _places(self, keys: Iterable[TrackKey]) -> dict[Place, TrackKey]:
+        """The partitions by the names that logs are asked by; topics that are gone are left out."""
+        places: dict[Place, TrackKey] = {}
+        for key in keys:
+            topic, partition = key
+            name = await self._name(topic)
+            if name is not None:
+                places[name, partition] = key
+        return places
+
+    async def _name(self, topic: bytes) -> str | None:
+        # a name of 16 bytes may look like an id: ids are asked for, and what is no id is a name
+        if len(topic) == _TOPIC_ID_SIZE:
+            known = await self._broker_log.topic_name(topic)
+            if known is not None:
+                return known
+        try:
+            return topic.decode()
+        except UnicodeDecodeError:
+            return None
+
+    # -- batches whose place is known
+
+    async def _read_back(self, doubts: Doubts, entries: Iterable[Entry]) -> None:
+        async with trio.open_nursery() as nursery:
+            for entry in entries:
+                if entry.digests is None:
+                    nursery.start_soon(self._read_entry, doubts, entry)
+
+    async def _read_entry(self, doubts: Doubts, entry: Entry) -> None:
+        try:
+            batch = await self._find(entry)
+        except (OSError, RemoteProtocolError) as error:
+            self._count_failure("unreadable", 1)
+            log.warning("a batch can't be read back: its retry may become a duplicate", error=str(error))
+            batch = None
+        if batch is None:
+            doubts.forget(entry)
+        else:
+            entry.recall(*self._digests(batch.data))
+
+    async def _find(self, entry: Entry) -> Batch | None:
+        """The batch of an entry; None if the log does not hold it: its topic is another one, or it was deleted."""
+        stamp, topic = entry.stamp, await self._name(entry.key[0])
+        if topic is None:
+            return None
+        place = (topic, entry.key[1])
+        async with self._reads:
+            if stamp.base_offset < 0:
+                batches = (await self._broker_log.tails([place], {stamp.producer_id}))[place]
+            else:
+                end = stamp.base_offset + stamp.records
+                batches = await self._broker_log.read(*place, stamp.base_offset, end, max_bytes=1)
+        for batch in batches:
+            if batch.header.producer_id == stamp.producer_id and batch.header.base_sequence == stamp.sequence:
+                return batch
+        self._count_failure("gone", 1)
+        return None
+
+    def _count_failure(self, reason: str, count: int) -> None:
+        failed = self._stats.readbacks_failed
+        failed[reason] = failed.get(reason, 0) + count

@@ -1,0 +1,72 @@
+"""Takes out of a Produce request what its client had sent before: it is answered, not written."""
+
+from typing import TypeAlias
+
+from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.records import CODEC_MASK
+from kproxy.dedup.digest import Digest, read_batch
+from kproxy.dedup.entries import Answer
+from kproxy.dedup.matching import Place, group, match
+from kproxy.dedup.member import Member
+from kproxy.proxy.calls import Part
+from kproxy.proxy.stats import Stats
+
+#: A part of a call, a batch of format v2 for it, and the number of its records.
+Batch: TypeAlias = tuple[Part, memoryview, int]
+
+
+class Retries:
+    """What may be a retry in one request, compared record by record."""
+
+    def __init__(self, member: Member, answer: Answer, now: float, max_decompressed_bytes: int, stats: Stats) -> None:
+        """For one request of a connection, when nothing hinders the comparison any more."""
+        self._member = member
+        self._answer = answer
+        self._now = now
+        self._max_bytes = max_decompressed_bytes
+        self._stats = stats
+
+    def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
+        """What is left to write of a batch: all, some or nothing of it. ``arrival_ms``: see ``read_batch``."""
+        part, data, _ = batch
+        pairs = read_batch(data, arrival_ms=arrival_ms, max_decompressed_bytes=self._max_bytes)
+        if not pairs:
+            return [batch]
+        key, digests, doubts = (part.topic, part.index), [digest for digest, _ in pairs], self._member.doubts
+        if self._member.ended and doubts.rules.drops_orphan(brought_again=doubts.was_brought(key, digests)):
+            self._stats.requests_dropped += 1
+            part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
+            return []
+        doubts.brings(self._member, key, digests)
+        found = match(digests, doubts.candidates(self._member, key, self._now), doubts.rules, self._now)
+        new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
+        self._move(part, [place for place in found if place is not None])
+        if new:
+            doubts.gave_up(self._member, key)
+        if len(new) == len(pairs):
+            return [batch]
+        return [self._rest(part, data, new)] if new else []
+
+    def _move(self, part: Part, places: list[Place]) -> None:
+        """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""
+        for entry, at in places:
+            part.matched.append(entry.offsets[at])
+        for entry, taken in group(places):
+            moved = entry.part(taken)
+            if self._member.doubts.rules.stays_in_doubt():
+                self._answer.moved.append(moved)
+        self._stats.records_matched += len(places)
+
+    def _rest(self, part: Part, data: memoryview, new: list[Record]) -> Batch:
+        header = read_header(data)
+        records = [record._replace(offset=at) for at, record in enumerate(new)]
+        rest = build_batch(records, codec=header.attributes & CODEC_MASK)
+        self._stats.records_stripped += header.record_count - len(new)
+        return part, memoryview(rest), len(new)
+
+
+def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:
+    """The records of a batch that was read back from a log: digests and offsets."""
+    pairs = read_batch(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
+    return [digest for digest, _ in pairs], [record.offset for _, record in pairs]
