@@ -3,13 +3,14 @@
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualListener, VirtualNetwork
 from kproxy.testing.simulation.wire import GIVE_UP_SECONDS
 
 
 @pytest.fixture
-async def network(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> VirtualNetwork:
+async def network(nursery: trio.Nursery) -> VirtualNetwork:
     network = VirtualNetwork(3, lambda: 1000.0 + trio.current_time())
     nursery.start_soon(network.wire.run)
     return network
@@ -41,7 +42,9 @@ async def receive(io: VirtualIO) -> bytes:
             data += buffer[:count]
 
 
-async def test_what_is_written_is_read_however_little_room_there_is(network: VirtualNetwork) -> None:
+async def test_what_is_written_is_read_however_little_room_there_is(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
     near, far = await Pair(network).connect()
     assert (far.local_host, far.peer_host) == ("server", "client")
     sent = bytes(range(256)) * 1000
@@ -56,7 +59,7 @@ async def test_what_is_written_is_read_however_little_room_there_is(network: Vir
     assert far.peer_closed()
 
 
-async def test_what_goes_at_once_is_taken_out_of_the_list(network: VirtualNetwork) -> None:
+async def test_what_goes_at_once_is_taken_out_of_the_list(network: VirtualNetwork, autojump_clock: MockClock) -> None:
     near, _ = await Pair(network).connect()
     buffers: list[bytes | bytearray | memoryview] = [bytes(50_000), bytes(50_000)]
     sent = near.send_at_once(buffers)
@@ -65,7 +68,7 @@ async def test_what_goes_at_once_is_taken_out_of_the_list(network: VirtualNetwor
     assert near.unacked() == sent
 
 
-async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork) -> None:
+async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork, autojump_clock: MockClock) -> None:
     near, far = await Pair(network).connect()
     await near.send_all([b"abc"])
     await trio.sleep(1)
@@ -75,9 +78,23 @@ async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork) -> 
         near.receive_now([memoryview(bytearray(1))])
     with pytest.raises(BrokenPipeError):
         await near.send_all([b"d"])
+    assert near.was_reset()
+    near.close()
+    assert near.was_reset()
 
 
-async def test_closing_wakes_who_reads_and_who_writes(network: VirtualNetwork) -> None:
+async def test_an_end_in_good_order_is_no_reset(network: VirtualNetwork, autojump_clock: MockClock) -> None:
+    near, far = await Pair(network).connect()
+    near.close()
+    await trio.sleep(1)
+    assert far.peer_closed()
+    assert not far.was_reset()
+    far.close()
+    assert not far.was_reset()
+    assert near.was_reset()
+
+
+async def test_closing_wakes_who_reads_and_who_writes(network: VirtualNetwork, autojump_clock: MockClock) -> None:
     near, _ = await Pair(network).connect()
 
     async def read() -> None:
@@ -98,7 +115,9 @@ async def test_closing_wakes_who_reads_and_who_writes(network: VirtualNetwork) -
         near.receive_now([memoryview(bytearray(1))])
 
 
-async def test_a_killed_host_leaves_on_the_way_what_it_wrote(network: VirtualNetwork) -> None:
+async def test_a_killed_host_leaves_on_the_way_what_it_wrote(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
     pair = Pair(network)
     near, far = await pair.connect()
     await near.send_all([b"abc"])
@@ -113,7 +132,9 @@ async def test_a_killed_host_leaves_on_the_way_what_it_wrote(network: VirtualNet
         await other.connect("server", 9092, 1000)
 
 
-async def test_a_cut_resets_both_ends_and_loses_what_is_on_its_way(network: VirtualNetwork) -> None:
+async def test_a_cut_resets_both_ends_and_loses_what_is_on_its_way(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
     near, far = await Pair(network).connect()
     await near.send_all([b"abc"])
     (link,) = network.live("client")
@@ -125,7 +146,7 @@ async def test_a_cut_resets_both_ends_and_loses_what_is_on_its_way(network: Virt
     assert near.unacked() == 3
 
 
-async def test_a_cut_strikes_behind_a_byte(network: VirtualNetwork) -> None:
+async def test_a_cut_strikes_behind_a_byte(network: VirtualNetwork, autojump_clock: MockClock) -> None:
     near, far = await Pair(network).connect()
     network.live("client")[0].cut_after(2, answers=False)
     await near.send_all([b"abc"])
@@ -136,7 +157,9 @@ async def test_a_cut_strikes_behind_a_byte(network: VirtualNetwork) -> None:
         far.receive_now([buffer])
 
 
-async def test_a_half_open_connection_is_given_up_by_the_kernels(network: VirtualNetwork) -> None:
+async def test_a_half_open_connection_is_given_up_by_the_kernels(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
     near, far = await Pair(network).connect()
     network.live("client")[0].vanish()
     near.close()
@@ -146,7 +169,9 @@ async def test_a_half_open_connection_is_given_up_by_the_kernels(network: Virtua
     assert far.peer_closed()
 
 
-async def test_ports_are_taken_once_and_any_free_one_can_be_had(network: VirtualNetwork) -> None:
+async def test_ports_are_taken_once_and_any_free_one_can_be_had(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
     host = Host(network, "server", "client")
     (one,) = await host.listen("server", 0, 1)
     (other,) = await host.listen("server", 0, 1)

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.lowlevel
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.testing.simulation.wire import FIN, RST, Pipe, Wire
 
@@ -19,7 +20,7 @@ def pipes(wire: Wire, capacity: int = 1000) -> tuple[Pipe, Pipe]:
 
 
 @pytest.fixture
-async def wire(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> Wire:
+async def wire(nursery: trio.Nursery) -> Wire:
     wire = Wire()
     nursery.start_soon(wire.run)
     return wire
@@ -29,7 +30,7 @@ def write(pipe: Pipe, data: bytes) -> int:
     return pipe.write(memoryview(data))
 
 
-async def test_bytes_arrive_in_order_and_later(wire: Wire) -> None:
+async def test_bytes_arrive_in_order_and_later(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(wire)
     for number in range(50):
         assert write(pipe, b"%02d" % number) == 2
@@ -40,7 +41,7 @@ async def test_bytes_arrive_in_order_and_later(wire: Wire) -> None:
     assert pipe.on_way == 0
 
 
-async def test_what_is_unread_takes_room(wire: Wire) -> None:
+async def test_what_is_unread_takes_room(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(wire, capacity=10)
     assert write(pipe, bytes(16)) == 10
     assert write(pipe, b"x") == 0
@@ -52,7 +53,7 @@ async def test_what_is_unread_takes_room(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("how", [FIN, RST])
-async def test_the_end_comes_behind_the_bytes(wire: Wire, how: str) -> None:
+async def test_the_end_comes_behind_the_bytes(wire: Wire, autojump_clock: MockClock, how: str) -> None:
     pipe, _ = pipes(wire)
     write(pipe, b"abc")
     pipe.end(how)
@@ -62,7 +63,9 @@ async def test_the_end_comes_behind_the_bytes(wire: Wire, how: str) -> None:
     assert (pipe.ended, pipe.reset) == (how == FIN, how == RST)
 
 
-async def test_the_end_of_an_empty_pipe_is_seen_at_once_even_if_it_is_held_up(wire: Wire) -> None:
+async def test_the_end_of_an_empty_pipe_is_seen_at_once_even_if_it_is_held_up(
+    wire: Wire, autojump_clock: MockClock
+) -> None:
     pipe, _ = pipes(wire)
     pipe.stall(100)
     pipe.end(FIN)
@@ -71,7 +74,7 @@ async def test_the_end_of_an_empty_pipe_is_seen_at_once_even_if_it_is_held_up(wi
     assert pipe.ended
 
 
-async def test_a_stall_holds_bytes_and_the_end_behind_them(wire: Wire) -> None:
+async def test_a_stall_holds_bytes_and_the_end_behind_them(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(wire)
     write(pipe, b"abc")
     pipe.stall(5)
@@ -83,7 +86,7 @@ async def test_a_stall_holds_bytes_and_the_end_behind_them(wire: Wire) -> None:
     assert pipe.ended
 
 
-async def test_what_vanishes_is_never_acknowledged(wire: Wire) -> None:
+async def test_what_vanishes_is_never_acknowledged(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(wire)
     pipe.vanish()
     write(pipe, b"abc")
@@ -92,7 +95,7 @@ async def test_what_vanishes_is_never_acknowledged(wire: Wire) -> None:
     assert (pipe.inbox, pipe.ended, pipe.on_way) == (b"", False, 3)
 
 
-async def test_bytes_for_a_closed_end_are_answered_by_a_reset(wire: Wire) -> None:
+async def test_bytes_for_a_closed_end_are_answered_by_a_reset(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, back = pipes(wire)
     pipe.gone = True
     write(pipe, b"abc")
@@ -102,7 +105,7 @@ async def test_bytes_for_a_closed_end_are_answered_by_a_reset(wire: Wire) -> Non
     assert pipe.never_arrived == 3
 
 
-async def test_a_cut_comes_behind_the_very_byte(wire: Wire) -> None:
+async def test_a_cut_comes_behind_the_very_byte(wire: Wire, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(wire)
     cuts: list[int] = []
     pipe.cut_after(5, lambda: cuts.append(len(pipe.inbox)))
