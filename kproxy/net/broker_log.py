@@ -1,7 +1,8 @@
 """The logs of brokers, as kproxy looks into them: what it wrote, and fences against what may yet come."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import structlog
 import trio
@@ -42,6 +43,7 @@ _WARN_AGAIN_S: Final = 600
 #: A tail is read backwards in steps of offsets: the first, and how each grows and shrinks.
 _FIRST_STEP: Final = 8
 _GROWTH: Final = 4
+_NONE: Final[Mapping[Any, int]] = MappingProxyType({})
 
 
 class BrokerLog:
@@ -95,8 +97,6 @@ class BrokerLog:
                 grant="ClusterAction or Alter on the cluster, to kproxy's principal",
             )
 
-    # -- producers and names
-
     async def last_sequences(self, topic: str, partition: int) -> dict[int, ActiveProducer]:
         """What a partition remembers of its producers, by producer id."""
         place = topic, partition
@@ -113,7 +113,7 @@ class BrokerLog:
                 return topic.name
         return None
 
-    # -- reads
+    # -- reads and tails
 
     async def read(self, topic: str, partition: int, first: int, end: int, *, max_bytes: int) -> list[Batch]:
         """The batches that overlap [first, end), markers included, in order; what is deleted already is left out.
@@ -158,34 +158,35 @@ class BrokerLog:
         told = await self._leaders.ask(places, list_offsets(timestamp))
         return {place: row.get(place, "ListOffsets") for place, row in told.items()}
 
-    # -- tails
-
     async def tails(
-        self, places: Collection[Place], producer_ids: Container[int], floors: Mapping[Place, int] | None = None
+        self,
+        places: Collection[Place],
+        producer_ids: Container[int],
+        *,
+        floors: Mapping[Place, int] = _NONE,
+        first_epochs: Mapping[int, int] = _NONE,
     ) -> dict[Place, list[Batch]]:
         """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
 
-        Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most, down to its offset in
-        ``floors``, if it has one.
+        Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most. ``floors``: offsets below
+        which nothing is of interest; ``first_epochs``: by producer id the epoch at whose sequence 0 it began.
         """
         if not places:
             return {}
         described = await self._leaders.ask(places, describe_producers())
+        active = {place: told.get(place, "DescribeProducers") for place, told in described.items()}
         starts, ends = await self._offsets(places, EARLIEST), await self._offsets(places, LATEST)
         tails: dict[Place, list[Batch]] = {}
         failures: list[OSError | RemoteProtocolError] = []
 
         async def one(place: Place) -> None:
-            active = described[place].get(place, "DescribeProducers")
-            wanted = {pid: row for pid, row in active.items() if pid in producer_ids}
+            wanted = {pid: row for pid, row in active[place].items() if pid in producer_ids}
+            start = max(starts[place], floors.get(place, 0))
             try:
-                start = max(starts[place], floors.get(place, 0) if floors else 0)
-                tails[place] = await self._tail(place, wanted, start, ends[place])
+                tails[place] = await self._tail(place, wanted, first_epochs, start, ends[place])
             except (OSError, RemoteProtocolError) as error:
                 failures.append(error)
 
-        for place in places:
-            described[place].get(place, "DescribeProducers")
         async with trio.open_nursery() as nursery:
             for place in places:
                 nursery.start_soon(one, place)
@@ -193,25 +194,28 @@ class BrokerLog:
             raise failures[0]
         return tails
 
-    async def _tail(self, place: Place, wanted: Mapping[int, ActiveProducer], start: int, end: int) -> list[Batch]:
+    async def _tail(
+        self, place: Place, wanted: Mapping[int, ActiveProducer], first_epochs: Mapping[int, int], start: int, end: int
+    ) -> list[Batch]:
         if not wanted:
             return []
         self._stats.readbacks += 1
-        batches, cut = await self._backwards(place, wanted, start, end)
-        missing = (
-            []
-            if cut
-            else [row for row in wanted.values() if not holds(batches, row.producer_id, row.epoch, row.last_sequence)]
-        )
-        if missing:
+        epochs = {producer_id: first_epochs.get(producer_id) for producer_id in wanted}
+        batches, cut = await self._backwards(place, epochs, start, end)
+        if cut:
+            self._stats.readbacks_failed["too_long"] = self._stats.readbacks_failed.get("too_long", 0) + 1
+        elif missing := [row for row in wanted.values() if not _is_in(batches, row)]:
             batches += await self._until_readable(place, end, missing)
-        return tail_of(batches, wanted)[0]
+        return tail_of(batches, epochs)[0]
 
-    async def _backwards(self, place: Place, wanted: Collection[int], start: int, end: int) -> tuple[list[Batch], bool]:
+    async def _backwards(
+        self, place: Place, epochs: Mapping[int, int | None], start: int, end: int
+    ) -> tuple[list[Batch], bool]:
         """Batches from ``end`` back until no older one can count; and whether the bytes did not suffice for that."""
         batches: list[Batch] = []
-        low, step, room = end, _FIRST_STEP, self._config.recovery_max_bytes
-        while low > start and room > 0 and not tail_of(batches, wanted)[1]:
+        most = room = self._config.recovery_max_bytes
+        low, step = end, _FIRST_STEP
+        while low > start and room > 0 and not tail_of(batches, epochs)[1]:
             first = max(start, low - step)
             found, following = await self._read(place, first, low, room)
             if following < low and step > 1:
@@ -220,10 +224,11 @@ class BrokerLog:
             if following < low:
                 break
             room -= sum(len(batch.data) for batch in found)
-            batches = [batch for batch in found if batch.header.base_offset < low] + batches
+            own = [batch for batch in found if batch.header.base_offset < low and batch.header.producer_id in epochs]
+            batches = own + batches
             low = min([first, *(batch.header.base_offset for batch in found[:1])])
-            step = min(step * _GROWTH, max(1, room * (end - low) // (2 * (self._config.recovery_max_bytes - room + 1))))
-        return batches, low > start and not tail_of(batches, wanted)[1]
+            step = min(step * _GROWTH, max(1, room * (end - low) // (most - room + 1) // 2))  # half of what may fit
+        return batches, low > start and not tail_of(batches, epochs)[1]
 
     async def _until_readable(self, place: Place, end: int, missing: Sequence[ActiveProducer]) -> list[Batch]:
         """What becomes readable at the log's end until the last batch that the leader knows of each producer is in."""
@@ -237,3 +242,8 @@ class BrokerLog:
                 room -= sum(len(batch.data) for batch in found)
                 batches += found
         return batches
+
+
+def _is_in(batches: Sequence[Batch], row: ActiveProducer) -> bool:
+    """Whether the last batch that the leader knows of a producer was read."""
+    return holds(batches, row.producer_id, row.epoch, row.last_sequence)

@@ -1,6 +1,6 @@
 """Batches as a Fetch answer holds them, and which of them a crash may have left in doubt."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -59,20 +59,29 @@ def split_batches(data: bytes | memoryview, first: int) -> tuple[list[Batch], in
     return batches, following
 
 
-def tail_of(batches: Iterable[Batch], producer_ids: Iterable[int]) -> tuple[list[Batch], bool]:
+def tail_of(batches: Iterable[Batch], first_epochs: Mapping[int, int | None]) -> tuple[list[Batch], bool]:
     """Each producer's last batches out of a log's (in order), markers left out; and whether older ones can't be any.
 
-    A producer's time is that of its own batches: its clients' clocks may differ from any other.
+    ``first_epochs``: by producer id the epoch at whose sequence 0 its batches of interest begin, None if unknown. A
+    producer's time is that of its own batches: its clients' clocks may differ from any other.
     """
-    own: dict[int, list[Batch]] = {producer_id: [] for producer_id in producer_ids}
+    own: dict[int, list[Batch]] = {producer_id: [] for producer_id in first_epochs}
     for batch in batches:
         if batch.header.producer_id in own and not batch.header.is_control:
             own[batch.header.producer_id].append(batch)
     kept: list[Batch] = []
-    for found in own.values():
-        kept += _tail(found)
-    enough = all(len(found) > len(_tail(found)) for found in own.values())
+    enough = True
+    for producer_id, found in own.items():
+        tail = _tail(found)
+        kept += tail
+        enough = enough and (
+            len(found) > len(tail) or any(_is_first(batch, first_epochs[producer_id]) for batch in found)
+        )
     return sorted(kept, key=lambda batch: batch.header.base_offset), enough
+
+
+def _is_first(batch: Batch, epoch: int | None) -> bool:
+    return batch.header.producer_epoch == epoch and not batch.header.base_sequence
 
 
 def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence: int) -> bool:

@@ -130,7 +130,6 @@ class _TrackResend:
         track, place = self._track, await self._place()
         if place is None:
             return
-        log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
         try:
             await self._broker_log.fence([place], [(track.producer_id, track.epoch + 1)])
         except OSError:
@@ -142,6 +141,7 @@ class _TrackResend:
                 log.warning("a producer can't be fenced", reason=str(error))
                 await self._pause()
         else:
+            log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
             track.fenced(await self._found(place), self._cluster.network.wall())
 
     async def _place(self) -> tuple[str, int] | None:
@@ -166,7 +166,7 @@ class _TrackResend:
         producer_id = self._track.producer_id
         floors = {place: self._track.written_to}
         try:
-            batches = (await self._broker_log.tails([place], {producer_id}, floors))[place]
+            batches = (await self._broker_log.tails([place], {producer_id}, floors=floors))[place]
         except (OSError, RemoteProtocolError) as error:
             log.warning("log can't be read, batches may be written twice", reason=str(error))
             failed = self._connection.stats.readbacks_failed
@@ -205,7 +205,7 @@ class _TrackResend:
         self._unknown = self._unknown + 1 if error in _GONE else 0
         if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
             send.fate, send.error_code = Fate.REFUSED, error
-        elif send.fate is None:
+        elif send.fate in (None, Fate.FENCED):
             send.fate = Fate.NOT_NOW
 
     async def _ask(self, client: BrokerClient, send: Send) -> ProduceResponse:

@@ -227,6 +227,19 @@ class TestTails:
             assert await self.tail(log, PID) == []
             assert 0 < proxy.stats.readback_bytes < 8 * 1024
 
+    async def test_nothing_is_read_below_a_floor_or_before_a_producers_first_batch(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in range(1000):
+                write(proxy, sequence, pid=3)
+            write(proxy, 0)
+            most = 100 * len(part(proxy).log.read(0, 1, whole_first_batch=True))
+            for options in ({"floors": {("t", 0): 990}}, {"first_epochs": {PID: 0}}):
+                before = proxy.stats.readback_bytes
+                tails = await log.tails([("t", 0)], {PID}, **options)
+                assert sequences(tails["t", 0]) == [0]
+                assert proxy.stats.readback_bytes - before < most
+            assert proxy.stats.readbacks_failed == {}
+
     async def test_the_last_batch_that_the_leader_knows_is_waited_for(self) -> None:
         """A batch above the high watermark can't be read yet."""
 

@@ -56,20 +56,25 @@ class TestSplit:
 
 class TestTail:
     def test_five_batches_if_they_are_old(self) -> None:
-        kept, enough = tail_of(batches_at(*range(0, 70_000, 10_000)), [PID])
+        kept, enough = tail_of(batches_at(*range(0, 70_000, 10_000)), {PID: None})
         assert ([batch.header.base_sequence for batch in kept], enough) == ([2, 3, 4, 5, 6], True)
 
     def test_two_seconds_if_they_are_many(self) -> None:
-        kept, enough = tail_of(batches_at(*range(0, 10_000, 250)), [PID])
+        kept, enough = tail_of(batches_at(*range(0, 10_000, 250)), {PID: None})
         assert ([batch.header.base_sequence for batch in kept], enough) == (list(range(31, 40)), True)
 
     def test_there_may_be_older_ones_until_one_is_seen_that_does_not_count(self) -> None:
-        kept, enough = tail_of(batches_at(0, 0, 0), [PID])
+        kept, enough = tail_of(batches_at(0, 0, 0), {PID: None})
         assert (len(kept), enough) == (3, False)
-        assert not tail_of(batches_at(*range(0, 70_000, 10_000)), [PID, 5])[1], "nothing of 5 was seen"
+        assert not tail_of(batches_at(*range(0, 70_000, 10_000)), {PID: None, 5: None})[1], "nothing of 5 was seen"
+
+    def test_there_are_none_before_the_first(self) -> None:
+        assert tail_of(batches_at(0, 0, 0), {PID: 0})[1]
+        assert not tail_of(batches_at(0, 0, 0), {PID: 33})[1], "of an earlier lease"
+        assert not tail_of(batches_at(0, 0, 0)[1:], {PID: 0})[1]
 
     def test_others_do_not_count(self) -> None:
-        assert tail_of(batches_at(*range(0, 70_000, 10_000)), []) == ([], True)
+        assert tail_of(batches_at(*range(0, 70_000, 10_000)), {}) == ([], True)
 
 
 def test_a_batch_is_known_by_its_last_sequence() -> None:
