@@ -36,6 +36,8 @@ READ_BYTES = 262_144
 _STREAM_FROM = 32_768
 _LARGEST_ANSWER = (1 << 31) - 1
 _PRODUCE = b"\0\0"
+#: A wait that ends sooner was none: there was something to read before it began.
+_AT_ONCE_SECONDS = 0.001
 
 
 class Connection:
@@ -61,7 +63,7 @@ class Connection:
         """
         self._wall = wall
         self._frame_since = 0.0
-        self._heard = self._answered_at = trio.current_time()
+        self._heard = self._read_at = self._answered_at = trio.current_time()
         self.session = session
         session.link.empty_at = self._heard + wall
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
@@ -171,7 +173,7 @@ class Connection:
                 continue
             if count == 0:
                 return
-            self._heard = trio.current_time()
+            self._heard = self._read_at = trio.current_time()
             self.stats.client_bytes_in += count
             frames = self._frames(count, room)
             await self._requests(frames)
@@ -198,9 +200,12 @@ class Connection:
 
     async def _listen(self) -> None:
         self._listening = True
+        began = trio.current_time()
         await self._client.readable()
+        now = trio.current_time()
         self._listening = False
-        self.session.link.empty_at = trio.current_time() + self._wall
+        # what is there at once may have come at any time since the last read took all there was
+        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._read_at) + self._wall
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
