@@ -52,9 +52,9 @@ def main(seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...],
     if verdict.clean and not keep:
         shutil.rmtree(directory)
     elif not verdict.clean:
-        console.print(
-            f"again: make chaos ARGS='--seconds {seconds:.0f} --seed {seed}'; look at {directory}", soft_wrap=True
-        )
+        again = " ".join([f"--seconds {seconds:.0f} --seed {seed}", *(f"--only {family}" for family in only)])
+        again += f" --kproxies {kproxies}" if kproxies > 1 else ""
+        console.print(f"again: make chaos ARGS='{again}'; look at {directory}", soft_wrap=True)
     sys.exit(0 if verdict.clean else 1)
 
 

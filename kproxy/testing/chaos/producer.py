@@ -7,8 +7,7 @@ old one is in doubt, until the delivery time is over; then it goes on with the n
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import trio
@@ -19,16 +18,12 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
     ProduceResponse,
 )
-from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.legacy import from_v2
 from kproxy.codec.messages import ErrorCode
+from kproxy.testing.chaos.habits import EQUAL, Habits, PendingRecord, Place, record_set
 from kproxy.testing.chaos.link import Address, Link, LinkLost, find_leaders
 from kproxy.testing.chaos.recorder import Recorder, now
 from kproxy.testing.history import Kind, Operation, Outcome, Send
 
-Place = tuple[str, int]
-EQUAL: Final = "all alike"
-_UNLIMITED: Final = 1 << 30
 _ANSWER_MARGIN_S: Final = 2.0
 _RETRIED: Final = frozenset(
     {
@@ -43,45 +38,6 @@ _RETRIED: Final = frozenset(
     }
 )
 """What the clients of that age send again on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How a producer behaves.
-
-    ``places`` are the partitions that it writes to, each round one batch to each, those of one leader in one request.
-    ``depth`` requests are sent before an answer is read. ``regroup``: retries are batched anew, at random.
-    ``equal``: all records have the same bytes and only their timestamps differ (magic 0 has none).
-    """
-
-    name: str
-    places: tuple[Place, ...]
-    version: int = 2
-    codec: int = 0
-    acks: int = -1
-    depth: int = 1
-    batch_records: int = 4
-    regroup: bool = False
-    equal: bool = False
-    pause_s: float = 0.1
-    timeout_ms: int = 4000
-    backoff_s: float = 0.1
-    delivery_s: float = 60.0
-
-    @property
-    def magic(self) -> int:
-        """The record format that goes with the version."""
-        return (0, 0, 1, 2)[self.version]
-
-
-@dataclass(slots=True)
-class PendingRecord:
-    """A record whose fate is open; its timestamp in ms stays what it was when it is sent again."""
-
-    place: Place
-    value: str
-    timestamp: int
-    invoke: int
 
 
 _Batch = list[PendingRecord]
@@ -175,14 +131,21 @@ class LegacyProducer:
                 self._links[leader] = await Link.open(leader, self._habits.name)
             link = self._links[leader]
             for request in requests:
+                self._note_sent(leader, request)
                 await link.send(self._message(request), self._habits.version, self._patience)
             for request in requests:
                 answer = await link.receive(ProduceRequest(), self._habits.version, ProduceResponse, self._patience)
                 self._settle(request, answer, done)
         except LinkLost as error:
             self._recorder.errors[str(error)] += 1
+            self._recorder.note(self._habits.name, f"port {leader[1]}: {error}")
             self._drop(leader)
             self._forget_leaders(batches)
+
+    def _note_sent(self, leader: Address, batches: dict[Place, _Batch]) -> None:
+        for (topic, partition), batch in batches.items():
+            values = " ".join(f"{record.value}@{record.timestamp}" for record in batch)
+            self._recorder.note(self._habits.name, f"to port {leader[1]}: {topic}-{partition}: {values}")
 
     def _message(self, batches: dict[Place, _Batch]) -> ProduceRequest:
         topics: dict[str, list[ProduceRequestPartitionProduceData]] = defaultdict(list)
@@ -196,6 +159,8 @@ class LegacyProducer:
         for topic in answer.responses:
             for part in topic.partition_responses:
                 place = topic.name, part.index
+                text = f"{topic.name}-{part.index}: {ErrorCode(part.error_code).name}, offset {part.base_offset}"
+                self._recorder.note(self._habits.name, text)
                 if part.error_code == ErrorCode.NONE:
                     self._acknowledge(batches[place], part.base_offset)
                     done.update(map(id, batches[place]))
@@ -245,16 +210,6 @@ class LegacyProducer:
         link = self._links.pop(address, None)
         if link is not None:
             link.close()
-
-
-def record_set(batch: Sequence[PendingRecord], magic: int, codec: int) -> bytes:
-    """Write records in the format of their time: a message set of magic 0 or 1, or a batch of magic 2."""
-    records = [Record(index, entry.timestamp, None, entry.value.encode()) for index, entry in enumerate(batch)]
-    modern = bytes(build_batch(records, codec=codec))
-    if magic == 2:
-        return modern
-    old = from_v2(modern, magic=magic, first_offset=0, max_decompressed_bytes=_UNLIMITED, max_bytes=_UNLIMITED)
-    return bytes(old.data)
 
 
 def _requests(batches: dict[Place, list[_Batch]]) -> list[dict[Place, _Batch]]:

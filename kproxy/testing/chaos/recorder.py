@@ -10,13 +10,13 @@ from kproxy.testing.history import Operation, Outcome, decode, encode
 
 
 class Recorder:
-    """Writes operations to a file as they end, and counts their records.
+    """Writes operations to ``history.jsonl`` as they end, and counts their records.
 
-    :param path: the history, which must not exist yet.
+    :param directory: must not have one yet. ``attempts.log`` goes there, too: what clients did to get there.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "history.jsonl"
         self.records: Counter[Outcome] = Counter()
         """Records sent, by outcome."""
         self.by_process: Counter[str] = Counter()
@@ -26,7 +26,8 @@ class Recorder:
         """What clients were told or met, for the reader's information."""
         self.unexpected: Counter[str] = Counter()
         """Errors that no client of that age knows what to do with."""
-        self._file = path.open("x", encoding="utf-8")
+        self._file = self.path.open("x", encoding="utf-8")
+        self._attempts = (directory / "attempts.log").open("x", encoding="utf-8")
 
     def add(self, operation: Operation) -> None:
         """Take down one operation that has ended."""
@@ -43,9 +44,14 @@ class Recorder:
         """
         self.add(decode(line))
 
+    def note(self, process: str, line: str) -> None:
+        """Take down what a process is about to do or was told, with the time, for whoever looks into an anomaly."""
+        self._attempts.write(f"[{now()}] {process}: {line}\n")
+
     def flush(self) -> None:
         """Make everything that was taken down readable."""
         self._file.flush()
+        self._attempts.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +60,7 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+        self._attempts.close()
 
 
 def now() -> int:

@@ -174,8 +174,9 @@ class Run:
 
     def _judge(self) -> Verdict:
         self.phase = "checking"
-        for operation in read_everything(self._kafka.bootstrap, TOPICS):
-            self.recorder.add(operation)
+        with (self._directory / "batches.log").open("w", encoding="utf-8") as batches:
+            for operation in read_everything(self._kafka.bootstrap, TOPICS, batches):
+                self.recorder.add(operation)
         self.recorder.flush()
         history = list(read_history(self.recorder.path))
         bars = [
@@ -194,7 +195,7 @@ async def run_chaos(
 
     :raises KproxyFailed: kproxy ended by itself.
     """
-    with Recorder(directory / "history.jsonl") as recorder:
+    with Recorder(directory) as recorder:
         run = Run(plan, kafka, directory, recorder)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_call_often, partial(watch, run), every_s)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TextIO
 
-from kproxy.codec.batch import iter_records
+from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.chaos.kproxy_process import Footprint
 from kproxy.testing.chaos.recorder import now
 from kproxy.testing.client import ClusterClient
@@ -39,10 +39,11 @@ class Verdict:
         return not self.anomalies and all(bar.good for bar in self.bars)
 
 
-def read_everything(bootstrap: str, topics: Mapping[str, int]) -> Iterator[Operation]:
+def read_everything(bootstrap: str, topics: Mapping[str, int], batches: TextIO) -> Iterator[Operation]:
     """Read all partitions from their start to their end, straight from the brokers.
 
     :param topics: the number of partitions of each.
+    :param batches: gets a line for each batch: where it stands, and its stamp.
     :raises OSError: a broker cannot be reached.
     :raises RuntimeError: a broker refuses.
     """
@@ -51,12 +52,25 @@ def read_everything(bootstrap: str, topics: Mapping[str, int]) -> Iterator[Opera
             for partition in range(partitions):
                 invoke = now()
                 data = client.read_all(topic, partition)
+                batches.writelines(f"{topic}-{partition} {line}\n" for line in _headers(data))
                 records = tuple(
                     (record.offset, (record.value or b"").decode("utf-8", "replace"))
                     for record in iter_records(data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
                 )
                 polls = (Poll(topic, partition, records),)
                 yield Operation("end", Kind.POLL, Outcome.OK, invoke, now(), polls=polls, final=True)
+
+
+def _headers(data: bytes) -> Iterator[str]:
+    """Tell offsets, producer id (in hex), epoch, sequence and times of each batch."""
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        last = header.base_offset + header.last_offset_delta
+        stamp = f"producer {header.producer_id:x} epoch {header.producer_epoch} sequence {header.base_sequence}"
+        kind = "marker" if header.is_control else f"codec {header.codec}, made {header.base_timestamp} ms"
+        yield f"{header.base_offset} to {last}: {stamp}, {kind}, leader epoch {header.partition_leader_epoch}"
+        position += header.size
 
 
 def footprint_bars(name: str, start: Footprint, end: Footprint) -> list[Bar]:

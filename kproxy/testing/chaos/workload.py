@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kproxy.testing.chaos.producer import EQUAL, Habits, Place
+from kproxy.testing.chaos.habits import EQUAL, Habits, Place
 from kproxy.testing.chaos.released import KAFKA_PYTHON, ReleasedClient
 
 TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}

@@ -1,6 +1,7 @@
 """The legacy producer against a fake broker: what it writes down is what happened, and it can be made to err."""
 
 import functools
+import io
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import trio
 from kproxy.codec._generated.produce import ProduceRequest, ProduceResponse
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.testing.chaos.producer import EQUAL, Habits, LegacyProducer, PendingRecord, record_set
+from kproxy.testing.chaos.habits import EQUAL, Habits, PendingRecord, record_set
+from kproxy.testing.chaos.producer import LegacyProducer
 from kproxy.testing.chaos.recorder import Recorder
 from kproxy.testing.chaos.verdict import read_everything
 from kproxy.testing.fake_broker.api import Call
@@ -39,7 +41,7 @@ async def produce(
 ) -> tuple[list[Operation], Recorder]:
     """Let a producer run until there is enough, and return the history with all that is in the log at the end."""
     config = ClusterConfig(num_partitions=2)
-    with Recorder(directory / "history") as recorder:
+    with Recorder(directory) as recorder:
         async with open_fake_cluster(2, config=config) as cluster:
             if control is not None:
                 cluster.cluster.control(ApiKey.PRODUCE, control)
@@ -49,7 +51,9 @@ async def produce(
                 nursery.start_soon(producer.run)
                 await until(functools.partial(enough, recorder))
                 producer.stop()
-            for operation in await trio.to_thread.run_sync(lambda: list(read_everything(cluster.bootstrap, TOPICS))):
+            batches = io.StringIO()
+            read = functools.partial(read_everything, cluster.bootstrap, TOPICS, batches)
+            for operation in await trio.to_thread.run_sync(lambda: list(read())):
                 recorder.add(operation)
     return list(read_history(recorder.path)), recorder
 

@@ -20,7 +20,7 @@ def main() -> None:
         acks="all",
         retries=1_000_000,
         retry_backoff_ms=100,
-        request_timeout_ms=15_000,
+        request_timeout_ms=30_000,
         max_block_ms=60_000,
         linger_ms=20,
         metadata_max_age_ms=5000,
