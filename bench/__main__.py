@@ -4,13 +4,17 @@ import contextlib
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from bench import cases, load, payloads
+from bench.doubts import doubts
+from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
+from bench.recovery import recovery
 from bench.report import Figure, save, show
 from bench.targets import Target, leader, open_sink, open_targets
 from kproxy.testing.kafka import RealKafka
@@ -27,7 +31,13 @@ SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "old-fetch": cases.old_fetch,
     "latency": cases.latency,
 }
-ALONE: dict[str, Callable[[], list[Figure]]] = {"memory": cases.memory, "stall": cases.stalled_broker}
+SIZED: dict[str, Callable[[int], list[Figure]]] = {"doubts": doubts, "lost-answers": lost_answers}
+"""With a real Kafka of their own."""
+ALONE: dict[str, Callable[[], list[Figure]]] = {
+    "memory": cases.memory,
+    "stall": cases.stalled_broker,
+    "recovery": recovery,
+}
 OLD = ("old-produce", "old-fetch")
 
 
@@ -41,7 +51,9 @@ OLD = ("old-produce", "old-fetch")
     show_default=True,
     help="A broker that only answers, so that the proxy is the bottleneck; or a real Kafka 4.3.0.",
 )
-@click.option("--only", type=click.Choice([*SHARED, *ALONE]), multiple=True, help="Only these cases; may be repeated.")
+@click.option(
+    "--only", type=click.Choice([*SHARED, *SIZED, *ALONE]), multiple=True, help="Only these cases; may be repeated."
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to this file too.")
 def main(quick: bool, megabytes: int | None, broker: str, only: tuple[str, ...], json_path: Path | None) -> None:
     """Measure direct, a bare trio relay and kproxy side by side, CPU seconds of the process in between from /proc.
@@ -50,15 +62,16 @@ def main(quick: bool, megabytes: int | None, broker: str, only: tuple[str, ...],
     """
     raise_file_limit()
     console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    chosen = only or (*SHARED, *ALONE)
+    chosen = only or (*SHARED, *SIZED, *ALONE)
     total_bytes = (megabytes or (QUICK_MEGABYTES if quick else FULL_MEGABYTES)) * MEGABYTE
     figures = []
     if any(name in SHARED for name in chosen):
         figures += _side_by_side(broker, [name for name in chosen if name in SHARED], total_bytes, console)
-    for name in chosen:
-        if name in ALONE:
+    alone: dict[str, Callable[[], list[Figure]]] = {name: partial(case, total_bytes) for name, case in SIZED.items()}
+    for name, case in (alone | ALONE).items():
+        if name in chosen:
             with console.status(f"{name} ..."):
-                figures += ALONE[name]()
+                figures += case()
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
     if json_path:

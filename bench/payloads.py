@@ -105,6 +105,17 @@ def big_produce_call() -> Call:
     return _produce(LARGE, MODERN_PRODUCE, data, _BIG_RECORDS, _BIG_RECORDS * RECORD_BYTES[LARGE])
 
 
+def many_partitions_frame(topic: str, partitions: int, timestamp_ms: int) -> bytes:
+    """A Produce request of version 2 with one record, as a message set of magic 1, for each of a topic's partitions.
+
+    A real broker soon deletes records of long ago, so they have the time that is given.
+    """
+    data = message_set(bytes(build_batch([Record(0, timestamp_ms, b"key", b"value", ())])), 1)
+    parts = [ProduceRequestPartitionProduceData(index=index, records=data) for index in range(partitions)]
+    topics = [ProduceRequestTopicProduceData(name=topic, partition_data=parts)]
+    return encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), OLD_PRODUCE, 0, CLIENT_ID)
+
+
 def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes: int) -> Call:
     request = ProduceRequest(
         acks=-1,

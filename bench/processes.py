@@ -40,6 +40,14 @@ class Program:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
+    def running_seconds(self) -> float:
+        """CPU time of the process's living threads so far, in seconds, without the steps of `cpu_seconds`.
+
+        From the scheduler's statistics; to be used for differences that are short.
+        """
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
     def resident_bytes(self) -> int:
         """Resident memory now (VmRSS), in bytes."""
         return self._status_bytes("VmRSS:")

@@ -43,10 +43,14 @@ def open_sink(stall_after_bytes: int | None = None) -> Iterator[int]:
 def open_kproxy(broker_port: int, *options: str) -> Iterator[Target]:
     """Run kproxy in front of the broker; the target's address is the one that kproxy gives for the topics' leader."""
     port, leader_port = free_port(), free_port()
-    command = ["-m", "kproxy", "run", "--bootstrap-servers", f"{_HOST}:{broker_port}", "--listen", f"{_HOST}:{port}"]
-    command += ["--broker-ports", f"{leader_port}-{leader_port}", "--http", "off", "--log-level", "error"]
-    with running("kproxy", port, *command, *options) as program:
+    with running("kproxy", port, *kproxy_command(port, leader_port, broker_port), *options) as program:
         yield Target("kproxy", leader((_HOST, port)), program)
+
+
+def kproxy_command(port: int, leader_port: int, broker_port: int) -> list[str]:
+    """The arguments that make this Python a kproxy on two ports, its own and its broker's; later ones replace these."""
+    command = ["-m", "kproxy", "run", "--bootstrap-servers", f"{_HOST}:{broker_port}", "--listen", f"{_HOST}:{port}"]
+    return [*command, "--broker-ports", f"{leader_port}-{leader_port}", "--http", "off", "--log-level", "error"]
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 _READY_TIMEOUT_S: Final = 30.0
-_BROKER_PORTS: Final = 6
+BROKER_PORTS: Final = 6
 _STOP_TIMEOUT_S: Final = 10.0
 
 
@@ -24,8 +24,9 @@ class KproxyProcess:
     """`kproxy run` in front of a cluster, on loopback ports, as a context manager."""
 
     def __init__(self, upstream: str, log: Path, *options: str) -> None:
-        listen, http, first, *_, last = _free_ports(2 + _BROKER_PORTS)
+        listen, http, first, *_, last = free_ports(2 + BROKER_PORTS)
         self.bootstrap = f"127.0.0.1:{listen}"
+        self.ports = (listen, *range(first, last + 1))
         self.http = f"http://127.0.0.1:{http}"
         self._log = log
         self._seen = 0
@@ -82,7 +83,7 @@ class KproxyProcess:
         return self._log.read_text(encoding="utf-8", errors="replace")[-6000:]
 
 
-def _free_ports(count: int) -> range:
+def free_ports(count: int) -> range:
     """Return neighbouring ports that were free a moment ago, below those that the system gives to clients."""
     for first in range(15_000 + os.getpid() % 100 * 100, 32_000, count):
         with ExitStack() as held:

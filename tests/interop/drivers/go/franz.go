@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,6 +25,9 @@ func (c *franz) produce(s step) ([][2]int64, error) {
 	}
 	if c.options.Producer["idempotent"] != "true" {
 		settings = append(settings, kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
+	}
+	if inFlight, err := strconv.Atoi(c.options.Producer["in_flight"]); err == nil {
+		settings = append(settings, kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerBatchMaxBytes(1024))
 	}
 	client, err := kgo.NewClient(settings...)
 	if err != nil {

@@ -38,9 +38,16 @@ type step struct {
 	Count     int      `json:"count"`
 	TimeoutMs int      `json:"timeout_ms"`
 	ExtraMs   int      `json:"extra_ms"`
+	Chunk     int      `json:"chunk"`
 }
 
 func (s step) timeout() time.Duration { return time.Duration(s.TimeoutMs) * time.Millisecond }
+func (s step) chunk(otherwise int) int {
+	if s.Chunk > 0 {
+		return s.Chunk
+	}
+	return otherwise
+}
 func (s step) extra() time.Duration   { return time.Duration(s.ExtraMs) * time.Millisecond }
 
 type result struct {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -28,6 +29,13 @@ func newSarama(bootstrap string, o options) (client, error) {
 	config.Producer.RequiredAcks = sarama.WaitForLocal
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Frequency = 30 * time.Millisecond
+	if retries, err := strconv.Atoi(o.Producer["retries"]); err == nil {
+		config.Producer.Retry.Max, config.Producer.Retry.Backoff = retries, 20*time.Millisecond
+		config.Producer.Flush.MaxMessages = 10
+	}
+	if inFlight, err := strconv.Atoi(o.Producer["in_flight"]); err == nil {
+		config.Net.MaxOpenRequests = inFlight
+	}
 	if o.Producer["idempotent"] == "true" {
 		idempotent(config)
 	}

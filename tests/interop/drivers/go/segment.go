@@ -19,7 +19,7 @@ func (c *segment) produce(s step) ([][2]int64, error) {
 	defer cancel()
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(c.bootstrap), Topic: s.Topic, RequiredAcks: kafka.RequireOne, BatchTimeout: 30 * time.Millisecond,
-		Compression: segmentCodecs[s.Codec],
+		Compression: segmentCodecs[s.Codec], BatchSize: s.chunk(100),
 		Balancer: kafka.BalancerFunc(func(m kafka.Message, partitions ...int) int {
 			return int(m.WriterData.(int32))
 		}),
@@ -34,7 +34,12 @@ func (c *segment) produce(s step) ([][2]int64, error) {
 		}
 		messages = append(messages, m)
 	}
-	return nil, writer.WriteMessages(ctx, messages...)
+	for size := s.chunk(len(messages)); len(messages) > 0; messages = messages[min(size, len(messages)):] {
+		if err := writer.WriteMessages(ctx, messages[:min(size, len(messages))]...); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 func (c *segment) consume(s step) ([]fields, error) {

@@ -63,6 +63,7 @@ public final class SimpleSteps extends ProducerSteps {
         properties.put("request.required.acks", "1");
         properties.put("compression.codec", step.get("codec").getAsString());
         properties.put("partitioner.class", "PinnedPartitioner");
+        properties.put("message.send.max.retries", step.has("chunk") ? "20" : "3");
         Producer<byte[], byte[]> producer = new Producer<>(new ProducerConfig(properties));
         List<KeyedMessage<byte[], byte[]>> batch = new ArrayList<>();
         for (JsonElement element : step.getAsJsonArray("records")) {
@@ -70,8 +71,11 @@ public final class SimpleSteps extends ProducerSteps {
             batch.add(new KeyedMessage<>(step.get("topic").getAsString(), Driver.bytes(record.get("k")),
                     record.get("p").getAsString(), Driver.bytes(record.get("v"))));
         }
+        int chunk = step.has("chunk") ? step.get("chunk").getAsInt() : batch.size();
         try {
-            producer.send(batch);
+            for (int begin = 0; begin < batch.size(); begin += chunk) {
+                producer.send(batch.subList(begin, Math.min(begin + chunk, batch.size())));
+            }
         } finally {
             producer.close();
         }

@@ -1,7 +1,7 @@
 'use strict';
 
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
-const { unpack, pack, Taker } = require('./records.js');
+const { unpack, pack, chunks, Taker } = require('./records.js');
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy');
 
@@ -27,7 +27,9 @@ module.exports = (job) => {
       timestamp: fields.ts === null ? undefined : String(fields.ts),
       headers: grouped(fields.h),
     }));
-    await producer.send({ topic: step.topic, messages, compression: CODECS[step.codec], timeout: step.timeout_ms });
+    for (const some of chunks(messages, step.chunk)) {
+      await producer.send({ topic: step.topic, messages: some, compression: CODECS[step.codec], timeout: step.timeout_ms });
+    }
     await producer.disconnect();
     return {};
   }

@@ -1,7 +1,7 @@
 'use strict';
 
 const Kafka = require('no-kafka');
-const { unpack, pack, Taker } = require('./records.js');
+const { unpack, pack, chunks, Taker } = require('./records.js');
 
 const CODECS = { none: Kafka.COMPRESSION_NONE, gzip: Kafka.COMPRESSION_GZIP };
 const QUIET = { logger: { logLevel: 1 } };
@@ -16,12 +16,14 @@ module.exports = (job) => {
     // One partition after the other: with gzip, this client sends one partition's records to another if it may batch both.
     for (const partition of new Set(step.records.map((fields) => fields.p))) {
       const mine = step.records.filter((fields) => fields.p === partition);
-      const sent = await producer.send(mine.map((fields) => ({
-        topic: step.topic,
-        partition,
-        message: { key: unpack(fields.k), value: unpack(fields.v) },
-      })), { batch: { size: 16384, maxWait: 30 } });
-      failed ||= sent.find((result) => result.error);
+      for (const some of chunks(mine, step.chunk)) {
+        const sent = await producer.send(some.map((fields) => ({
+          topic: step.topic,
+          partition,
+          message: { key: unpack(fields.k), value: unpack(fields.v) },
+        })), { batch: { size: 16384, maxWait: step.chunk > 0 ? 0 : 30 } });
+        failed ||= sent.find((result) => result.error);
+      }
     }
     await producer.end();
     return failed ? { error: String(failed.error) } : {};

@@ -4,6 +4,10 @@ const unpack = (text) => (text === null ? null : Buffer.from(text, 'base64'));
 const pack = (data) => (data === null || data === undefined ? null : Buffer.from(data).toString('base64'));
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** The list in pieces of `size`, or whole. */
+const chunks = (list, size) => (size > 0 && list.length > size
+  ? [list.slice(0, size), ...chunks(list.slice(size), size)] : [list]);
+
 /** Collects records until `count` are there; later ones are kept only while the step waits for extra ones. */
 class Taker {
   constructor(step) {
@@ -29,4 +33,4 @@ class Taker {
   }
 }
 
-module.exports = { unpack, pack, sleep, Taker };
+module.exports = { unpack, pack, sleep, chunks, Taker };
