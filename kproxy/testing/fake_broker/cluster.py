@@ -53,14 +53,14 @@ class FakeCluster(ClusterState):
     def broker_up(self, broker_id: int) -> None:
         """Bring a broker back; it catches up, and leads again only what nobody else leads.
 
-        There it knows its producers from disk, and of those no expired ones.
+        There it knows of its producers what is on disk: no expired ones, and of the others the last batch only.
         """
         self.brokers[broker_id].alive = True
         self.paused.discard(broker_id)
         self._settle_all()
         for _, partition in self._partitions():
             if partition.leader == broker_id:
-                partition.log.producers.expire(self.clock(), reload=True)
+                partition.log.producers.reload(self.clock())
 
     def pause_replication(self, broker_id: int) -> None:
         """Let a broker's replicas stop following: they stay in sync and hold the high watermark back."""
@@ -99,7 +99,7 @@ class FakeCluster(ClusterState):
     def disk_repaired(self, broker_id: int) -> None:
         """Give a broker its log directory back, as a restart with free space does."""
         self.brokers[broker_id].failed = False
-        self._settle_all()
+        self.broker_up(broker_id)
 
     def apply_retention(self) -> None:
         """Throw away what ``retention.ms`` and ``retention.bytes`` of every topic allow now."""
@@ -119,7 +119,7 @@ class FakeCluster(ClusterState):
 
     def forget_producers(self, topic: str, partition: int) -> None:
         """Let a partition know only the producers whose batches are still in its log (see ``PartitionLog``)."""
-        self.topics[topic].partitions[partition].log.forget_producers()
+        self.topics[topic].partitions[partition].log.forget_producers(self.clock())
 
     def _partitions(self) -> Iterator[tuple[Topic, Partition]]:
         for topic in self.topics.values():

@@ -169,13 +169,14 @@ class PartitionLog:
         self.producers.keep_before(self._batches[0].base_offset if self._batches else end)
         self._replay(self.producers, self.end_offset)
 
-    def forget_producers(self) -> None:
+    def forget_producers(self, now: int) -> None:
         """Know only the producers whose batches the log still holds.
 
         That is what a broker knows after ``kill -9`` when retention has thrown segments away, and a new replica.
         """
         self.producers.keep_before(0)
         self._replay(self.producers, self.end_offset)
+        self.producers.reload(now)
 
     def producers_before(self, end: int) -> ProducerStates:
         """Return what a replica knows of producers that has copied only what lies below ``end``."""

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,6 +81,21 @@ def eager(request: pytest.FixtureRequest) -> Levers:
         fake: FakeLevers = request.getfixturevalue("fake_eager")
         return fake
     return RealLevers(request.getfixturevalue("eager_kafka"))
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Levers]:
+    """One broker whose disk can be full; a real one has two log directories, or it would end with the first."""
+    if request.param == "fake":
+        yield from _run_fake(1, ClusterConfig())
+        return
+    config = {
+        "log.dirs": f"{tmp_path}/one,{tmp_path}/two",
+        "metadata.log.dir": f"{tmp_path}/metadata",
+        "log.index.size.max.bytes": "65536",
+    }
+    with RealKafka(config=config) as kafka:
+        yield RealLevers(kafka)
 
 
 @pytest.fixture

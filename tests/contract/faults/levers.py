@@ -1,5 +1,6 @@
 """What a test of faults pulls, on the fake and on a real cluster alike."""
 
+import resource
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -41,6 +42,12 @@ class Levers(Protocol):
     def crash(self) -> None:
         """End the first broker and start it again; wait until it serves."""
 
+    def fill(self, node: int) -> None:
+        """Let a broker's disk be full."""
+
+    def make_room(self, node: int) -> None:
+        """Start a broker again, now with room."""
+
 
 class RealLevers:
     """The levers of a real cluster: signals."""
@@ -77,6 +84,16 @@ class RealLevers:
     def crash(self) -> None:
         """Kill the process and start it again."""
         self._kafka.restart(0)
+
+    def fill(self, node: int) -> None:
+        """Let no file of the process grow beyond 300 kB: a write that fails is one, whatever the disk's reason."""
+        pid = self._kafka.pid(node - 1)
+        assert pid is not None
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    def make_room(self, node: int) -> None:
+        """Start another process, which has no limit."""
+        self._kafka.restart(node - 1)
 
 
 class FakeLevers:
@@ -119,6 +136,14 @@ class FakeLevers:
     def crash(self) -> None:
         """Forget the producers that the logs do not hold."""
         self._do(self._forget)
+
+    def fill(self, node: int) -> None:
+        """Fail the broker's log directory."""
+        self._do(lambda: self._server.cluster.disk_full(node))
+
+    def make_room(self, node: int) -> None:
+        """Repair it."""
+        self._do(lambda: self._server.cluster.disk_repaired(node))
 
     def _tidy(self) -> None:
         cluster = self._server.cluster

@@ -66,6 +66,20 @@ def test_a_producer_expires_by_its_last_timestamp(tidy_client: ClusterClient, un
     assert send(broker, unique, batch(b"v", pid=PID, epoch=2, seq=5, first_ms=_now())) == (ErrorCode.NONE, 3)
 
 
+def test_after_a_crash_only_the_last_batch_of_a_producer_is_known(
+    eager: Levers, tidy_client: ClusterClient, unique: str
+) -> None:
+    tidy_client.create_topic(unique)
+    sent = [batch(b"v", pid=PID, epoch=0, seq=sequence, first_ms=_now()) for sequence in range(3)]
+    for offset, data in enumerate(sent):
+        assert send(tidy_client.leader(unique, 0), unique, data) == (ErrorCode.NONE, offset)
+    eager.crash()
+    eventually(lambda: send(tidy_client.leader(unique, 0), unique, sent[2]) == (ErrorCode.NONE, 2))
+    for data in sent[:2]:
+        lost = send(tidy_client.leader(unique, 0), unique, data)
+        assert lost == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
 def test_after_a_crash_an_empty_log_knows_no_producers(eager: Levers, tidy_client: ClusterClient, unique: str) -> None:
     """While records follow in the log, a snapshot of the producers may be there and survive: seen both ways."""
     tidy_client.create_topic(unique, config={"retention.ms": "60000"})

@@ -124,3 +124,44 @@ async def test_whoever_waits_for_a_change_is_woken() -> None:
         nursery.start_soon(fake.wait_for_change)
         await trio.testing.wait_all_tasks_blocked()
         fake.move_leader("t", 0, 2)
+
+
+def test_a_replica_out_of_sync_leads_only_uncleanly() -> None:
+    fake = cluster()
+    fake.create_topic("t", replication=2)
+    (partition,) = fake.topics["t"].partitions
+    fake.pause_replication(2)
+    fake.shrink_isr(2)
+    with pytest.raises(ValueError, match="not in sync"):
+        fake.move_leader("t", 0, 2)
+    fake.elect_unclean("t", 0, 2)
+    assert (partition.leader, partition.isr) == (2, [2, 1])
+
+
+def test_a_topic_may_allow_unclean_elections() -> None:
+    fake = cluster()
+    fake.create_topic("t", replication=2, config={"unclean.leader.election.enable": "true"})
+    (partition,) = fake.topics["t"].partitions
+    fake.broker_down(2)
+    fake.broker_down(1)
+    fake.broker_up(2)
+    assert (partition.leader, partition.isr) == (2, [2])
+
+
+def test_partitions_of_a_failed_disk_move_and_come_back() -> None:
+    fake = cluster()
+    fake.create_topic("t", partitions=2, replication=2)
+    fake.disk_full(1)
+    assert [partition.leader for partition in fake.topics["t"].partitions] == [2, 2]
+    assert fake.topics["t"].partitions[0].isr == [2]
+    fake.create_topic("elsewhere")
+    assert fake.topics["elsewhere"].partitions[0].leader == 2
+    fake.disk_repaired(1)
+    assert fake.topics["t"].partitions[0].isr == [2, 1]
+
+
+def test_only_compacted_topics_are_compacted() -> None:
+    fake = cluster()
+    fake.create_topic("t")
+    with pytest.raises(ValueError, match="not compact"):
+        fake.compact("t", 0)

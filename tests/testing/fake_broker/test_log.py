@@ -186,3 +186,58 @@ def test_transactional_means_the_flag_and_a_producer_id() -> None:
     assert not is_transactional(memoryview(batch(1, is_transactional=True)))
     assert not is_transactional(memoryview(batch(1, producer_id=7, sequence=0)))
     assert not is_transactional(memoryview(b""))
+
+
+def test_a_cut_log_knows_the_producers_that_it_still_holds() -> None:
+    log = PartitionLog({})
+    put(log, batch(1, producer_id=7, sequence=0))
+    log.append_marker(8, 2, False, coordinator_epoch=5, leader_epoch=0, now=NOW)
+    put(log, batch(2, producer_id=7, sequence=1))
+    put(log, batch(3, producer_id=9, sequence=0))
+    log.truncate(2)
+    assert (log.end_offset, [(pid, entry.last_sequence) for pid, entry in log.producers.items()]) == (
+        2,
+        [(7, 0), (8, -1)],
+    )
+    assert dict(log.producers.items())[8].coordinator_epoch == 5
+    assert put(log, batch(2, producer_id=7, sequence=1)).base_offset == 2
+
+
+def test_a_cut_log_still_knows_producers_whose_records_were_deleted() -> None:
+    log = PartitionLog({})
+    put(log, batch(1, producer_id=7, sequence=0))
+    put(log, batch(1, producer_id=8, sequence=0))
+    log.delete_before(1)
+    log.truncate(1)
+    assert [producer_id for producer_id, _ in log.producers.items()] == [7]
+    log.forget_producers(NOW)
+    assert log.producers.items() == []
+
+
+def test_a_replica_knows_the_producers_of_what_it_has_copied() -> None:
+    log = PartitionLog({})
+    put(log, batch(1, producer_id=7, sequence=0))
+    put(log, batch(2, producer_id=7, sequence=1))
+    assert [entry.last_sequence for _, entry in log.producers_before(1).items()] == [0]
+    assert [entry.last_sequence for _, entry in log.producers.items()] == [1]
+
+
+def test_compressed_anew_and_read_below_the_high_watermark() -> None:
+    log = PartitionLog({"compression.type": "zstd"})
+    put(log, batch(1, 2))
+    put(log, batch(3))
+    data = log.read(0, 1 << 20, whole_first_batch=True, end=2)
+    assert read_header(data).codec == 4
+    assert offsets(data) == [0, 1]
+    assert log.read(2, 1 << 20, whole_first_batch=True, end=2) == b""
+
+
+def test_a_compacted_log_takes_no_record_without_a_key() -> None:
+    log = PartitionLog({"cleanup.policy": "compact"})
+    assert put(log, batch(1)).error is ErrorCode.INVALID_RECORD
+    keyed = [build_batch([Record(0, 1, key, value)]) for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"3"))]
+    for data in keyed:
+        assert put(log, data).error is ErrorCode.NONE
+    log.compact()
+    assert offsets(log.read(0, 1 << 20, whole_first_batch=True)) == [1, 2]
+    assert (log.start_offset, log.end_offset) == (0, 3)

@@ -114,3 +114,15 @@ def test_producers_expire_by_their_last_timestamp_at_the_ten_minute_check() -> N
     assert [producer_id for producer_id, _ in states.items()] == [1, 2]
     states.expire(now=2 * DAY_MS + 10 * MINUTE_MS)
     assert [producer_id for producer_id, _ in states.items()] == [2]
+
+
+def test_a_restart_knows_the_last_batch_of_each_producer_that_has_not_expired() -> None:
+    states = ProducerStates(DAY_MS)
+    for sequence in range(3):
+        states.record(1, 0, single(sequence), max_timestamp=DAY_MS)
+    states.record(2, 0, single(0, offset=3), max_timestamp=0)
+    states.reload(now=DAY_MS)
+    assert [producer_id for producer_id, _ in states.items()] == [1]
+    assert states.check(1, 0, 2, 2).duplicate == single(2)
+    assert states.check(1, 0, 1, 1) == GAP
+    assert states.check(1, 0, 3, 3) == IN_ORDER

@@ -3,7 +3,6 @@
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -31,19 +30,12 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
 from kproxy.testing.fake_broker import (
-    Answer,
-    Call,
     Close,
     CloseAfter,
-    Delay,
     Drop,
-    Edit,
     FakeServer,
     open_fake_cluster,
 )
-
-if TYPE_CHECKING:
-    from kproxy.testing.fake_broker.faults import ControlFunction
 
 TOPIC = "t"
 
@@ -90,18 +82,8 @@ def _end(server: FakeServer) -> int:
     return server.cluster.topics[TOPIC].partitions[0].log.end_offset
 
 
-async def test_a_fault_strikes_as_often_as_asked() -> None:
-    async with _memory_cluster() as server:
-        stream = await server.connect("broker-1", 9092)
-        control = server.cluster.control(ApiKey.PRODUCE, lambda call: Answer(ProduceResponse()), times=1)
-        with pytest.raises(IndexError):
-            await _produce(stream)
-        assert (control.hits, _end(server)) == (1, 0)
-        assert await _produce(stream) == (ErrorCode.NONE, 0)
-
-
 @pytest.mark.parametrize(("fault", "written"), [(Close(), 0), (CloseAfter(), 1)])
-async def test_a_connection_closed_before_or_after(fault: Close | CloseAfter, written: int) -> None:
+async def test_a_fault_closes_the_connection_before_or_after(fault: Close | CloseAfter, written: int) -> None:
     async with _memory_cluster() as server:
         stream = await server.connect("broker-1", 9092)
         server.cluster.control(ApiKey.PRODUCE, lambda call: fault, times=1)
@@ -118,44 +100,6 @@ async def test_a_dropped_answer_leaves_the_connection_open(autojump_clock: trio.
             await _produce(stream)
         assert patience.cancelled_caught
         assert await _produce(stream) == (ErrorCode.NONE, 1)
-
-
-async def test_delays_pass_on_the_virtual_clock(autojump_clock: trio.testing.MockClock) -> None:
-    async with _memory_cluster() as server:
-        stream = await server.connect("broker-1", 9092)
-        server.cluster.control(ApiKey.PRODUCE, lambda call: Delay(before=100, after=200))
-        begin = trio.current_time()
-        assert await _produce(stream) == (ErrorCode.NONE, 0)
-        assert trio.current_time() - begin == pytest.approx(300)
-
-
-async def test_an_answer_can_be_edited_and_a_request_held() -> None:
-    release = trio.Event()
-
-    def spoil(message: Message) -> None:
-        assert isinstance(message, ProduceResponse)
-        message.responses[0].partition_responses[0].error_code = ErrorCode.REQUEST_TIMED_OUT
-
-    async def hold(call: Call) -> Edit:
-        await release.wait()
-        return Edit(spoil)
-
-    function: ControlFunction = hold
-    async with _memory_cluster() as server, trio.open_nursery() as nursery:
-        stream = await server.connect("broker-1", 9092)
-        control = server.cluster.control(ApiKey.PRODUCE, function)
-        nursery.start_soon(_expect, stream, ErrorCode.REQUEST_TIMED_OUT)
-        await trio.testing.wait_all_tasks_blocked()
-        assert _end(server) == 0
-        release.set()
-        await trio.testing.wait_all_tasks_blocked()
-        assert _end(server) == 1
-        server.cluster.controls.remove(control)
-        assert (await _produce(stream))[0] is ErrorCode.NONE
-
-
-async def _expect(stream: trio.abc.Stream, error: ErrorCode) -> None:
-    assert (await _produce(stream))[0] is error
 
 
 async def test_a_stopped_broker_hangs_up_and_its_partitions_move() -> None:
