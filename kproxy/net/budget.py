@@ -55,4 +55,5 @@ class Budget:
             await self._lot.park()
 
     def _may_use_reserve(self, owner: object) -> bool:
-        return self._held.get(owner, 0) <= _LITTLE and self.used < self._limit + self._reserve
+        elder = self._held.get(self._elder, 0) if self._elder is not None else 0
+        return self._held.get(owner, 0) <= _LITTLE and self.used - elder < self._limit + self._reserve

@@ -163,8 +163,9 @@ class Connection:
     async def _serve(self) -> None:
         while not self._draining:
             if self._budget.full:
+                asked_at = trio.current_time()
                 await self._budget.admit(self)
-                self._frame_since = trio.current_time()
+                self._frame_since += trio.current_time() - asked_at  # but for that, time goes on: frames may drip
             room = self._splitter.room()
             count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:

@@ -66,8 +66,10 @@ class SocketIO:
             return None
 
     async def readable(self) -> None:
-        """Waits until there is something to read."""
+        """Waits until there is something to read. trio.ClosedResourceError if it is closed, or becomes so meanwhile."""
         self._turns = 0
+        if self.closed:
+            raise trio.ClosedResourceError
         await trio.lowlevel.wait_readable(self._sock)
 
     def had_its_turn(self) -> bool:

@@ -3,11 +3,14 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kproxy.dedup.entries import Answer
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+#: What a request costs beside its bytes: else a flood of tiny ones would be held by the hundred thousand.
+SLOT_BYTES: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +41,7 @@ class AnswerOrder:
     def __init__(self) -> None:
         """No slot."""
         self._slots: deque[Slot] = deque()
-        #: Bytes held for all slots.
+        #: Bytes held for all slots, what they cost themselves included.
         self.held = 0
 
     def __len__(self) -> int:
@@ -47,7 +50,7 @@ class AnswerOrder:
     def open(self, slot: Slot) -> None:
         """Adds the slot of a request that just came."""
         self._slots.append(slot)
-        self.held += slot.size
+        self.held += slot.size + SLOT_BYTES
 
     def is_next(self, slot: Slot) -> bool:
         """Whether this slot's answer is the next to be written."""
@@ -59,6 +62,6 @@ class AnswerOrder:
         slots = self._slots
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
-            self.held -= slot.size
+            self.held -= slot.size + SLOT_BYTES
             ready.append(slot)
         return ready

@@ -28,10 +28,10 @@ def test_it_counts_what_each_holds_now() -> None:
 
 
 async def test_all_may_go_on_below_the_limit_and_only_the_elder_beyond(autojump_clock: trio.testing.MockClock) -> None:
-    budget = Budget(100)
-    budget.hold("a", 50)
+    budget = Budget(1_000_000)
+    budget.hold("a", 500_000)
     assert await is_let_in(budget, "b")
-    budget.hold("b", 50)
+    budget.hold("b", 500_000)
     assert await is_let_in(budget, "b")  # the first who asks is the elder
     assert not await is_let_in(budget, "a")
     assert await is_let_in(budget, "b")
@@ -65,8 +65,11 @@ async def test_who_holds_little_may_use_the_reserve_until_it_is_used_up(autojump
     """Else a few that read slowly, or never, would keep everybody waiting."""
     little, much = 65_536, 65_537
     budget = Budget(1_000_000, reserve=100_000)
-    budget.hold("elder", 1_000_000)
+    budget.hold("old", 900_000)
+    budget.hold("elder", 100_000)
     assert await is_let_in(budget, "elder")
+    budget.hold("old", 1_000_000)
+    budget.hold("elder", 500_000)  # its frame may come on top, and takes nothing from the reserve
     assert await is_let_in(budget, "new")
     budget.hold("new", little)
     assert await is_let_in(budget, "new")

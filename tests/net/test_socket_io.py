@@ -144,3 +144,12 @@ def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
     assert 0 < sum(turns) < 16
     for io in (one, two):
         io._sock.close()
+
+
+async def test_who_asks_behind_the_end_is_told_of_it() -> None:
+    """A task may close what another one is about to read from."""
+    one, two = pair()
+    one.close()
+    with pytest.raises(trio.ClosedResourceError):
+        await one.readable()
+    two.close()

@@ -1,6 +1,6 @@
 import random
 
-from kproxy.proxy.slots import AnswerOrder, Slot
+from kproxy.proxy.slots import SLOT_BYTES, AnswerOrder, Slot
 
 
 def slot(number: int, size: int = 10) -> Slot:
@@ -36,10 +36,10 @@ def test_bytes_are_held_until_the_answer_is_taken() -> None:
     first, second = slot(1, 100), slot(2, 30)
     order.open(first)
     order.open(second)
-    assert (order.held, len(order)) == (130, 2)
+    assert (order.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
     second.answer = (b"",)
     order.take_ready()
-    assert (order.held, len(order)) == (130, 2)
+    assert (order.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
     first.answer = (b"",)
     order.take_ready()
     assert (order.held, len(order)) == (0, 0)
