@@ -87,7 +87,7 @@ class Member:
                 if answer.timed_out:
                     continue  # ``open`` has it, or ``kept`` has what became of it
                 if rules.is_late(answer) or rules.repeats_whole(answer):
-                    self._keep(answer)
+                    self._keep(answer, answer.at)
                 else:
                     answer.behind = number
                     unread.append(answer)
@@ -103,20 +103,20 @@ class Member:
             self.open.setdefault(key, set()).add(answer)
             self.doubts.disturb(key)
 
-    def closed(self, answer: Answer) -> None:
+    def closed(self, answer: Answer, now: float) -> None:
         """Takes note that the fate of each batch of a request is definite."""
         answer.closed = True
         if self.ended:
-            self._unheard(answer)
+            self._unheard(answer, now)
         elif answer.timed_out:
             for key in answer.keys:
                 self.open[key].discard(answer)
                 if not self.open[key]:
                     del self.open[key]
-            self._keep(answer)
+            self._keep(answer, now)
 
-    def _keep(self, answer: Answer) -> None:
-        for entry in _entries(answer, sure=answer.timed_out, since=answer.at):
+    def _keep(self, answer: Answer, now: float) -> None:
+        for entry in _entries(answer, sure=answer.timed_out, since=now):
             self.kept.setdefault(entry.key, []).append(entry)
             self.doubts.disturb(entry.key)
 
@@ -155,15 +155,15 @@ class Member:
         self._left_open.append(answer)
         self.doubts.opened(answer, self)
 
-    def _unheard(self, answer: Answer) -> None:
-        self._leave(_entries(answer, sure=True, since=answer.at))
+    def _unheard(self, answer: Answer, now: float) -> None:
+        self._leave(_entries(answer, sure=True, since=now))
         self.doubts.settled(answer)
 
     def _leave(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.doubts.add(entry)
 
-    def abandon(self, lane: Lane) -> None:
+    def abandon(self, lane: Lane, now: float) -> None:
         """Takes note that nobody will learn the fate of what is still open: its lane has to be fenced before more."""
         for answer in self._left_open:
             if answer.closed:
@@ -174,7 +174,7 @@ class Member:
                     unknown.setdefault(send.track.key, []).append(send)
             for key, sends in unknown.items():
                 self.doubts.suspect(key, _suspect(lane, sends))
-            self._unheard(answer)
+            self._unheard(answer, now)
 
     def drained(self) -> None:
         """Takes note that nothing more of the connection will be read."""

@@ -114,9 +114,10 @@ class Connection:
         gate = self.session.gate
         if gate.producer.lane is not None and gate.member is not None:
             self.stats.sends_in_flight -= gate.producer.in_flight
-            gate.member.end(trio.current_time() + self._wall)
+            now = trio.current_time() + self._wall
+            gate.member.end(now)
             gate.member.drained()
-            gate.member.abandon(gate.producer.lane)
+            gate.member.abandon(gate.producer.lane, now)
             self.lanes.give_back(gate.producer.lane)
 
     # -- evidence of what the client has had

@@ -1,7 +1,8 @@
 """What is in doubt, and the reads from brokers' logs that it takes to know a retry again."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 import trio
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kproxy.codec.batch import BatchHeader
 
 log = structlog.get_logger("kproxy.doubts")
+
+T = TypeVar("T")
 
 _TOPIC_ID_SIZE = 16
 
@@ -110,14 +113,18 @@ class DoubtKeeper:
     async def _recover(self, doubts: Doubts, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
         try:
-            keys_at = await self._places(recover.keys)
+            keys_at = await self._persistently(partial(self._places, recover.keys))
 
             def take(place: Place, batches: list[Batch]) -> None:
                 for header, data in batches:
                     if not header.is_control:
                         found.append((keys_at[place], header, *self._digests(data)))
 
-            await self._recovery.recover(recover.lanes, list(keys_at), take)
+            async def read() -> None:
+                found.clear()
+                await self._recovery.recover(recover.lanes, list(keys_at), take)
+
+            await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
             self._count_failure("recovery", len(recover.keys))
             log.warning(
@@ -157,9 +164,22 @@ class DoubtKeeper:
                 if entry.digests is None:
                     nursery.start_soon(self._read_entry, doubts, entry)
 
+    async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
+        """Tries what brokers may not let be done just now, for ``delivery_timeout_ms``."""
+        give_up = trio.current_time() + self._config.delivery_timeout_ms / 1000
+        backoff_ms = self._config.retry_backoff_ms
+        while True:
+            try:
+                return await what()
+            except OSError:
+                if trio.current_time() >= give_up:
+                    raise
+            await trio.sleep(backoff_ms / 1000)
+            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+
     async def _read_entry(self, doubts: Doubts, entry: Entry) -> None:
         try:
-            batch = await self._find(entry)
+            batch = await self._persistently(partial(self._find, entry))
         except (OSError, RemoteProtocolError) as error:
             self._count_failure("unreadable", 1)
             log.warning("a batch can't be read back: its retry may become a duplicate", error=str(error))

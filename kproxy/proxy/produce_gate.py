@@ -254,7 +254,7 @@ class ProduceGate:
         if call.owed is not None and self.member is not None:
             failures: Sequence[Send] | Sequence[Part] = call.owed.sends if call.raw is not None else call.parts
             call.owed.failed = call.owed.timed_out or any(each.error_code for each in failures)
-            self.member.closed(call.owed)
+            self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return
         if call.slot.silent:
