@@ -135,6 +135,16 @@ async def test_a_request_that_drips_is_ended_when_its_time_is_over() -> None:
         assert proxy.stats.refusals == {"slow_frame": 1}
 
 
+async def test_dripping_does_not_put_off_the_end_of_a_frame_though_memory_is_short() -> None:
+    async with witnessed(frame_timeout_ms=150, buffer_memory=65_536) as proxy, await proxy.client() as client:
+        await client.stream.send_all(struct.pack(">i", 100_000) + bytes(60_000))
+        with pytest.raises(trio.BrokenResourceError), trio.fail_after(PATIENCE):
+            while True:
+                await client.stream.send_all(b"\0")
+                await trio.sleep(0.02)
+        assert proxy.stats.refusals == {"slow_frame": 1}
+
+
 async def test_claims_of_long_frames_hold_next_to_nothing() -> None:
     async with witnessed() as proxy, trio.open_nursery() as nursery:
         clients: list[FrameClient] = []
