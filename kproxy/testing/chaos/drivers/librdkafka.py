@@ -7,6 +7,23 @@ import confluent_kafka
 from kproxy.testing.chaos.drivers import operations
 
 
+class Offsets:
+    """Which offsets were really told.
+
+    librdkafka counts on from an answer's first offset also where that is -1 (not told): -1, 0, 1, ...
+    """
+
+    def __init__(self) -> None:
+        self._made_up: dict[tuple[str, int], int] = {}
+
+    def told(self, place: tuple[str, int], offset: int) -> int | None:
+        """Return the offset of the next record that was delivered, None if librdkafka made it up."""
+        if offset != -1 and offset != self._made_up.pop(place, -1):
+            return offset
+        self._made_up[place] = offset + 1
+        return None
+
+
 def main() -> None:
     """Send until standard input ends, then wait for what is open."""
     job = operations.read_job()
@@ -30,11 +47,15 @@ def main() -> None:
             "log_level": 3,
         }
     )
+    offsets = Offsets()
     for topic, partition, value, _ in operations.records(job):
         settle = operations.settler(job, topic, partition, value)
 
-        def done(error: Any, message: Any, settle: Any = settle) -> None:
-            settle(None if error else message.offset(), error.name() if error else "")
+        def done(error: Any, message: Any, settle: operations.Settle = settle) -> None:
+            if error:
+                settle(None, error.name())
+            else:
+                settle(offsets.told((message.topic(), message.partition()), message.offset()), "")
 
         producer.produce(topic, value.encode(), partition=partition, on_delivery=done)
         producer.poll(0)
