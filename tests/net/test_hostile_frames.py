@@ -12,7 +12,8 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ApiKey, request_class
 from kproxy.testing.fake_broker.cluster import Broker
-from tests.net.harness import PATIENCE, (
+from tests.net.harness import (
+    PATIENCE,
     FrameClient,
     Proxied,
     eventually,
