@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from kproxy.dedup.digest import Digest
@@ -16,36 +16,38 @@ Place: TypeAlias = tuple[Entry, int]
 def match(records: Sequence[Digest], entries: Sequence[Entry], rules: Rules, now: float) -> list[Place | None]:
     """For each record the one in doubt that it repeats, or None.
 
-    ``entries``: oldest first, all read back. In order inside the batch, each record in doubt taken once, newest first;
-    of equal ones those with the same time before those that have none.
+    ``entries``: oldest first, all read back. In order inside each of them, but not from one to another: what was
+    written for one request may lie in the log before and behind what it repeated. Each record in doubt is taken once,
+    newest first; of equal ones those with the same time before those that have none.
     """
     places: list[Place] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
+    #: By content, the places that are not taken, in order.
     index: dict[bytes, list[int]] = defaultdict(list)
     for number, (entry, at) in enumerate(places):
         assert entry.digests is not None
         index[entry.digests[at].content].append(number)
     found: list[Place | None] = [None] * len(records)
     way = -1 if rules.newest_first() else 1
-    limit, used = len(places) if way < 0 else -1, set[int]()
+    last: dict[Entry, int] = {}
     for number in range(len(records))[::way]:
-        numbers = _beyond(index.get(records[number].content, []), limit, way, ordered=rules.within_batch())
-        best = _best([n for n in numbers if n not in used], places, records[number], rules, now)
+        numbers = index.get(records[number].content)
+        if not numbers:
+            continue
+        allowed = (n for n in numbers[::way] if _in_order(last.get(places[n][0]), n, way, rules))
+        best = _best(allowed, places, records[number], rules, now)
         if best is not None:
             found[number] = places[best]
-            limit = best
-            used.add(best)
+            last[places[best][0]] = best
+            del numbers[bisect_left(numbers, best)]
     return found
 
 
-def _beyond(numbers: list[int], limit: int, way: int, *, ordered: bool) -> list[int]:
-    """Those on the right side of ``limit``, the first to be taken first."""
-    if not ordered:
-        return numbers[::way]
-    cut = bisect_left(numbers, limit)
-    return numbers[:cut][::-1] if way < 0 else [n for n in numbers[cut:] if n > limit]
+def _in_order(last: int | None, number: int, way: int, rules: Rules) -> bool:
+    """Whether a place lies on the right side of the one that was taken last from its entry."""
+    return last is None or (number - last) * way > 0 or not rules.within_batch()
 
 
-def _best(numbers: list[int], places: list[Place], record: Digest, rules: Rules, now: float) -> int | None:
+def _best(numbers: Iterable[int], places: list[Place], record: Digest, rules: Rules, now: float) -> int | None:
     second = None
     for number in numbers:
         entry, at = places[number]

@@ -111,7 +111,9 @@ class Client:
                 return {index: batch[:half]}
         elif self.plan.regroup == "join" and self._todo:
             other = self._todo.popleft()
-            return {index: request.get(index, []) + other.get(index, []) for index in dict.fromkeys([*request, *other])}
+            both = {index: request.get(index, []) + other.get(index, []) for index in dict.fromkeys([*request, *other])}
+            # inside a batch clients keep the order in which records were first given to them
+            return {index: sorted(batch, key=lambda sent: sent.nth) for index, batch in both.items()}
         return request
 
     # -- the wire

@@ -1,0 +1,81 @@
+"""Which records repeat records in doubt."""
+
+from collections.abc import Sequence
+
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.entries import Entry, Stamp
+from kproxy.dedup.matching import group, match, offset_of
+from kproxy.dedup.rules import Rules
+
+RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
+NOW = 1000.0
+
+
+def records(text: str, time: int = 7) -> list[Digest]:
+    """One record for each letter."""
+    return [Digest(letter.encode(), time) for letter in text]
+
+
+def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True) -> Entry:
+    """A batch in doubt."""
+    made = Entry((b"t", 0), Stamp(5, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
+    made.recall(records(text, time), list(offsets))
+    return made
+
+
+def found(text: str, *entries: Entry, time: int = 7) -> list[int | None]:
+    """The offset that each record is found at."""
+    places = match(records(text, time), entries, RULES, NOW)
+    return [None if place is None else place[0].offsets[place[1]] for place in places]
+
+
+def test_a_batch_that_comes_again_is_found_whole() -> None:
+    assert found("abc", entry("abc", [4, 5, 6])) == [4, 5, 6]
+
+
+def test_what_is_new_is_not_found_and_the_rest_is() -> None:
+    assert found("axc", entry("abc", [4, 5, 6])) == [4, None, 6]
+
+
+def test_batches_joined_or_split_are_found() -> None:
+    entries = (entry("ab", [4, 5]), entry("cd", [6, 7]))
+    assert found("abcd", *entries) == [4, 5, 6, 7]
+    assert found("b", *entries) == [5]
+    assert found("cdab", *entries) == [6, 7, 4, 5]
+
+
+def test_of_equal_records_the_newest_is_taken_and_each_only_once() -> None:
+    entries = (entry("a", [4]), entry("a", [5]))
+    assert found("a", *entries) == [5]
+    assert found("aaa", *entries) == [None, 4, 5]
+
+
+def test_inside_a_batch_the_order_counts() -> None:
+    assert found("ba", entry("ab", [4, 5])) == [None, 4]
+    assert found("aba", entry("aba", [4, 5, 6])) == [4, 5, 6]
+
+
+def test_a_request_whose_records_lie_before_and_behind_each_other_is_found() -> None:
+    """Of a request a b c the b repeated an older record, so that the log has b a c."""
+    assert found("abc", entry("b", [2]), entry("ac", [5, 6])) == [5, 2, 6]
+
+
+def test_the_same_time_goes_before_another_one() -> None:
+    entries = (entry("a", [4], time=7), entry("a", [5], time=8))
+    assert found("a", *entries, time=7) == [4]
+
+
+def test_another_time_is_another_record_where_the_first_was_perhaps_had() -> None:
+    assert found("a", entry("a", [4], time=8, sure=False)) == [None]
+    assert found("a", entry("a", [4], time=8, sure=True)) == [4]
+
+
+def test_a_base_offset_is_told_where_it_is_true_of_all() -> None:
+    assert offset_of([4, 5, 6], whole=True) == 4
+    assert offset_of([4, 6], whole=True) == -1
+    assert offset_of([4, 5], whole=False) == -1
+
+
+def test_places_are_grouped_by_entry_in_order() -> None:
+    one, two = entry("ab", [4, 5]), entry("c", [6])
+    assert group([(one, 1), (two, 0), (one, 0)]) == [(one, [0, 1]), (two, [0])]
