@@ -24,8 +24,13 @@ _OPTIONS: Final = {
     "upstream-request-timeout-ms": "8000",
     "upstream-connect-timeout-ms": "3000",
     "metadata-max-age-ms": "5000",
+    "clean-close-window-ms": "120000",
 }
-"""Shorter than the defaults, so that a run of minutes sees time-outs."""
+"""Shorter times than the defaults, so that a run of minutes sees time-outs.
+
+But for the last one: relays end connections in good order behind answers that the client never had, so a FIN means
+nothing here, and producers without timestamps go on trying for a minute.
+"""
 
 
 class KproxyFailed(RuntimeError):

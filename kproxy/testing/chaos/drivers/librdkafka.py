@@ -16,11 +16,12 @@ class Offsets:
     def __init__(self) -> None:
         self._made_up: dict[tuple[str, int], int] = {}
 
-    def told(self, place: tuple[str, int], offset: int) -> int | None:
-        """Return the offset of the next record that was delivered, None if librdkafka made it up."""
-        if offset != -1 and offset != self._made_up.pop(place, -1):
+    def told(self, place: tuple[str, int], offset: int | None) -> int | None:
+        """Return the offset of the next record that was delivered (None: -1), None if librdkafka made it up."""
+        made_up = self._made_up.pop(place, None)
+        if offset is not None and offset != made_up:
             return offset
-        self._made_up[place] = offset + 1
+        self._made_up[place] = 0 if offset is None else offset + 1
         return None
 
 
