@@ -84,7 +84,7 @@ class World:
             if client.plan.instance == index:
                 self.history.disturb(client.plan)
         await trio.sleep(pause)
-        await self._nursery.start(self._instance, instance)
+        self._nursery.start_soon(self._instance, instance)
 
     async def bounce(self, node: int, pause: float) -> None:
         """Stops a broker, and starts it again after a pause (seconds)."""
