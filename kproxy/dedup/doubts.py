@@ -160,7 +160,7 @@ class Doubts:
 
     def gave_up(self, member: Member, key: TrackKey) -> None:
         """Takes note that a new record came: a client that sends one request at a time has given up the others."""
-        if not self.rules.goes_on_matching(single=self.depth == 1, had_new=True):
+        if not self.rules.goes_on_matching(observed=self.depth, had_new=True):
             member.passed.add(key)
             member.kept.pop(key, None)
 

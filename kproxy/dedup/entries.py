@@ -90,6 +90,8 @@ class Answer:
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.
     timed_out: bool = False
+    #: The client may send the same again on this very connection, since it does not wait for the answer any more.
+    given_up: bool = False
     #: It held an error that may make the client send the whole request again.
     failed: bool = False
     #: The end of the answer among the bytes of the connection (0: not given yet), and when it was given.

@@ -69,7 +69,7 @@ class Member:
             self._look_at_depth()
 
     def _look_at_depth(self) -> None:
-        waiting = sum(not answer.at and not answer.timed_out for answer in self._asked)
+        waiting = sum(not answer.at and not answer.given_up for answer in self._asked)
         self.pipelined(waiting)
 
     def pipelined(self, requests: int) -> None:
@@ -80,11 +80,15 @@ class Member:
         """Looks which answers are known to be had, since another request has come."""
         asked, unread, rules = self._asked, self._unread, self.doubts.rules
         number = self._number + 1
+        if rules.gave_up_open():
+            for answer in asked:
+                if not (answer.closed or answer.given_up):
+                    self._give_up(answer)
         if asked and asked[0].position:
             written = self.wire.written
             while asked and asked[0].position and (asked[0].position <= written or asked[0].failed):
                 answer = asked.popleft()
-                if answer.timed_out:
+                if answer.given_up:
                     continue  # ``open`` has it, or ``kept`` has what became of it
                 if rules.is_late(answer) or rules.repeats_whole(answer):
                     self._keep(answer, answer.at)
@@ -99,6 +103,10 @@ class Member:
     def timed_out(self, answer: Answer) -> None:
         """Takes note that a request is answered with an error while its batches are sent on."""
         answer.timed_out = answer.failed = True
+        self._give_up(answer)
+
+    def _give_up(self, answer: Answer) -> None:
+        answer.given_up = True
         for key in answer.keys:
             self.open.setdefault(key, set()).add(answer)
             self.doubts.disturb(key)
@@ -108,7 +116,7 @@ class Member:
         answer.closed = True
         if self.ended:
             self._unheard(answer, now)
-        elif answer.timed_out:
+        elif answer.given_up:
             for key in answer.keys:
                 self.open[key].discard(answer)
                 if not self.open[key]:
@@ -116,7 +124,7 @@ class Member:
             self._keep(answer, now)
 
     def _keep(self, answer: Answer, now: float) -> None:
-        for entry in _entries(answer, sure=answer.timed_out, since=now):
+        for entry in _entries(answer, sure=answer.given_up, since=now):
             self.kept.setdefault(entry.key, []).append(entry)
             self.doubts.disturb(entry.key)
 
@@ -135,7 +143,7 @@ class Member:
             late = rules.is_late(answer) or rules.repeats_whole(answer)
             if not answer.closed:
                 still_open[answer] = None
-            elif answer.timed_out:
+            elif answer.given_up:
                 pass  # ``kept`` has what became of it
             elif not answer.position:
                 self._leave(_entries(answer, sure=True, since=now))

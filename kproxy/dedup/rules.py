@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.entries import Answer, Entry
 
+#: Clients look at their clocks now and then, and take a while to close a connection.
+_TIMEOUT_MARGIN = 1.5
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -27,7 +30,11 @@ class Rules:
 
     def depth(self, observed: int) -> int:
         """Requests that a client may have sent before it reads an answer."""
-        return max(observed, self.in_flight)
+        return 1 if self.in_flight == 1 else max(observed, self.in_flight)
+
+    def gave_up_open(self) -> bool:
+        """A client that waits for each answer has given up what is open when it sends another request."""
+        return self.in_flight == 1
 
     def had_by_requests(self, answer: Answer, number: int, depth: int) -> bool:
         """Request ``number`` shows that the answer was had: the client had no room to send it before."""
@@ -35,7 +42,7 @@ class Rules:
 
     def had_by_time(self, answer: Answer, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client behind an answer that was acknowledged."""
-        return answer.position <= acknowledged and now - answer.at >= self.client_timeout
+        return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
 
     def is_late(self, answer: Answer) -> bool:
         """The client had given up by then, perhaps, and threw the answer away."""
@@ -59,9 +66,9 @@ class Rules:
         """What was matched is in doubt again until the answer to the retry is had."""
         return True
 
-    def goes_on_matching(self, *, single: bool, had_new: bool) -> bool:
+    def goes_on_matching(self, *, observed: int, had_new: bool) -> bool:
         """A client with one request in flight repeats first; behind its first new record it has given up the rest."""
-        return not (single and had_new)
+        return not (had_new and (observed == 1 or self.in_flight == 1))
 
     def drops_orphan(self, *, brought_again: bool) -> bool:
         """A request read behind the end of its connection is not written if a newer connection brought it again."""

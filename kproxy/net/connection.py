@@ -72,7 +72,7 @@ class Connection:
         self._together = 1
         self.cluster = cluster
         self.lanes = lanes
-        self._keeper = keeper
+        self.keeper = keeper
         self.config = config
         self.stats = stats
         self._client = client
@@ -159,7 +159,7 @@ class Connection:
             member.end(now)
             member.drained()
             if self._client.was_reset():
-                self._keeper.look_ahead(member, now)
+                self.keeper.look_ahead(member, now)
 
     async def _serve(self) -> None:
         while not self._draining:
@@ -307,7 +307,7 @@ class Connection:
                 return
             if not self.session.gate.producer.in_flight:
                 self._answered_at = self._heard
-            seen = self._keeper.version
+            seen = self.keeper.version
             need = self.session.request(frame, self._heard + self._wall)
 
     async def _act(self, need: Need, seen: int) -> None:
@@ -319,11 +319,11 @@ class Connection:
             gate, now = self.session.gate, trio.current_time() + self._wall
             assert gate.member is not None
             assert gate.hindrance is not None
-            if seen == self._keeper.version:
-                self._keeper.look(gate.member, gate.hindrance, now)
-            await self._keeper.changed(seen)
+            if seen == self.keeper.version:
+                self.keeper.look(gate.member, gate.hindrance, now)
+            await self.keeper.changed(seen)
         elif need is Need.SETTLE:
-            await self._keeper.changed(seen)
+            await self.keeper.changed(seen)
         elif self.session.blocked:
             await self._progress.park()
 
@@ -344,7 +344,7 @@ class Connection:
         identity = Identity("", self.session.ctx.client_id, normal_host(self._client.peer_host))
         with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
             lane = await self.lanes.lease(identity)
-            member = self._keeper.join(identity, self)
+            member = self.keeper.join(identity, self)
             member.pipelined(self._together)
             self.session.lease(lane, member)
             return

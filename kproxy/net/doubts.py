@@ -43,7 +43,7 @@ class DoubtKeeper:
         self._config = config
         self._stats = stats
         self._lanes = lanes
-        self._broker_log = broker_log
+        self.broker_log = broker_log
         self._recovery = Recovery(broker_log, config, stats)
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
@@ -148,7 +148,7 @@ class DoubtKeeper:
     async def _name(self, topic: bytes) -> str | None:
         # a name of 16 bytes may look like an id: ids are asked for, and what is no id is a name
         if len(topic) == _TOPIC_ID_SIZE:
-            known = await self._broker_log.topic_name(topic)
+            known = await self.broker_log.topic_name(topic)
             if known is not None:
                 return known
         try:
@@ -197,10 +197,10 @@ class DoubtKeeper:
         place = (topic, entry.key[1])
         async with self._reads:
             if stamp.base_offset < 0:
-                batches = (await self._broker_log.tails([place], {stamp.producer_id}))[place]
+                batches = (await self.broker_log.tails([place], {stamp.producer_id}))[place]
             else:
                 end = stamp.base_offset + stamp.records
-                batches = await self._broker_log.read(*place, stamp.base_offset, end, max_bytes=1)
+                batches = await self.broker_log.read(*place, stamp.base_offset, end, max_bytes=1)
         for batch in batches:
             if batch.header.producer_id == stamp.producer_id and batch.header.base_sequence == stamp.sequence:
                 return batch

@@ -49,7 +49,7 @@ async def resend_all(connection: "Connection") -> None:
     """
     await connection.wait_quiet()
     clients = _OwnClients(connection)
-    broker_log = BrokerLog(connection.cluster, connection.config, connection.stats)
+    broker_log = connection.keeper.broker_log
     try:
         again = True
         while again:
@@ -60,7 +60,6 @@ async def resend_all(connection: "Connection") -> None:
         connection.session.gate.abandon()
         raise
     finally:
-        broker_log.close()
         clients.close()
     connection.session.gate.recovered()
 

@@ -81,14 +81,17 @@ class Server:
         """Ends what has lasted too long, for ever."""
         shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
         pause = min(_WATCH_SECONDS, shortest / 4000)
-        while True:
-            for _ in range(_OPEN_CHECKS):
-                await trio.sleep(pause / _OPEN_CHECKS)
-                self._check_open(trio.current_time())
-            now = trio.current_time()
-            for connection in list(self._connections):
-                connection.check(now)
-            self._keeper.sweep(now + self._wall)
+        try:
+            while True:
+                for _ in range(_OPEN_CHECKS):
+                    await trio.sleep(pause / _OPEN_CHECKS)
+                    self._check_open(trio.current_time())
+                now = trio.current_time()
+                for connection in list(self._connections):
+                    connection.check(now)
+                self._keeper.sweep(now + self._wall)
+        finally:
+            self._keeper.broker_log.close()
 
     def _check_open(self, now: float) -> None:
         oldest: float | None = None
