@@ -74,6 +74,7 @@ class Leaders:
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._idle: dict[Address, list[BrokerClient]] = {}
+        self._closed = False
 
     async def ask(self, places: Iterable[Place], question: Question[T]) -> dict[Place, Told[T]]:
         """The answers for all places, errors included that another attempt would not help.
@@ -177,11 +178,14 @@ class Leaders:
             answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
             return {place: Told(error, value) for place, error, value in question.answers(answer)}
         finally:
-            if not client.closed:
+            if self._closed:
+                client.close()
+            elif not client.closed:
                 idle.append(client)
 
     def close(self) -> None:
-        """Closes the connections that are idle."""
+        """Closes the connections that are idle, and each other one when its answer has come or nobody waits for it."""
+        self._closed = True
         for clients in self._idle.values():
             for client in clients:
                 client.close()

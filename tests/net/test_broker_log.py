@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import structlog
@@ -13,9 +14,10 @@ from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.fake_broker import Call, CloseAfter, Edit
+from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Edit
 from kproxy.testing.fake_broker.topics import Partition
 from kproxy.testing.kafka import RealKafka
 from tests.net.harness import Proxied, eventually, proxied, running
@@ -304,3 +306,25 @@ async def test_producers_and_names() -> None:
         assert (await log.last_sequences("t", 0))[PID] == (PID, 2, 6, START_MS)
         assert await log.topic_name(proxy.brokers.topics["t"].topic_id) == "t"
         assert await log.topic_name(bytes(15) + b"\xff") is None
+
+
+async def test_a_connection_that_is_in_use_at_the_end_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[BrokerClient] = []
+    asked = trio.Event()
+
+    async def spy(*arguments: Any) -> BrokerClient:
+        opened.append(await opens(*arguments))
+        return opened[-1]
+
+    def slow(_: Call) -> Delay:
+        asked.set()
+        return Delay(before=0.05)
+
+    async with logs() as (proxy, log), trio.open_nursery() as nursery:
+        opens = BrokerClient.open
+        monkeypatch.setattr(BrokerClient, "open", spy)
+        proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, slow)
+        nursery.start_soon(log.last_sequences, "t", 0)
+        await asked.wait()
+        log.close()
+    assert [client.closed for client in opened] == [True]
