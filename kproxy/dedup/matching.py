@@ -3,62 +3,90 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.entries import Entry
 from kproxy.dedup.rules import Rules
 
 #: A record of an entry: the entry, and the place among its records.
 Place: TypeAlias = tuple[Entry, int]
 
+#: Of equal records at other times so many are looked at; more of them are no retries, but could take long.
+_MOST_LOOKED_AT = 1000
+
 
 def match(records: Sequence[Digest], entries: Sequence[Entry], rules: Rules, now: float) -> list[Place | None]:
     """For each record the one in doubt that it repeats, or None.
 
-    ``entries``: oldest first, all read back. In order inside each of them, but not from one to another: what was
-    written for one request may lie in the log before and behind what it repeated. Each record in doubt is taken once,
-    newest first; of equal ones those with the same time before those that have none.
+    ``entries``: oldest first, all read back. Each record in doubt is taken once, newest first; of equal ones those
+    with the same time before others, and those in the order of their batch before others. Where the order does not
+    fit, a record is taken all the same: what was written for one request may lie before and behind what it repeated,
+    and of equal records this one may take another than the request before it did.
     """
-    places: list[Place] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
-    #: By content, the places that are not taken, in order.
-    index: dict[bytes, list[int]] = defaultdict(list)
-    for number, (entry, at) in enumerate(places):
-        assert entry.digests is not None
-        index[entry.digests[at].content].append(number)
-    found: list[Place | None] = [None] * len(records)
-    way = -1 if rules.newest_first() else 1
-    last: dict[Entry, int] = {}
-    for number in range(len(records))[::way]:
-        numbers = index.get(records[number].content)
+    return _Matching(entries, rules, now).match(records)
+
+
+class _Matching:
+    def __init__(self, entries: Sequence[Entry], rules: Rules, now: float) -> None:
+        self._rules = rules
+        self._now = now
+        self._way = -1 if rules.newest_first() else 1
+        self._digests = [digest for entry in entries for digest in entry.digests or ()]
+        self._places: list[Place] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
+        #: The places that are not taken, in order.
+        self._by_digest: dict[Digest, list[int]] = defaultdict(list)
+        self._by_content: dict[bytes, list[int]] = defaultdict(list)
+        for number, digest in enumerate(self._digests):
+            self._by_digest[digest].append(number)
+            self._by_content[digest.content].append(number)
+        #: By entry, the place that was taken last.
+        self._last: dict[Entry, int] = {}
+
+    def match(self, records: Sequence[Digest]) -> list[Place | None]:
+        found: list[Place | None] = [None] * len(records)
+        for at in range(len(records))[:: self._way]:
+            number = self._find(records[at])
+            if number is not None:
+                found[at] = self._take(number)
+        return found
+
+    def _find(self, record: Digest) -> int | None:
+        numbers = self._by_content.get(record.content)
         if not numbers:
-            continue
-        allowed = (n for n in numbers[::way] if _in_order(last.get(places[n][0]), n, way, rules))
-        best = _best(allowed, places, records[number], rules, now)
-        if best is not None:
-            found[number] = places[best]
-            last[places[best][0]] = best
-            del numbers[bisect_left(numbers, best)]
-    return found
+            return None
+        same_time = self._by_digest.get(record, []) if record.timestamp_ms != UNTIMED else []
+        best = self._best(same_time, record)
+        return self._best(numbers, record) if best is None else best
 
+    def _best(self, numbers: list[int], record: Digest) -> int | None:
+        second = None
+        for number in islice(self._directed(numbers), _MOST_LOOKED_AT):
+            if self._agrees(number, record):
+                if self._fits(number):
+                    return number
+                if second is None and self._rules.across_order():
+                    second = number
+        return second
 
-def _in_order(last: int | None, number: int, way: int, rules: Rules) -> bool:
-    """Whether a place lies on the right side of the one that was taken last from its entry."""
-    return last is None or (number - last) * way > 0 or not rules.within_batch()
+    def _directed(self, numbers: list[int]) -> Iterable[int]:
+        return reversed(numbers) if self._way < 0 else numbers
 
+    def _agrees(self, number: int, record: Digest) -> bool:
+        return self._rules.times_agree(self._places[number][0], self._digests[number], record, self._now)
 
-def _best(numbers: Iterable[int], places: list[Place], record: Digest, rules: Rules, now: float) -> int | None:
-    second = None
-    for number in numbers:
-        entry, at = places[number]
-        assert entry.digests is not None
-        digest = entry.digests[at]
-        if rules.times_agree(entry, digest, record, now):
-            if digest.timestamp_ms == record.timestamp_ms:
-                return number
-            if second is None:
-                second = number
-    return second
+    def _fits(self, number: int) -> bool:
+        """Whether a place lies on the right side of the one that was taken last from its entry."""
+        last = self._last.get(self._places[number][0])
+        return last is None or (number - last) * self._way > 0
+
+    def _take(self, number: int) -> Place:
+        digest, place = self._digests[number], self._places[number]
+        for numbers in (self._by_digest[digest], self._by_content[digest.content]):
+            del numbers[bisect_left(numbers, number)]
+        self._last[place[0]] = number
+        return place
 
 
 def offset_of(offsets: Sequence[int], *, whole: bool) -> int:

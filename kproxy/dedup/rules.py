@@ -90,6 +90,6 @@ class Rules:
         """Of equal records the last is what was not had: answers are read in order."""
         return True
 
-    def within_batch(self) -> bool:
-        """The order of records counts inside a batch; batches may come in any order."""
+    def across_order(self) -> bool:
+        """A record that equals one in doubt is taken for it also where the others of its batch do not come in order."""
         return True

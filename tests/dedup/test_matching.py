@@ -50,9 +50,14 @@ def test_of_equal_records_the_newest_is_taken_and_each_only_once() -> None:
     assert found("aaa", *entries) == [None, 4, 5]
 
 
-def test_inside_a_batch_the_order_counts() -> None:
-    assert found("ba", entry("ab", [4, 5])) == [None, 4]
+def test_inside_a_batch_the_order_counts_among_equal_records() -> None:
     assert found("aba", entry("aba", [4, 5, 6])) == [4, 5, 6]
+    assert found("ab", entry("aba", [4, 5, 6])) == [4, 5]
+
+
+def test_what_is_in_doubt_is_found_also_where_the_order_does_not_fit() -> None:
+    """Of a request a e b e the last e repeated an older one, so that the log has e, then a e b."""
+    assert None not in found("aebe", entry("e", [2]), entry("aeb", [4, 5, 6]))
 
 
 def test_a_request_whose_records_lie_before_and_behind_each_other_is_found() -> None:
