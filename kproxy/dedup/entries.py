@@ -83,9 +83,9 @@ class Answer:
     #: Orders requests by the time of acceptance.
     serial: int = 0
     #: Its batches, as they are sent.
-    sends: list[Send] = field(default_factory=list)
+    sends: Sequence[Send] = ()
     #: Entries that it repeated: in doubt until this answer is had.
-    moved: list[Entry] = field(default_factory=list)
+    moved: Sequence[Entry] = ()
     #: The fate of each batch is definite.
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.

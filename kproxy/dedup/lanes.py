@@ -90,6 +90,10 @@ class Track:
 
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
         """Notes an answer to an attempt. True if the batch is in the log: then it is settled and held no more."""
+        if not error_code:
+            send.fate = Fate.WRITTEN
+            self._written(send, base_offset, log_append_time_ms)
+            return True
         fate: Fate | None = fate_of(error_code)
         if fate in (Fate.OUT_OF_SEQUENCE, Fate.SUPERSEDED) and send is not self.sends[0]:
             fate = None  # the batch before it failed; it has to wait for that one, and says nothing by itself

@@ -90,7 +90,7 @@ class Member:
                 answer = asked.popleft()
                 if answer.given_up:
                     continue  # ``open`` has it, or ``kept`` has what became of it
-                if rules.is_late(answer) or rules.repeats_whole(answer):
+                if rules.may_repeat(answer):
                     self._keep(answer, answer.at)
                 else:
                     answer.behind = number
@@ -140,7 +140,7 @@ class Member:
         clean = not self.wire.was_reset()
         still_open = dict.fromkeys(answer for answers in self.open.values() for answer in answers)
         for answer in (*self._unread, *self._asked):
-            late = rules.is_late(answer) or rules.repeats_whole(answer)
+            late = rules.may_repeat(answer)
             if not answer.closed:
                 still_open[answer] = None
             elif answer.given_up:

@@ -44,13 +44,13 @@ class Rules:
         """The connection outlived every time-out of its client behind an answer that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
 
-    def is_late(self, answer: Answer) -> bool:
-        """The client had given up by then, perhaps, and threw the answer away."""
-        return answer.at > answer.due
+    def may_repeat(self, answer: Answer) -> bool:
+        """The client may send the request again though it has the answer.
 
-    def repeats_whole(self, answer: Answer) -> bool:
-        """Because of an error in it, the whole request may come again, with what succeeded."""
-        return answer.failed
+        It came so late that the client had given up by then, perhaps, and threw it away; or, because of an error in it,
+        the whole request comes again, with what succeeded.
+        """
+        return answer.failed or answer.at > answer.due
 
     def surely_not_had(self, answer: Answer, acknowledged: int) -> bool:
         """The end of the answer has not reached the client's host."""

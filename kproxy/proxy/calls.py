@@ -27,8 +27,8 @@ class Part:
     index: int
     sends: list[Send] = field(default_factory=list)
     error_code: int = 0
-    #: Batches that are to be sent, in all.
-    batches: int = 0
+    #: Not all of its batches were sent yet, when its client had to be answered.
+    unsent: bool = False
     #: The offsets of records that are in the log already, from an earlier time that the client sent them.
     matched: list[int] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class Part:
     @property
     def is_open(self) -> bool:
         """Whether the fate of a batch is not definite."""
-        return len(self.sends) < self.batches or not all(send.settled for send in self.sends)
+        return self.unsent or not all(send.settled for send in self.sends)
 
 
 @dataclass(slots=True, eq=False)

@@ -98,6 +98,7 @@ class Link:
             if not slot.silent:
                 assert slot.answer is not None
                 self.to_client.extend(slot.answer)
-                self.position += sum(map(len, slot.answer))
+                for frame in slot.answer:
+                    self.position += len(frame)
                 if slot.owed is not None:
                     slot.owed.position, slot.owed.at = self.position, self.now

@@ -77,6 +77,9 @@ class ProduceGate:
         self._forward = forward
         self._shape: RequestShape | None = None
         self._shape_upstream = 0
+        #: The time-out of the last request, and the seconds within which it has to be answered.
+        self._timeout_ms = 0
+        self._allowed = _SHORTEST_TIMEOUT_SECONDS
         self.producer = Producer(limits.producer, self._count_converted)
         #: This connection among those of its producer; comes with the lane.
         self.member: Member | None = None
@@ -157,8 +160,10 @@ class ProduceGate:
 
     def _due(self, layout: ProduceLayout) -> float:
         """When the client has to have an answer: its time counts from before the request waited in a buffer."""
-        allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
-        return self._link.empty_at + allowed
+        if layout.timeout_ms != self._timeout_ms:
+            self._timeout_ms = layout.timeout_ms
+            self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
+        return self._link.empty_at + self._allowed
 
     def _look(self, member: Member, owed: Answer) -> Need | None:
         self.hindrance = member.doubts.hindrance(member, owed, self._link.now)
@@ -205,6 +210,7 @@ class ProduceGate:
             if owed is None or self._link.now < owed.due or owed.timed_out:
                 continue
             member.timed_out(owed)
+            self.producer.note_unsent()
             self._stats.requests_timed_out += 1
             response = build_response(call)
             call.slot.answer = (encode_response(response, call.version, call.slot.correlation_id),)
@@ -253,7 +259,9 @@ class ProduceGate:
     def _answer_call(self, call: Call) -> None:
         if call.owed is not None and self.member is not None:
             failures: Sequence[Send] | Sequence[Part] = call.owed.sends if call.raw is not None else call.parts
-            call.owed.failed = call.owed.timed_out or any(each.error_code for each in failures)
+            for each in failures:
+                if each.error_code:
+                    call.owed.failed = True
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return

@@ -96,9 +96,9 @@ class Producer:
             groups = self._as_it_is(call, frame, layout, retries)
         for group in groups:
             call.open += len(group.batches)
-            for part, _, _ in group.batches:
-                part.batches += 1
             self._waiting.append(group)
+        if call.owed is not None:
+            call.owed.sends = groups[0].sends if len(groups) == 1 else []
         self.calls.append(call)
         if not call.open:
             self._finish(call)
@@ -114,10 +114,11 @@ class Producer:
                 part.error_code = error
             else:
                 batches.append((part, view[place.start : place.end], records))
+        whole = len(batches) == len(call.parts)
         if retries is not None:
             batches = [left for batch in batches for left in retries.strip(batch)]
+            whole &= len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
         groups = _grouped(call, batches)
-        whole = len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
         if whole and len(groups) == 1 and call.version == call.upstream_version:
             groups[0].frame = frame
             if layout.acks != -1:
@@ -186,9 +187,16 @@ class Producer:
             send.attempts = 1
             part.sends.append(send)
             group.sends.append(send)
-            if group.call.owed is not None:
-                group.call.owed.sends.append(send)
         self.in_flight += len(tracks)
+        owed = group.call.owed
+        if owed is not None and owed.sends is not group.sends:
+            owed.sends = (*owed.sends, *group.sends)
+
+    def note_unsent(self) -> None:
+        """Marks the parts of calls that wait to be sent, for an answer that has to be given at once."""
+        for group in self._waiting:
+            for part, _, _ in group.batches:
+                part.unsent = True
 
     # -- from the broker
 

@@ -55,7 +55,7 @@ class Retries:
         for entry, taken in group(places):
             moved = entry.part(taken)
             if self._member.doubts.rules.stays_in_doubt():
-                self._answer.moved.append(moved)
+                self._answer.moved = (*self._answer.moved, moved)
         self._stats.records_matched += len(places)
 
     def _rest(self, part: Part, data: memoryview, new: list[Record]) -> Batch:
