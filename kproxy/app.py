@@ -1,6 +1,7 @@
 """The one place where everything is put together."""
 
 import gc
+import resource
 import signal
 
 import structlog
@@ -19,6 +20,8 @@ from kproxy.proxy.stats import Stats
 log = structlog.get_logger("kproxy.app")
 
 _GC_ALLOCATIONS = 20_000
+#: Open files beside clients: listeners, connections of kproxy's own, logs.
+_OTHER_FILES = 1_000
 
 
 def run(config: Config) -> int:
@@ -27,11 +30,24 @@ def run(config: Config) -> int:
     # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
     gc.freeze()
     gc.set_threshold(_GC_ALLOCATIONS)
+    allow_connections(config.max_connections)
     try:
         return trio.run(_main, config)
     except* StartupError as group:
         error = _first(group)
     raise error
+
+
+def allow_connections(count: int) -> None:
+    """Raises the limit on open files for so many clients, each with its broker, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * count + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    raised = wanted if hard == resource.RLIM_INFINITY else max(soft, min(hard, wanted))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    if raised < wanted:
+        log.info("open files are limited below what max.connections may need", limit=raised, needed=wanted)
 
 
 def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:

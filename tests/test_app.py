@@ -176,3 +176,13 @@ async def test_an_address_in_use_is_one_clear_line_and_an_exit_code(tmp_path: Pa
     assert done.returncode == ExitCode.CANNOT_BIND
     assert f"127.0.0.1:{port}".encode() in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(10, 1020), (1000, 3000), (10**6, 4096)])
+def test_the_limit_on_open_files_is_raised_as_far_as_it_may_be(wanted: int, expected: int) -> None:
+    script = (
+        "import resource, kproxy.app; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096)); "
+        f"kproxy.app.allow_connections({wanted}); print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == f"({expected}, 4096)"
