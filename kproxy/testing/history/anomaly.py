@@ -1,4 +1,4 @@
-"""The anomalies that are told apart, numbered as in the catalogue of docs/reliability.md."""
+"""The anomalies that are told apart. Numbers that are missing belong to transactions."""
 
 from dataclasses import dataclass
 from enum import Enum
