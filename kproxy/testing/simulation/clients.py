@@ -22,6 +22,8 @@ from kproxy.testing.simulation.record_sets import record_set
 
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]
+#: kproxy is told that clients have five requests in flight at most (clients.in.flight); it sees an answer written late.
+_EVIDENT_BEHIND: Final = 7
 _BACKOFFS: Final = (0.02, 0.1, 0.3)
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 
@@ -44,6 +46,8 @@ class Client:
         self._io: FrameIO | None = None
         self._todo: deque[Request] = deque()
         self._flight: dict[int, tuple[float, Request]] = {}
+        #: What was acknowledged on this connection: the request's number and its records.
+        self._had: deque[tuple[int, list[Sent]]] = deque()
         self._next = 0
         self._due = 0.0
         self._failures = 0
@@ -97,6 +101,7 @@ class Client:
         for batch in request.values():
             for sent in batch:
                 sent.timestamp = int(self._host.wall() * 1000)
+                self._history.begin(sent)
         return request
 
     def _retry(self) -> Request:
@@ -123,11 +128,14 @@ class Client:
             self._open(await self._host.connect(*self._bootstrap, 1000))
             self._place = await self._leader()
             self._close()
+        if self.plan.renames:
+            self._host.name = self._rng.choice((self.plan.host, f"::ffff:{self.plan.host}"))
         self._open(await self._host.connect(*self._place, 1000))
 
     def _open(self, io: VirtualIO) -> None:
         self._io = FrameIO(io, self.plan.client_id)
         self.link = self._host.newest
+        self._had.clear()
         self._say(f"opens {io.peer_host} as {self.link.number}")
 
     async def _leader(self) -> tuple[str, int]:
@@ -166,12 +174,20 @@ class Client:
         number = self._io.next_id
         self._say(f"sends {number}: {_show(request)}")
         for sent in _all(request):
-            sent.state, sent.tries = State.OPEN, sent.tries + 1
+            sent.state = State.OK if sent.state is State.OK else State.OPEN
+            sent.tries, sent.evident = sent.tries + 1, False
         if plan.acks == 0:
             await self._io.send(message, plan.version, silent=True)
             return
+        self._find_evident(number)
         self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         await self._io.send(message, plan.version)
+
+    def _find_evident(self, number: int) -> None:
+        """So many requests behind an answer show that it was had, however many the client may have in flight."""
+        while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
+            for sent in self._had.popleft()[1]:
+                sent.evident = True
 
     async def _await_answer(self) -> None:
         assert self._io is not None
@@ -218,9 +234,10 @@ class Client:
         self._say(f"reads {number}: {' '.join(said)}")
         if request:
             self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
+        self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
         if again:
             self._history.disturb(self.plan)
-            self._again([again])
+            self._again([entry[1] if self.plan.repeats_whole else again])
 
     def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
         """Takes note of the word on one batch; whether it has to be sent again."""
@@ -236,6 +253,8 @@ class Client:
             )
             return False
         for at, sent in enumerate(batch):
+            if sent.state is State.OK:
+                continue  # it was told before, and sent again with the rest of its request
             sent.state, sent.order = State.OK, self._history.acknowledged
             sent.offset = base_offset + at if base_offset >= 0 else -1
             self._history.acknowledged += 1

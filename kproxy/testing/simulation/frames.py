@@ -1,7 +1,5 @@
 """Requests and answers of a model client over a connection."""
 
-import trio
-
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
@@ -43,7 +41,6 @@ class FrameIO:
                 raise EOFError("the connection ended")
             else:
                 self._frames = self._splitter.feed(self._buffer[:count])
-        await trio.lowlevel.checkpoint_if_cancelled()
         frame = memoryview(self._frames.pop(0))[4:]
         number = int.from_bytes(frame[:4], "big")
         api_key, version = self._sent.pop(number)

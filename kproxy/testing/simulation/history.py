@@ -31,6 +31,10 @@ class Sent:
     tries: int = 0
     #: When it was acknowledged, counted over the whole run.
     order: int = -1
+    #: What its client sent since shows that the acknowledgement was had.
+    evident: bool = False
+    #: When it was sent first, that was so of all equal records of its producer.
+    clear: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class History:
     """Of one run."""
 
     records: list[Sent] = field(default_factory=list)
+    #: Records that were sent, by partition, value and identity of the producer.
+    sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
     #: Identities (client.id, host) that lost a connection, timed out or got an error: their equal records without
     #: timestamps can't be told apart.
@@ -56,6 +62,13 @@ class History:
         """An invariant broke; the first one counts."""
         if self.broken is None:
             self.broken = (invariant, how)
+
+    def begin(self, sent: Sent) -> None:
+        """A record is about to be sent for the first time."""
+        key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
+        equal = self.sent.setdefault(key, [])
+        sent.clear = all(other.evident for other in equal)
+        equal.append(sent)
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not know what it was told."""

@@ -76,7 +76,7 @@ def _counts(history: History, partition: int, log: Log, records: list[Sent]) -> 
 
 
 def _told_apart(history: History, sents: list[Sent]) -> bool:
-    if not any(_identity(sent) in history.disturbed for sent in sents):
+    if not any(_identity(sent) in history.disturbed for sent in sents) or all(sent.clear for sent in sents):
         return True
     stamps = [sent.timestamp for sent in sents if sent.client.magic]
     return len(set(stamps)) == len(sents)

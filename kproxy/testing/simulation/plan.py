@@ -61,6 +61,10 @@ class ClientPlan:
     sends: tuple[Send, ...]
     #: What it does with batches that it sends again: "same", "split", "join".
     regroup: str = "same"
+    #: Sends the whole request again if one partition of it got an error.
+    repeats_whole: bool = False
+    #: Comes from the same host by another name (an IPv4 address mapped into IPv6) with each connection.
+    renames: bool = False
     #: Sends again in another order (pipelining clients do).
     shuffles: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late answer away.
@@ -119,6 +123,10 @@ class Taste:
     instances: tuple[int, ...] = (1, 1, 2)
     gaps: tuple[float, ...] = (0.0, 0.05, 0.5, 1.5)
     closes_on_timeout: tuple[bool, ...] = (True, True, False)
+    repeats_whole: tuple[bool, ...] = (False, False, True)
+    renames: tuple[bool, ...] = (False, False, True)
+    #: Of kproxy.
+    options: tuple[tuple[str, Any], ...] = ()
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
 
 
@@ -133,7 +141,8 @@ def make_plan(seed: int, taste: Taste) -> Plan:
         FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(taste.faults), rng.random(), rng.random())
         for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
     ]
-    return Plan(seed, tuple(clients), tuple(sorted(faults, key=lambda fault: fault.time)), instances)
+    faults.sort(key=lambda fault: fault.time)
+    return Plan(seed, tuple(clients), tuple(faults), instances, dict(taste.options))
 
 
 def _client(rng: Random, taste: Taste, number: int, instances: int, before: ClientPlan | None) -> ClientPlan:
@@ -143,8 +152,8 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
     acks = rng.choice(taste.acks)
     closes = rng.choice(taste.closes_on_timeout)
     patience = rng.choice(taste.request_timeouts)
-    if depth > 1 and not closes:
-        patience = max(taste.request_timeouts)  # nobody can know that it pipelines and throws answers away
+    if not closes:
+        patience = max(taste.request_timeouts)  # a repeat before timeout_ms is over looks like one more in flight
     return ClientPlan(
         number=number,
         client_id=before.client_id if twin and before else f"c{number}",
@@ -157,6 +166,8 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
         acks=acks,
         sends=_sends(rng, taste, before if twin else None, number),
         regroup=rng.choice(taste.regroup),
+        repeats_whole=rng.choice(taste.repeats_whole),
+        renames=rng.choice(taste.renames),
         shuffles=depth > 1 and rng.random() < 0.3,
         closes_on_timeout=closes,
         request_timeout=patience,
