@@ -161,7 +161,7 @@ class StatsCollector(Collector):
         )
         yield CounterMetricFamily(
             "kproxy_requests_dropped",
-            "Produce requests behind the end of their connection that a newer one had brought again.",
+            "Produce requests behind the end of their connection that a newer one had outrun.",
             value=stats.requests_dropped,
         )
         yield CounterMetricFamily(

@@ -72,13 +72,14 @@ class Doubts:
         self._suspects: dict[TrackKey, list[Suspect]] = {}
         #: Where the lanes of a former kproxy were fenced.
         self._recovered: set[TrackKey] = set()
-        #: While connections that have ended are still being read: the records that others brought since.
+        #: Connections that have ended and are still being read.
         self._draining: set[Member] = set()
-        self._brought: dict[TrackKey, set[bytes]] = {}
+        #: When the newest connection was opened that has used a partition.
+        self._newest: dict[TrackKey, float] = {}
 
-    def join(self, wire: Wire) -> Member:
-        """A new connection."""
-        member = Member(self, wire)
+    def join(self, wire: Wire, since: float) -> Member:
+        """A new connection, opened at ``since`` (seconds)."""
+        member = Member(self, wire, since)
         self.members.append(member)
         return member
 
@@ -144,19 +145,13 @@ class Doubts:
 
     def concern(self, member: Member, answer: Answer, now: float) -> bool:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
-        if self._draining or member.ended:
+        if member.ended:
             return True
         return any(self.candidates(member, key, now) for key in answer.keys)
 
-    def was_brought(self, key: TrackKey, records: Iterable[Digest]) -> bool:
-        """Whether another connection has brought one of these records since one that ended is still being read."""
-        brought = self._brought.get(key, ())
-        return any(record.content in brought for record in records)
-
-    def brings(self, member: Member, key: TrackKey, records: Iterable[Digest]) -> None:
-        """Takes note of the records that a connection brings."""
-        if self._draining and member not in self._draining:
-            self._brought.setdefault(key, set()).update(record.content for record in records)
+    def is_outrun(self, member: Member, key: TrackKey) -> bool:
+        """Whether a connection that was opened later has used a partition already."""
+        return self._newest.get(key, member.since) > member.since
 
     def gave_up(self, member: Member, key: TrackKey) -> None:
         """Takes note that a new record came: a client that sends one request at a time has given up the others."""
@@ -167,11 +162,12 @@ class Doubts:
     def claim(self, member: Member, answer: Answer) -> None:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt."""
         for key in answer.keys:
+            self._newest[key] = max(self._newest.get(key, member.since), member.since)
             entries = self.entries.get(key)
             if entries is not None:
                 self._prune(key)
             troubled = (key in self.entries or key in self._open) and key not in member.passed
-            if troubled or self._draining or key in member.kept or key in member.open or key in self._suspects:
+            if troubled or member.ended or key in member.kept or key in member.open or key in self._suspects:
                 self._calm.pop(key, None)
             else:
                 self._calm[key] = member
@@ -223,8 +219,6 @@ class Doubts:
     def drained(self, member: Member) -> None:
         """Takes note that nothing more of it will be read."""
         self._draining.discard(member)
-        if not self._draining:
-            self._brought.clear()
 
     def recovered(
         self, recover: Recover, found: Iterable[tuple[TrackKey, BatchHeader, list[Digest], list[int]]], now: float

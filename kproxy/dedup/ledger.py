@@ -27,13 +27,13 @@ class Ledger:
         self._serials = count(1)
         self.in_doubt = 0
 
-    def join(self, identity: Identity, wire: Wire) -> Member:
-        """A new connection of a producer."""
+    def join(self, identity: Identity, wire: Wire, since: float) -> Member:
+        """A new connection of a producer, opened at ``since`` (seconds)."""
         doubts = self._doubts.get(identity)
         if doubts is None:
             doubts = Doubts(identity, self._rules, self._former, self._changed, self._serials.__next__)
             self._doubts[identity] = doubts
-        return doubts.join(wire)
+        return doubts.join(wire, since)
 
     def sweep(self, now: float) -> int:
         """Forgets what is too old to matter; the number of entries that were dropped for want of room."""

@@ -39,10 +39,11 @@ class Suspect:
 class Member:
     """A connection of a producer. Requests are reported in order: ``arrived``, ``closed``; ``end`` when it is over."""
 
-    def __init__(self, doubts: "Doubts", wire: Wire) -> None:
+    def __init__(self, doubts: "Doubts", wire: Wire, since: float) -> None:
         """Use ``Ledger.join``."""
         self.doubts = doubts
         self.wire = wire
+        self.since = since
         self.ended = False
         #: Partitions where it has given up what it did not repeat.
         self.passed: set[TrackKey] = set()

@@ -70,9 +70,12 @@ class Rules:
         """A client with one request in flight repeats first; behind its first new record it has given up the rest."""
         return not (had_new and (observed == 1 or self.in_flight == 1))
 
-    def drops_orphan(self, *, brought_again: bool) -> bool:
-        """A request read behind the end of its connection is not written if a newer connection brought it again."""
-        return brought_again
+    def drops_orphan(self, *, outrun: bool) -> bool:
+        """A request read behind the end of its connection is not written if a newer one was there before.
+
+        Nobody waits for its answer. Its client has sent it again, or given it up.
+        """
+        return outrun
 
     def expired(self, entry: Entry, now: float) -> bool:
         """No client goes on trying for so long."""

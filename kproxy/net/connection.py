@@ -63,7 +63,7 @@ class Connection:
         """
         self._wall = wall
         self._frame_since = 0.0
-        self._heard = self._read_at = self._answered_at = trio.current_time()
+        self._opened_at = self._heard = self._read_at = self._answered_at = trio.current_time()
         self.session = session
         session.link.empty_at = self._heard + wall
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
@@ -344,7 +344,7 @@ class Connection:
         identity = Identity("", self.session.ctx.client_id, normal_host(self._client.peer_host))
         with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
             lane = await self.lanes.lease(identity)
-            member = self.keeper.join(identity, self)
+            member = self.keeper.join(identity, self, self._opened_at)
             member.pipelined(self._together)
             self.session.lease(lane, member)
             return

@@ -63,9 +63,9 @@ class DoubtKeeper:
         lanes = self._lanes.log.former(identity)
         return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
 
-    def join(self, identity: Identity, wire: Wire) -> Member:
-        """A new connection of a producer."""
-        return self._ledger.join(identity, wire)
+    def join(self, identity: Identity, wire: Wire, since: float) -> Member:
+        """A new connection of a producer, opened at ``since`` (seconds)."""
+        return self._ledger.join(identity, wire, since)
 
     async def changed(self, seen: int) -> None:
         """Waits for a change behind ``version`` ``seen``: a fate became definite, or something was read."""

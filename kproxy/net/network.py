@@ -45,7 +45,10 @@ class ByteIO(Protocol):
         """Writes what goes without a wait and takes it out of the list; the bytes written. OSError if broken."""
 
     def unacked(self) -> int:
-        """Bytes written that the peer's kernel has not acknowledged; behind ``close`` what it was then."""
+        """Bytes written that the peer's kernel has not acknowledged.
+
+        Behind ``close`` what it was then, and 0 if the peer had not ended the connection before.
+        """
 
     def peer_closed(self) -> bool:
         """Whether the peer has ended the connection, even if there is still data of it to read; or this end has."""

@@ -138,7 +138,10 @@ class SocketIO:
             sent = self._send_now(left)
 
     def unacked(self) -> int:
-        """Bytes written that the peer's kernel has not acknowledged (SIOCOUTQ); behind ``close`` what it was then."""
+        """Bytes written that the peer's kernel has not acknowledged (SIOCOUTQ).
+
+        Behind ``close`` what it was then, and 0 if the peer had not ended the connection before.
+        """
         if not self.closed:
             self._unacked = struct.unpack("i", fcntl.ioctl(self._sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
         return self._unacked
@@ -160,8 +163,8 @@ class SocketIO:
     def close(self) -> None:
         """Closes the socket and wakes whoever waits for it. May be called again."""
         if not self.closed:
-            self.unacked()
             self._ended_by = self._ends()
+            self._unacked = self.unacked() if self._ended_by else 0  # what is on its way may still arrive
             self.closed = True
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()

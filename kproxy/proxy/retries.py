@@ -34,11 +34,10 @@ class Retries:
         if not pairs:
             return [batch]
         key, digests, doubts = (part.topic, part.index), [digest for digest, _ in pairs], self._member.doubts
-        if self._member.ended and doubts.rules.drops_orphan(brought_again=doubts.was_brought(key, digests)):
+        if self._member.ended and doubts.rules.drops_orphan(outrun=doubts.is_outrun(self._member, key)):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
-        doubts.brings(self._member, key, digests)
         found = match(digests, doubts.candidates(self._member, key, self._now), doubts.rules, self._now)
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [place for place in found if place is not None])

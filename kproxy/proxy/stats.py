@@ -78,7 +78,7 @@ class Stats:
     records_stripped: int = 0
     """Of these, the ones that were taken out of a batch whose others were new."""
     requests_dropped: int = 0
-    """Produce requests behind the end of their connection which a newer one had brought again."""
+    """Produce requests behind the end of their connection which a newer one had outrun."""
     requests_timed_out: int = 0
     """Produce requests answered REQUEST_TIMED_OUT while kproxy goes on to send."""
     readbacks: int = 0

@@ -38,4 +38,4 @@ def ledger(rules: Rules = RULES, former: Sequence[Suspect] = ()) -> Ledger:
 
 def member() -> Member:
     """The first connection of a producer that has no other."""
-    return ledger().join(ONE, FakeWire())
+    return ledger().join(ONE, FakeWire(), 0.0)

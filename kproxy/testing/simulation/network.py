@@ -106,7 +106,7 @@ class VirtualIO:
         """Ends the connection; with a reset if there are unread bytes, as Linux does."""
         if self.closed:
             return
-        self.unacked()
+        self._unacked = self.unacked() if self.peer_closed() else 0
         self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
         self._in.gone = True
