@@ -66,22 +66,28 @@ def tail_of(batches: Iterable[Batch], first_epochs: Mapping[int, int | None]) ->
     producer's time is that of its own batches: its clients' clocks may differ from any other.
     """
     own: dict[int, list[Batch]] = {producer_id: [] for producer_id in first_epochs}
+    begun: set[int] = set()
     for batch in batches:
-        if batch.header.producer_id in own and not batch.header.is_control:
-            own[batch.header.producer_id].append(batch)
+        producer_id = batch.header.producer_id
+        if producer_id in own:
+            if not batch.header.is_control:
+                own[producer_id].append(batch)
+            if _is_first(batch, first_epochs[producer_id]):
+                begun.add(producer_id)
     kept: list[Batch] = []
     enough = True
     for producer_id, found in own.items():
         tail = _tail(found)
         kept += tail
-        enough = enough and (
-            len(found) > len(tail) or any(_is_first(batch, first_epochs[producer_id]) for batch in found)
-        )
+        enough = enough and (len(found) > len(tail) or producer_id in begun)
     return sorted(kept, key=lambda batch: batch.header.base_offset), enough
 
 
 def _is_first(batch: Batch, epoch: int | None) -> bool:
-    return batch.header.producer_epoch == epoch and not batch.header.base_sequence
+    """Whether what lies before is of no interest: it is the first one, or one of an earlier epoch."""
+    if epoch is None or batch.header.producer_epoch > epoch:
+        return False
+    return batch.header.producer_epoch < epoch or not (batch.header.base_sequence or batch.header.is_control)
 
 
 def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence: int) -> bool:

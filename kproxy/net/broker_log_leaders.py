@@ -24,6 +24,10 @@ _METADATA: Final = 12
 _FIRST_WITH_IDS: Final = 10
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
 _PATIENCE: Final = 10
+#: Told of places whose leader could not be asked in time; brokers' own REQUEST_TIMED_OUT is asked again.
+_NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
+#: Leaders that are remembered; about 20 MB.
+_MOST_LEADERS: Final = 100_000
 _DOUBTFUL: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
@@ -57,16 +61,28 @@ class Told(Generic[T]):
 
     error_code: int
     value: T | None
+    #: The leader.
+    by: Address | None = None
 
     def get(self, place: Place, what: str) -> T:
-        """What was asked for; LogError if there was an error."""
+        """What was asked for; LogError if there was an error, OSError if no leader answered in time."""
+        self.reached(place)
         if self.error_code or self.value is None:
             raise LogError(place, self.error_code, what)
         return self.value
 
+    def reached(self, place: Place) -> None:
+        """OSError if no leader answered in time."""
+        if self.error_code == _NOBODY:
+            raise OSError(f"no leader answered for {place[0]}-{place[1]} in time")
+
 
 class Leaders:
-    """Asks leaders over connections of its own, so that long polls hold up nothing else."""
+    """Asks leaders over connections of its own, so that long polls hold up nothing else.
+
+    Who leads is remembered until that broker does not answer, or answers with an error. DescribeProducers and Fetch
+    are answered by any replica: what must be the leader's word is compared with a ListOffsets that it answered.
+    """
 
     def __init__(self, cluster: Cluster, config: Config) -> None:
         """At most ``recovery_concurrency`` requests are on their way at a time."""
@@ -74,42 +90,60 @@ class Leaders:
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._idle: dict[Address, list[BrokerClient]] = {}
+        self._known: dict[Place, Address] = {}
         self._closed = False
 
     async def ask(self, places: Iterable[Place], question: Question[T]) -> dict[Place, Told[T]]:
-        """The answers for all places, errors included that another attempt would not help.
+        """The answers for all places, errors included that another attempt would not help; asked for in this order.
 
-        OSError if they can't be had within ``delivery_timeout_ms``.
+        A place whose leader can't be asked within ``delivery_timeout_ms`` raises OSError from ``Told.get``.
         """
+        waiting = dict.fromkeys(places)
         told: dict[Place, Told[T]] = {}
-        try:
-            with trio.fail_after(self._config.delivery_timeout_ms / 1000):
-                await self._ask_until_told(set(places), question, told)
-        except trio.TooSlowError as error:
-            raise OSError(f"no leader answered in {self._config.delivery_timeout_ms} ms") from error
+        with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
+            await self._ask_until_told(waiting, question, told)
+        told.update(dict.fromkeys(waiting, Told(_NOBODY, None)))
         return told
 
-    async def _ask_until_told(self, waiting: set[Place], question: Question[T], told: dict[Place, Told[T]]) -> None:
+    async def _ask_until_told(
+        self, waiting: dict[Place, None], question: Question[T], told: dict[Place, Told[T]]
+    ) -> None:
         backoff_ms = self._config.retry_backoff_ms
         doubtful: dict[Place, int] = {}
         while True:
             found: dict[Place, Told[T]] = {}
-            groups = await self._by_leader(sorted(waiting), found)
+            groups = await self._by_leader(list(waiting), found)
             async with trio.open_nursery() as nursery:
                 for address, group in groups.items():
                     nursery.start_soon(self._ask_leader, address, group, question, found)
-            for place in waiting & found.keys():
-                error = found[place].error_code
+            for place, answer in found.items():
+                error = answer.error_code
                 doubtful[place] = doubtful.get(place, 0) + 1 if error in _DOUBTFUL else 0
-                if not _try_again(error) or doubtful[place] >= _PATIENCE:
-                    told[place] = found[place]
-            waiting -= told.keys()
+                if place in waiting and (not _try_again(error) or doubtful[place] >= _PATIENCE):
+                    told[place] = answer
+                    del waiting[place]
+                if error:
+                    self._known.pop(place, None)
             if not waiting:
                 return
+            for place in waiting:
+                self._known.pop(place, None)
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
 
     async def _by_leader(self, places: Sequence[Place], found: dict[Place, Told[T]]) -> dict[Address, list[Place]]:
+        unknown = [place for place in places if place not in self._known]
+        leaders = {place: self._known[place] for place in places if place in self._known}
+        if unknown:
+            leaders |= await self._learn(unknown, found)
+        groups: dict[Address, list[Place]] = {}
+        for place in places:
+            if place in leaders:
+                groups.setdefault(leaders[place], []).append(place)
+        return groups
+
+    async def _learn(self, places: Sequence[Place], found: dict[Place, Told[T]]) -> dict[Place, Address]:
+        """The leaders of these, where there are any; ``found`` says which are not there at all."""
         names = dict.fromkeys(name for name, _ in places)
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
@@ -119,18 +153,21 @@ class Leaders:
         except (OSError, RemoteProtocolError):
             return {}
         brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
-        leaders: dict[Place, Address | None] = {}
+        told: dict[Place, Address | None] = {}
         for topic in response.topics:
             for row in topic.partitions:
-                leaders[topic.name or "", row.partition_index] = brokers.get(row.leader_id)
-        groups: dict[Address, list[Place]] = {}
+                told[topic.name or "", row.partition_index] = brokers.get(row.leader_id)
+        leaders: dict[Place, Address] = {}
         for place in places:
-            address = leaders.get(place)
+            address = told.get(place)
             if address is not None:
-                groups.setdefault(address, []).append(place)
-            elif place not in leaders:
+                leaders[place] = address
+            elif place not in told:
                 found[place] = Told(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-        return groups
+        if len(self._known) + len(leaders) > _MOST_LEADERS:
+            self._known.clear()
+        self._known |= leaders
+        return leaders
 
     async def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Any broker's answer. OSError, RemoteProtocolError if none gives one."""
@@ -174,9 +211,9 @@ class Leaders:
             request = question.request(places)
             served = client.versions.get(request.API_KEY)
             if served is None or max(served[0], request.MIN_VERSION) > min(question.newest, served[1]):
-                return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None) for place in places}
+                return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None, address) for place in places}
             answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
-            return {place: Told(error, value) for place, error, value in question.answers(answer)}
+            return {place: Told(error, value, address) for place, error, value in question.answers(answer)}
         finally:
             if self._closed:
                 client.close()

@@ -62,7 +62,7 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
     return topics
 
 
-def write_markers(markers: Sequence[Marker]) -> Question[None]:
+def write_markers(markers: Sequence[Marker]) -> Question[bool]:
     """Fences each producer by a marker that ends a transaction which it never began; the worst error is told."""
 
     def request(places: Sequence[Place]) -> Message:
@@ -83,7 +83,7 @@ def write_markers(markers: Sequence[Marker]) -> Question[None]:
             ]
         )
 
-    def answers(response: Message) -> Iterator[tuple[Place, int, None]]:
+    def answers(response: Message) -> Iterator[tuple[Place, int, bool]]:
         assert isinstance(response, WriteTxnMarkersResponse)
         worst: dict[Place, int] = {}
         for marker in response.markers:
@@ -94,7 +94,7 @@ def write_markers(markers: Sequence[Marker]) -> Question[None]:
                     place = topic.name, row.partition_index
                     worst[place] = worst.get(place, 0) or (0 if fenced else row.error_code)
         for place, error in worst.items():
-            yield place, error, None
+            yield place, error, not error
 
     return Question(request, answers, _MARKERS)
 
@@ -144,16 +144,20 @@ def list_offsets(timestamp: int) -> Question[int]:
     return Question(request, answers, _OFFSETS)
 
 
-def fetch(offsets: Mapping[Place, int], max_bytes: int) -> Question[FetchResponsePartitionData]:
-    """What partitions' logs hold from an offset on, committed or not; at the end of the log it waits a moment."""
+def fetch(wishes: Mapping[Place, tuple[int, int]], max_bytes: int) -> Question[FetchResponsePartitionData]:
+    """What partitions' logs hold, committed or not; where all are read to the end, it waits a moment.
+
+    ``wishes``: by place the offset to read from and the most bytes. A leader answers with ``max_bytes`` at most, but
+    the first batch that it finds is given whole; so what had nothing should be asked for first the next time.
+    """
 
     def request(places: Sequence[Place]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
-            rows = [
-                FetchRequestFetchPartition(partition=n, fetch_offset=offsets[name, n], partition_max_bytes=max_bytes)
-                for n in indexes
-            ]
+            rows = []
+            for n in indexes:
+                offset, most = wishes[name, n]
+                rows.append(FetchRequestFetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=most))
             topics.append(FetchRequestFetchTopic(topic=name, partitions=rows))
         return FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics)
 

@@ -1,18 +1,20 @@
 """What lanes of the past wrote to partitions: first fenced, then read back from the brokers' logs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import trio
 
 from kproxy.config import Config
-from kproxy.net.broker_log import Batch, BrokerLog, Marker, Place
+from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Place, Survey
 from kproxy.proxy.stats import Stats
 
 #: Markers times partitions in one request: about 200 KB, and a few seconds of a broker's time at most.
 _MARKERS_AT_ONCE: Final = 50_000
 _PLACES_AT_ONCE: Final = 256
 _GROWTH: Final = 8
+#: Half of the time behind which brokers forget a producer (producer.id.expiration.ms).
+_TIMELY_SECONDS: Final = 43_200
 
 
 class PastLane(Protocol):
@@ -40,6 +42,8 @@ class Recovery:
         self._config = config
         self._stats = stats
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
+        #: Producer ids of lanes whose records were new when they were sent.
+        self._timely: set[int] = set()
 
     async def recover(
         self, lanes: Sequence[PastLane], places: Sequence[Place], take: Callable[[Place, list[Batch]], None]
@@ -48,17 +52,47 @@ class Recovery:
 
         All lanes are fenced on all partitions before anything is read: what is not there then will never be. A few
         requests do for many partitions, and what was taken is held no longer. ``take`` must not wait. OSError,
-        RemoteProtocolError: brokers did not let it be done; what was not taken is unknown.
+        RemoteProtocolError: brokers did not let it be done everywhere; what was not taken is unknown.
         """
         if not lanes or not places:
             return
-        began = trio.current_time()
+        began, failed = trio.current_time(), Failures()
         try:
+            past = _Past(lanes)
+            surveyed = await self._broker_log.survey(places, failed)
+            unseen = self._unseen(past, surveyed)
+            fencing = [place for place in places if place in surveyed]
             for markers in self._markers(lanes, len(places)):
-                await self._broker_log.fence(places, markers)
-            await self._read(lanes, places, take)
+                await self._broker_log.fence(fencing, markers, failed)
+            await self._read(past, [place for place in places if place not in failed], unseen, failed, take)
         finally:
             self._stats.recovery_seconds += trio.current_time() - began
+        for error in failed.values():
+            raise error
+
+    def _unseen(self, past: "_Past", surveyed: Mapping[Place, Survey]) -> dict[Place, dict[int, int]]:
+        """By place and producer id, the offset below which its lane's batches can't lie, since it was not known then.
+
+        Brokers forget a producer a day behind its last batch by that one's own time: of lanes whose records are old
+        already when they are sent, and of those that may be such, nothing is believed.
+        """
+        rows = [(row, place) for place, (_, active) in surveyed.items() for row in active.values()]
+        wrote = [row for row, _ in rows if past.may_have_written(row)]
+        soonest = (self._broker_log.wall() - _TIMELY_SECONDS) * 1000
+        if any(row.last_timestamp_ms < soonest for row in wrote):
+            return {}
+        if wrote:
+            self._timely.update(past.first_epochs)
+        elif not self._timely.issuperset(past.first_epochs):
+            return {}
+        unseen: dict[Place, dict[int, int]] = {}
+        for place, (end, active) in surveyed.items():
+            unseen[place] = {
+                producer_id: end
+                for producer_id, epoch in past.first_epochs.items()
+                if producer_id not in active or active[producer_id].epoch < epoch
+            }
+        return unseen
 
     @staticmethod
     def _markers(lanes: Sequence[PastLane], places: int) -> Iterator[list[Marker]]:
@@ -71,27 +105,49 @@ class Recovery:
             yield markers[first : first + portion]
 
     async def _read(
-        self, lanes: Sequence[PastLane], places: Sequence[Place], take: Callable[[Place, list[Batch]], None]
+        self,
+        past: "_Past",
+        places: Sequence[Place],
+        unseen: Mapping[Place, Mapping[int, int]],
+        failed: Failures,
+        take: Callable[[Place, list[Batch]], None],
     ) -> None:
-        epochs: dict[int, list[PastLane]] = {}
-        for lane in lanes:
-            epochs.setdefault(lane.producer_id, []).append(lane)
         following, portion = 0, self._config.recovery_concurrency
         while following < len(places):
             part = places[following : following + portion]
             async with self._limiter:
-                tails = await self._broker_log.tails(part, epochs.keys())
+                tails = await self._broker_log.tails(
+                    part, past.first_epochs, first_epochs=past.first_epochs, unseen=unseen, failed=failed
+                )
                 size = sum(len(batch.data) for batches in tails.values() for batch in batches)
-                for place in part:
-                    take(place, [batch for batch in tails[place] if _is_of(batch, epochs)])
-                del tails
-            self._stats.recoveries += len(part)
+                for place, batches in tails.items():
+                    take(place, [batch for batch in batches if past.wrote(batch)])
+            self._stats.recoveries += len(tails)
+            del tails
             following += len(part)
             # as many as may be expected to fit; a partition can't hold more than was read of it
             fitting = self._config.recovery_max_bytes * len(part) // max(1, size)
             portion = max(1, min(fitting, portion * _GROWTH, _PLACES_AT_ONCE))
 
 
-def _is_of(batch: Batch, epochs: dict[int, list[PastLane]]) -> bool:
-    epoch = batch.header.producer_epoch
-    return any(lane.first_epoch <= epoch <= lane.last_epoch for lane in epochs.get(batch.header.producer_id, ()))
+class _Past:
+    """Some lanes, by producer id."""
+
+    def __init__(self, lanes: Iterable[PastLane]) -> None:
+        self._lanes: dict[int, list[PastLane]] = {}
+        for lane in lanes:
+            self._lanes.setdefault(lane.producer_id, []).append(lane)
+        self.first_epochs = {
+            producer_id: min(lane.first_epoch for lane in lanes) for producer_id, lanes in self._lanes.items()
+        }
+
+    def _had(self, producer_id: int, epoch: int) -> bool:
+        return any(lane.first_epoch <= epoch <= lane.last_epoch for lane in self._lanes.get(producer_id, ()))
+
+    def wrote(self, batch: Batch) -> bool:
+        """Whether a batch is one of the lanes'."""
+        return self._had(batch.header.producer_id, batch.header.producer_epoch)
+
+    def may_have_written(self, row: ActiveProducer) -> bool:
+        """Whether what a leader knows is of the lanes, and not of a marker."""
+        return row.last_sequence >= 0 and self._had(row.producer_id, row.epoch)

@@ -70,7 +70,7 @@ class TestTail:
 
     def test_there_are_none_before_the_first(self) -> None:
         assert tail_of(batches_at(0, 0, 0), {PID: 0})[1]
-        assert not tail_of(batches_at(0, 0, 0), {PID: 33})[1], "of an earlier lease"
+        assert tail_of(batches_at(0, 0, 0), {PID: 33})[1], "what is of an earlier lease lies before all of this one"
         assert not tail_of(batches_at(0, 0, 0)[1:], {PID: 0})[1]
 
     def test_others_do_not_count(self) -> None:

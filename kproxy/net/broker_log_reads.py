@@ -1,0 +1,102 @@
+"""Reads of many partitions' logs at once: each round is one Fetch to each leader, bounded in bytes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log_leaders import Leaders, Place
+from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets
+from kproxy.net.broker_log_tail import Reader
+from kproxy.proxy.stats import Stats
+
+Failures: TypeAlias = dict[Place, OSError | RemoteProtocolError]
+"""What could not be had, and why."""
+
+#: In one answer at most, but for a first batch that is larger.
+_MOST_BYTES: Final = 16 << 20
+
+
+async def read_logs(leaders: Leaders, config: Config, stats: Stats, readers: Mapping[Place, Reader]) -> Failures:
+    """Reads for each place what its reader wishes; the places where that could not be had.
+
+    Waits for what can't be read yet, ``upstream_request_timeout_ms`` behind the last bytes of a place at most.
+    """
+    reads = _Reads(leaders, config, stats, readers)
+    while wishes := reads.wishes():
+        await reads.round(wishes)
+    return reads.failed
+
+
+class _Reads:
+    def __init__(self, leaders: Leaders, config: Config, stats: Stats, readers: Mapping[Place, Reader]) -> None:
+        self.failed: Failures = {}
+        self._leaders = leaders
+        self._config = config
+        self._stats = stats
+        now = trio.current_time()
+        self._readers = dict(readers)
+        #: When bytes last came.
+        self._fed = dict.fromkeys(readers, now)
+
+    def wishes(self) -> dict[Place, tuple[int, int]]:
+        """What to read next; first what got nothing for longest: the others may have used up the bytes."""
+        found = {}
+        for place in sorted(self._readers, key=self._fed.__getitem__):
+            wish = self._readers[place].wish
+            if wish is None:
+                del self._readers[place]
+            else:
+                found[place] = wish
+        return found
+
+    async def round(self, wishes: dict[Place, tuple[int, int]]) -> None:
+        """One answer of each leader."""
+        most = min(_MOST_BYTES, self._config.recovery_max_bytes)
+        told = await self._leaders.ask(wishes, fetch(wishes, most))
+        outside: list[Place] = []
+        for place, answer in told.items():
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                outside.append(place)
+                continue
+            try:
+                data = answer.get(place, "Fetch").records or b""
+                size = self._readers[place].take(data)
+            except (OSError, RemoteProtocolError) as error:
+                self._fail(place, error)
+                continue
+            self._stats.readback_bytes += size
+            if size:
+                self._fed[place] = trio.current_time()
+            else:
+                self._starve(place, wishes[place][0])
+        await self._cut(outside, wishes)
+
+    def _starve(self, place: Place, offset: int) -> None:
+        """Gives up a place that has had nothing for too long."""
+        if trio.current_time() - self._fed[place] < self._config.upstream_request_timeout_ms / 1000:
+            return
+        if self._readers[place].may_wait:
+            del self._readers[place]
+        else:
+            self._fail(place, OSError(f"{place[0]}-{place[1]} can be read up to {offset}, no further"))
+
+    async def _cut(self, places: Iterable[Place], wishes: dict[Place, tuple[int, int]]) -> None:
+        """Goes on where logs begin: what lies before was deleted."""
+        for place, answer in (await self._leaders.ask(places, list_offsets(EARLIEST))).items():
+            offset = wishes[place][0]
+            try:
+                start = answer.get(place, "ListOffsets")
+                if start <= offset:  # the log was cut, the topic made anew, or a replica lags behind
+                    raise OSError(f"{place[0]}-{place[1]} can be read up to less than {offset}")
+            except (OSError, RemoteProtocolError) as error:
+                self._fail(place, error)
+            else:
+                self._readers[place].cut(start)
+
+    def _fail(self, place: Place, error: OSError | RemoteProtocolError) -> None:
+        self.failed[place] = error
+        del self._readers[place]
