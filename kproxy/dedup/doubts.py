@@ -59,9 +59,11 @@ class Doubts:
         self.rules = rules
         self.next_serial = next_serial
         self._former = former
-        self._changed = changed
+        self.changed = changed
         #: The most requests that one of its connections had without an answer.
         self.depth = 1
+        #: How many requests came of it.
+        self.requests = 0
         self.members: list[Member] = []
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
         self._calm: dict[TrackKey, Member] = {}
@@ -69,7 +71,8 @@ class Doubts:
         self.entries: dict[TrackKey, list[Entry]] = {}
         #: Requests of connections that have ended, with open batches.
         self._open: dict[TrackKey, dict[Answer, Member]] = {}
-        self._suspects: dict[TrackKey, list[Suspect]] = {}
+        #: With the time since when, in seconds.
+        self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
         #: Where the lanes of a former kproxy were fenced.
         self._recovered: set[TrackKey] = set()
         #: Connections that have ended and are still being read.
@@ -118,7 +121,7 @@ class Doubts:
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
         for key in keys:
-            found = list(self._suspects.get(key, ()))
+            found = [lane for lane, _ in self._suspects.get(key, ())]
             if key not in self._recovered:
                 former = self._former(self.identity) if former is None else former
                 found += former
@@ -130,16 +133,19 @@ class Doubts:
         return Recover(list(lanes), places) if places else None
 
     def _is_open(self, member: Member, key: TrackKey) -> bool:
-        if any(other is not member for other in self._open.get(key, {}).values()):
-            return key not in member.passed
-        return key in member.open
+        others = key not in member.passed and any(other is not member for other in self._open.get(key, {}).values())
+        return others or key in member.open
 
     def candidates(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
         """The entries on a partition that a request of this connection may repeat, oldest first."""
         kept = member.kept.get(key, [])
         if key in member.passed:
             return list(kept)
-        return [entry for entry in chain(self.entries.get(key, ()), kept) if not self.rules.expired(entry, now)]
+        return [
+            entry
+            for entry in chain(self.entries.get(key, ()), kept)
+            if entry.origin != member.number and not self.rules.expired(entry, now)
+        ]
 
     # -- when it is taken
 
@@ -155,7 +161,7 @@ class Doubts:
 
     def gave_up(self, member: Member, key: TrackKey) -> None:
         """Takes note that a new record came: a client that sends one request at a time has given up the others."""
-        if not self.rules.goes_on_matching(observed=self.depth, had_new=True):
+        if not self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
             member.passed.add(key)
             member.kept.pop(key, None)
 
@@ -163,21 +169,13 @@ class Doubts:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt."""
         for key in answer.keys:
             self._newest[key] = max(self._newest.get(key, member.since), member.since)
-            entries = self.entries.get(key)
-            if entries is not None:
-                self._prune(key)
+            _prune(self.entries, key)
+            _prune(member.kept, key)
             troubled = (key in self.entries or key in self._open) and key not in member.passed
             if troubled or member.ended or key in member.kept or key in member.open or key in self._suspects:
                 self._calm.pop(key, None)
             else:
                 self._calm[key] = member
-
-    def _prune(self, key: TrackKey) -> None:
-        left = [entry for entry in self.entries[key] if entry.digests is None or entry.digests]
-        if left:
-            self.entries[key] = left
-        else:
-            del self.entries[key]
 
     # -- what becomes of it
 
@@ -202,11 +200,11 @@ class Doubts:
             answers = self._open.get(key)
             if answers is not None and answers.pop(answer, None) is not None and not answers:
                 del self._open[key]
-        self._changed()
+        self.changed()
 
-    def suspect(self, key: TrackKey, lane: Suspect) -> None:
+    def suspect(self, key: TrackKey, lane: Suspect, now: float) -> None:
         """A lane has to be fenced on a partition before this producer uses it again."""
-        self._suspects.setdefault(key, []).append(lane)
+        self._suspects.setdefault(key, []).append((lane, now))
         self.disturb(key)
 
     def left(self, member: Member) -> None:
@@ -214,7 +212,7 @@ class Doubts:
         self.members.remove(member)
         self._draining.add(member)
         self._calm.clear()
-        self._changed()
+        self.changed()
 
     def drained(self, member: Member) -> None:
         """Takes note that nothing more of it will be read."""
@@ -227,16 +225,17 @@ class Doubts:
         lanes = set(recover.lanes)
         for key in recover.keys:
             self._recovered.add(key)
-            left = [lane for lane in self._suspects.pop(key, ()) if lane not in lanes]
+            left = [(lane, since) for lane, since in self._suspects.pop(key, ()) if lane not in lanes]
             if left:
                 self._suspects[key] = left
         for key, header, digests, offsets in found:
             if any(lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence) for lane in lanes):
-                stamp = Stamp(header.producer_id, header.base_sequence, header.base_offset, header.record_count)
+                sequence, count = header.base_sequence, header.record_count
+                stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)
                 entry = Entry(key, stamp, self.next_serial(), False, False, now)
                 entry.recall(digests, offsets)
                 self.add(entry)
-        self._changed()
+        self.changed()
 
     def forget(self, entry: Entry) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
@@ -260,6 +259,12 @@ class Doubts:
             for key, entries in list(member.kept.items()):
                 if all(self.rules.expired(entry, now) for entry in entries):
                     del member.kept[key]
+        for key, suspects in list(self._suspects.items()):
+            left_over = [(lane, since) for lane, since in suspects if now - since <= self.rules.window]
+            if left_over:
+                self._suspects[key] = left_over
+            else:
+                del self._suspects[key]
 
     @property
     def count(self) -> int:
@@ -270,3 +275,11 @@ class Doubts:
     def idle(self) -> bool:
         """Whether it may be forgotten."""
         return not (self.members or self.entries or self._open or self._suspects or self._draining)
+
+
+def _prune(entries: dict[TrackKey, list[Entry]], key: TrackKey) -> None:
+    """Takes out what is no entry any more, since all its records were taken out of it."""
+    if key in entries:
+        entries[key] = [entry for entry in entries[key] if entry.digests is None or entry.digests]
+        if not entries[key]:
+            del entries[key]

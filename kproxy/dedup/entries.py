@@ -1,6 +1,6 @@
 """What may be in doubt: answers that a client is owed, and records whose answer it may not have had."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,12 +25,17 @@ class Wire(Protocol):
     def was_reset(self) -> bool:
         """Whether it ended otherwise than in good order (RST, a time-out of the network)."""
 
+    @property
+    def writing(self) -> int:
+        """Bytes of answers behind ``written`` of which the kernel may have taken some."""
+
 
 @dataclass(slots=True, eq=False)
 class Stamp:
     """Where a batch is in the log, and by what it is known there again."""
 
     producer_id: int
+    epoch: int
     sequence: int
     #: -1: in the log, but the broker did not say where.
     base_offset: int
@@ -56,6 +61,8 @@ class Entry:
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
+    #: The number of the connection whose later requests do not repeat it, since it was answered there; -1: none.
+    origin: int = -1
 
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
@@ -90,6 +97,8 @@ class Answer:
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.
     timed_out: bool = False
+    #: Partitions of which it told a success all the same.
+    told: Collection[TrackKey] = ()
     #: The client may send the same again on this very connection, since it does not wait for the answer any more.
     given_up: bool = False
     #: It held an error that may make the client send the whole request again.
@@ -102,5 +111,5 @@ class Answer:
 
     @property
     def keys(self) -> list[TrackKey]:
-        """The partitions that it names, as tracks have them."""
-        return [(place.topic, place.partition) for place in self.places]
+        """The partitions that it names, each once, as tracks have them."""
+        return list(dict.fromkeys((place.topic, place.partition) for place in self.places))

@@ -34,6 +34,8 @@ class Send:
     #: When it was taken from the client, in seconds since the epoch.
     taken_at: float
     sequence: int = -1
+    #: Of the track, when it was stamped last.
+    epoch: int = -1
     attempts: int = 0
     #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
     ever_open: bool = False
@@ -47,7 +49,7 @@ class Send:
 
     def restamp(self, sequence: int) -> None:
         """Writes the track's producer id and epoch and ``sequence`` into the batch; its payload is not read."""
-        self.sequence = sequence
+        self.sequence, self.epoch = sequence, self.track.epoch
         stamp(self.batch, self.track.producer_id, self.track.epoch, sequence)
 
 

@@ -27,7 +27,7 @@ class Ledger:
         self._serials = count(1)
         self.in_doubt = 0
 
-    def join(self, identity: Identity, wire: Wire, since: float) -> Member:
+    def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> Member:
         """A new connection of a producer, opened at ``since`` (seconds)."""
         doubts = self._doubts.get(identity)
         if doubts is None:

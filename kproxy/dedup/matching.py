@@ -91,8 +91,8 @@ class _Matching:
 
 def offset_of(offsets: Sequence[int], *, whole: bool) -> int:
     """The base offset to answer for matched records: -1 where they are not the whole batch, or not one run."""
-    contiguous = offsets[-1] - offsets[0] == len(offsets) - 1
-    return offsets[0] if whole and contiguous else -1
+    one_run = all(offset == at for at, offset in enumerate(offsets, offsets[0]))
+    return offsets[0] if whole and one_run else -1
 
 
 def group(places: Sequence[Place]) -> list[tuple[Entry, list[int]]]:

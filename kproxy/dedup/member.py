@@ -1,7 +1,7 @@
 """One client connection among those of its producer: what it is owed, and what of it may come again."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -45,6 +45,8 @@ class Member:
         self.wire = wire
         self.since = since
         self.ended = False
+        #: Tells connections of a producer apart.
+        self.number = doubts.next_serial()
         #: Partitions where it has given up what it did not repeat.
         self.passed: set[TrackKey] = set()
         #: In doubt on this very connection, because it was told an error or told too late.
@@ -65,6 +67,7 @@ class Member:
             self._leave_open(answer)
             return
         self._number += 1
+        self.doubts.requests += 1
         self._asked.append(answer)
         if len(self._asked) > self.doubts.depth:
             self._look_at_depth()
@@ -101,9 +104,13 @@ class Member:
             while unread and rules.had_by_requests(unread[0], number, depth):
                 unread.popleft()
 
-    def timed_out(self, answer: Answer) -> None:
-        """Takes note that a request is answered with an error while its batches are sent on."""
+    def timed_out(self, answer: Answer, told: Collection[TrackKey] = ()) -> None:
+        """Takes note that a request is answered with an error while its batches are sent on.
+
+        ``told``: the partitions whose success is in that answer.
+        """
         answer.timed_out = answer.failed = True
+        answer.told = told
         self._give_up(answer)
 
     def _give_up(self, answer: Answer) -> None:
@@ -123,6 +130,7 @@ class Member:
                 if not self.open[key]:
                     del self.open[key]
             self._keep(answer, now)
+            self.doubts.changed()
 
     def _keep(self, answer: Answer, now: float) -> None:
         for entry in _entries(answer, sure=answer.given_up, since=now):
@@ -138,6 +146,7 @@ class Member:
         self.ended = True
         rules = self.doubts.rules
         acknowledged = self.wire.written - self.wire.unacked()
+        perhaps = acknowledged + self.wire.writing
         clean = not self.wire.was_reset()
         still_open = dict.fromkeys(answer for answers in self.open.values() for answer in answers)
         for answer in (*self._unread, *self._asked):
@@ -149,8 +158,9 @@ class Member:
             elif not answer.position:
                 self._leave(_entries(answer, sure=True, since=now))
             elif late or not rules.had_by_time(answer, now, acknowledged):
-                sure = rules.surely_not_had(answer, acknowledged)
-                self._leave(_entries(answer, sure=sure, since=now, clean=clean and not late and not sure))
+                sure = rules.surely_not_had(answer, perhaps)
+                had = clean and not late and answer.position <= acknowledged
+                self._leave(_entries(answer, sure=sure, since=now, clean=had), origin=-1 if late else self.number)
         for answer in still_open:
             self._leave_open(answer)
         for entry in chain.from_iterable(self.kept.values()):
@@ -168,8 +178,9 @@ class Member:
         self._leave(_entries(answer, sure=True, since=now))
         self.doubts.settled(answer)
 
-    def _leave(self, entries: Iterable[Entry]) -> None:
+    def _leave(self, entries: Iterable[Entry], origin: int = -1) -> None:
         for entry in entries:
+            entry.origin = origin
             self.doubts.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:
@@ -182,7 +193,7 @@ class Member:
                 if not send.settled:
                     unknown.setdefault(send.track.key, []).append(send)
             for key, sends in unknown.items():
-                self.doubts.suspect(key, _suspect(lane, sends))
+                self.doubts.suspect(key, _suspect(lane, sends), now)
             self._unheard(answer, now)
 
     def drained(self) -> None:
@@ -199,8 +210,10 @@ def _entries(answer: Answer, *, sure: bool, since: float, clean: bool = False) -
     """The entries of an answer whose batches have a fate: those that are in the log, and those that it repeated."""
     for send in answer.sends:
         if send.settled and send.fate is Fate.WRITTEN:
-            stamp = Stamp(send.track.producer_id, send.sequence, send.base_offset, send.records)
-            yield Entry(send.track.key, stamp, answer.serial, sure, clean, since, send.log_append_time_ms)
+            key = send.track.key
+            stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
+            unheard = sure and key not in answer.told
+            yield Entry(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
     for entry in answer.moved:
-        entry.sure, entry.clean, entry.since = sure, clean, since
+        entry.sure, entry.clean, entry.since = sure and entry.key not in answer.told, clean, since
         yield entry

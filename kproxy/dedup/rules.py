@@ -11,6 +11,8 @@ from kproxy.dedup.entries import Answer, Entry
 
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
+#: So many requests, each behind the answer to the one before, show that a client waits for each answer.
+_TELLING_REQUESTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,13 @@ class Rules:
         """What was matched is in doubt again until the answer to the retry is had."""
         return True
 
-    def goes_on_matching(self, *, observed: int, had_new: bool) -> bool:
-        """A client with one request in flight repeats first; behind its first new record it has given up the rest."""
-        return not (had_new and (observed == 1 or self.in_flight == 1))
+    def goes_on_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
+        """A client with one request in flight repeats first; behind its first new record it has given up the rest.
+
+        ``requests`` of it came while at most ``observed`` had no answer; few may have come alone by chance.
+        """
+        alone = self.in_flight == 1 or (observed == 1 and requests >= _TELLING_REQUESTS)
+        return not (had_new and alone)
 
     def drops_orphan(self, *, outrun: bool) -> bool:
         """A request read behind the end of its connection is not written if a newer one was there before.

@@ -68,6 +68,8 @@ class Connection:
         session.link.empty_at = self._heard + wall
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
         self.written = 0
+        #: Bytes behind these of which the kernel may have taken some.
+        self.writing = 0
         #: Requests that came together, before an answer to any.
         self._together = 1
         self.cluster = cluster
@@ -574,9 +576,11 @@ class Connection:
                 out.clear()
                 self._unwritten = sum(map(len, batch))
                 self._account()  # the client may never read it
+                self.writing = self._unwritten
                 size = await self._client.send_all(batch)
                 self.stats.client_bytes_out += size
                 self.written += size
+                self.writing = 0
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True
             self._client.close()

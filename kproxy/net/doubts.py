@@ -202,7 +202,12 @@ class DoubtKeeper:
                 end = stamp.base_offset + stamp.records
                 batches = await self.broker_log.read(*place, stamp.base_offset, end, max_bytes=1)
         for batch in batches:
-            if batch.header.producer_id == stamp.producer_id and batch.header.base_sequence == stamp.sequence:
+            header = batch.header
+            if (header.producer_id, header.producer_epoch, header.base_sequence) == (
+                stamp.producer_id,
+                stamp.epoch,
+                stamp.sequence,
+            ):
                 return batch
         self._count_failure("gone", 1)
         return None

@@ -209,8 +209,8 @@ class ProduceGate:
             owed = call.owed
             if owed is None or self._link.now < owed.due or owed.timed_out:
                 continue
-            member.timed_out(owed)
             self.producer.note_unsent()
+            member.timed_out(owed, {(part.topic, part.index) for part in call.parts if not part.error})
             self._stats.requests_timed_out += 1
             response = build_response(call)
             call.slot.answer = (encode_response(response, call.version, call.slot.correlation_id),)
@@ -260,7 +260,7 @@ class ProduceGate:
         if call.owed is not None and self.member is not None:
             failures: Sequence[Send] | Sequence[Part] = call.owed.sends if call.raw is not None else call.parts
             for each in failures:
-                if each.error_code:
+                if each.error_code and _may_be_sent_again(each.error_code):
                     call.owed.failed = True
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
@@ -342,3 +342,11 @@ class ProduceGate:
 
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)
+
+
+def _may_be_sent_again(error_code: int) -> bool:
+    """Whether an error makes clients repeat a request: one that is not known counts as such."""
+    try:
+        return ErrorCode(error_code).retriable
+    except ValueError:
+        return True

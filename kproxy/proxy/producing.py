@@ -117,6 +117,7 @@ class Producer:
         whole = len(batches) == len(call.parts)
         if retries is not None:
             batches = [left for batch in batches for left in retries.strip(batch)]
+            retries.done()
             whole &= len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
         groups = _grouped(call, batches)
         if whole and len(groups) == 1 and call.version == call.upstream_version:
@@ -157,11 +158,15 @@ class Producer:
             except RemoteProtocolError as error:
                 part.error_code = _conversion_error(error)
                 continue
-            converted += [(part, memoryview(batch.data), batch.record_count) for batch in batches]
             magic = frame[place.start + MAGIC_AT] if batches else 0
+            whole = [(part, memoryview(batch.data), batch.record_count) for batch in batches]
+            if retries is None:
+                converted += whole
+            else:
+                converted += [left for batch in whole for left in retries.strip(batch, now_ms if not magic else None)]
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
         if retries is not None:
-            converted = [left for batch in converted for left in retries.strip(batch, arrival_ms=now_ms)]
+            retries.done()
         return _grouped(call, converted)
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:

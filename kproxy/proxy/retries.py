@@ -1,6 +1,6 @@
 """Takes out of a Produce request what its client had sent before: it is answered, not written."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.messages import ErrorCode
@@ -11,6 +11,9 @@ from kproxy.dedup.matching import Place, group, match
 from kproxy.dedup.member import Member
 from kproxy.proxy.calls import Part
 from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.dedup.lanes import TrackKey
 
 #: A part of a call, a batch of format v2 for it, and the number of its records.
 Batch: TypeAlias = tuple[Part, memoryview, int]
@@ -26,6 +29,7 @@ class Retries:
         self._now = now
         self._max_bytes = max_decompressed_bytes
         self._stats = stats
+        self._new: set[TrackKey] = set()
 
     def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
         """What is left to write of a batch: all, some or nothing of it. ``arrival_ms``: see ``read_batch``."""
@@ -42,10 +46,15 @@ class Retries:
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [place for place in found if place is not None])
         if new:
-            doubts.gave_up(self._member, key)
+            self._new.add(key)
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
+
+    def done(self) -> None:
+        """Takes note that all batches of the request have been looked at."""
+        for key in self._new:
+            self._member.doubts.gave_up(self._member, key)
 
     def _move(self, part: Part, places: list[Place]) -> None:
         """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""

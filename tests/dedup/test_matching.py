@@ -18,7 +18,7 @@ def records(text: str, time: int = 7) -> list[Digest]:
 
 def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True) -> Entry:
     """A batch in doubt."""
-    made = Entry((b"t", 0), Stamp(5, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
+    made = Entry((b"t", 0), Stamp(5, 0, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
     made.recall(records(text, time), list(offsets))
     return made
 
@@ -79,6 +79,7 @@ def test_a_base_offset_is_told_where_it_is_true_of_all() -> None:
     assert offset_of([4, 5, 6], whole=True) == 4
     assert offset_of([4, 6], whole=True) == -1
     assert offset_of([4, 5], whole=False) == -1
+    assert offset_of([4, 6, 5, 7], whole=True) == -1
 
 
 def test_places_are_grouped_by_entry_in_order() -> None:

@@ -20,6 +20,7 @@ class FakeWire:
     missing: int = 0
     gone: bool = False
     reset: bool = False
+    writing: int = 0
 
     def unacked(self) -> int:
         return self.missing

@@ -1,0 +1,172 @@
+"""Connections of producers, the ledger and the log behind it under a test's control: no sockets, no trio, no clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.codec.produce import PartitionData
+from kproxy.dedup.doubts import Hindrance, ReadBack, Recover
+from kproxy.dedup.entries import Answer
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.ledger import Ledger
+from kproxy.dedup.member import Suspect
+from kproxy.dedup.rules import Rules
+from kproxy.proxy.calls import Part
+from kproxy.proxy.retries import Retries, digests_at
+from kproxy.proxy.stats import Stats
+from tests.dedup.wires import ONE, RULES, FakeWire
+
+KEY: TrackKey = (b"t", 0)
+OTHER: TrackKey = (b"t", 1)
+ANSWER_BYTES = 10
+LIMIT = 1 << 20
+
+
+def batch_of(text: str, time: int = 7) -> bytes:
+    """A batch with a record for each letter."""
+    return bytes(build_batch([Record(at, time, None, letter.encode(), ()) for at, letter in enumerate(text)]))
+
+
+@dataclass
+class Log:
+    """One partition: what was written, batch by batch, as it was stamped."""
+
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    end: int = 0
+
+    def append(self, batch: bytes) -> int:
+        """The offset that a batch was written at."""
+        offset = self.end
+        self.batches.append((offset, batch))
+        self.end += read_header(batch).record_count
+        return offset
+
+    def read(self) -> list[tuple[bytes, list[int]]]:
+        """Batches, and the offsets of their records."""
+        return [(batch, list(range(at, at + read_header(batch).record_count))) for at, batch in self.batches]
+
+
+class World:
+    """A ledger, its clock and the logs; changes are counted."""
+
+    def __init__(self, rules: Rules = RULES, former: Sequence[Suspect] = ()) -> None:
+        self.now = 1000.0
+        self.changes = 0
+        self.logs: dict[TrackKey, Log] = {}
+        self.ledger = Ledger(rules, lambda identity: former, self._changed)
+        self._producer_id = 100
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def log(self, key: TrackKey = KEY) -> Log:
+        """The log of a partition."""
+        return self.logs.setdefault(key, Log())
+
+    def text(self, key: TrackKey = KEY) -> str:
+        """The values in a log."""
+        digests = (digests_at(batch, LIMIT)[0] for batch, _ in self.log(key).read())
+        letters = {digests_at(batch_of(chr(n)), LIMIT)[0][0].content: chr(n) for n in range(ord("a"), ord("z") + 1)}
+        return "".join(letters[digest.content] for batch in digests for digest in batch)
+
+    def connect(self, identity: Identity = ONE) -> "Talk":
+        """A new connection of a producer, with a lane of its own."""
+        self._producer_id += 1
+        return Talk(self, identity, Lane(self._producer_id))
+
+    def clear(self, talk: "Talk", hindrance: Hindrance) -> None:
+        """Does what the shell does of what hinders a request; not of one that has to wait."""
+        if isinstance(hindrance, ReadBack):
+            for entry in hindrance.entries:
+                for batch, offsets in self.log(entry.key).read():
+                    header = read_header(batch)
+                    if (header.producer_id, header.base_sequence) == (entry.stamp.producer_id, entry.stamp.sequence):
+                        entry.recall(digests_at(batch, LIMIT)[0], offsets)
+        elif isinstance(hindrance, Recover):
+            found = [
+                (key, read_header(batch), digests_at(batch, LIMIT)[0], offsets)
+                for key in hindrance.keys
+                for batch, offsets in self.log(key).read()
+            ]
+            talk.member.doubts.recovered(hindrance, found, self.now)
+
+
+class Talk:
+    """One connection. ``ask`` is what comes of the client; ``write``, ``tell`` what comes of it."""
+
+    def __init__(self, world: World, identity: Identity, lane: Lane) -> None:
+        self.world = world
+        self.wire = FakeWire(written=0)
+        self.lane = lane
+        world.now += 0.001
+        self.member = world.ledger.join(identity, self.wire, world.now)
+        self.position = 0
+        self.parts: dict[Answer, list[Part]] = {}
+        self._batches: dict[Send, bytes] = {}
+
+    def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> Answer:
+        """A request with these batches, one after the other on each partition; it must not have to wait."""
+        answer = Answer([PartitionData(*key, 0, 0) for key in keys], due)
+        while (hindrance := self.hindrance(answer)) is not None:
+            assert isinstance(hindrance, ReadBack | Recover), hindrance
+            self.world.clear(self, hindrance)
+        member, doubts = self.member, self.member.doubts
+        retries = None
+        if not doubts.is_calm(member, answer) and doubts.concern(member, answer, self.world.now):
+            retries = Retries(member, answer, self.world.now, LIMIT, Stats())
+        sends: list[Send] = []
+        self.parts[answer] = [Part(*key) for key in keys]
+        left = [
+            (part, memoryview(bytearray(batch_of(text, time))), len(text))
+            for part in self.parts[answer]
+            for text in batches
+        ]
+        if retries is not None:
+            left = [rest for batch in left for rest in retries.strip(batch)]
+            retries.done()
+        for part, data, count in left:
+            send = self.lane.track((part.topic, part.index)).accept(data, count, self.world.now)
+            part.sends.append(send)
+            sends.append(send)
+            self._batches[send] = bytes(data)
+        answer.sends = sends
+        member.arrived(answer)
+        doubts.claim(member, answer)
+        return answer
+
+    def hindrance(self, answer: Answer | None = None) -> Hindrance | None:
+        """What hinders a request on the partition."""
+        answer = answer or Answer([PartitionData(*KEY, 0, 0)], 1e9)
+        self.member.review()
+        if self.member.doubts.is_calm(self.member, answer):
+            return None
+        return self.member.doubts.hindrance(self.member, answer, self.world.now)
+
+    def write(self, answer: Answer, *, key: TrackKey | None = None) -> None:
+        """The batches of a request (of one partition) come into the log; when all have, it is closed."""
+        for send in answer.sends:
+            if key in (None, send.track.key) and not send.settled:
+                offset = self.world.log(send.track.key).append(bytes(send.batch))
+                send.track.answered(send, 0, offset, -1)
+        if all(send.settled for send in answer.sends):
+            self.member.closed(answer, self.world.now)
+
+    def tell(self, answer: Answer) -> None:
+        """The answer is handed to the kernel, and acknowledged but for ``wire.missing``."""
+        self.position += ANSWER_BYTES
+        self.wire.written = self.position
+        answer.position, answer.at = self.position, self.world.now
+
+    def did(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7) -> Answer:
+        """A request that is written and answered."""
+        answer = self.ask(*batches, keys=keys, time=time)
+        self.write(answer)
+        self.tell(answer)
+        return answer
+
+    def close(self, *, reset: bool = False) -> None:
+        """The client ends the connection, and kproxy has read all of it."""
+        self.wire.gone, self.wire.reset = True, reset
+        self.member.end(self.world.now)
+        self.member.drained()

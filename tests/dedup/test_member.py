@@ -1,0 +1,263 @@
+"""What one connection's client has had, and what it may send again."""
+
+from dataclasses import replace
+
+from kproxy.dedup.doubts import Settle
+from tests.dedup.talk import KEY, OTHER, World
+from tests.dedup.wires import RULES
+
+ALONE = replace(RULES, in_flight=1)
+
+
+def test_an_answer_that_was_never_told_is_in_doubt_behind_the_end() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("ab"))
+    first.close()
+    second.did("ab", time=9)  # surely not had: the time does not matter
+    assert world.text() == "ab"
+
+
+def test_an_open_batch_is_waited_for_and_then_found() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.close()
+    assert second.hindrance() == Settle([KEY])
+    changes = world.changes
+    first.write(request)
+    assert world.changes > changes
+    second.did("a")
+    assert world.text() == "a"
+
+
+def test_what_was_found_stays_in_doubt_until_its_answer_is_had() -> None:
+    world = World()
+    talks = [world.connect() for _ in range(3)]
+    for talk in talks:
+        talk.write(talk.ask("a"))
+        talk.close(reset=True)
+    assert world.text() == "a"
+
+
+def test_later_requests_show_that_an_answer_was_had() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    for letter in "bcdefg":
+        first.did(letter)
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == "abcdefga"
+
+
+def test_equal_records_on_one_connection_are_kept() -> None:
+    world = World()
+    talk = world.connect()
+    for _ in range(3):
+        talk.did("a")
+    assert world.text() == "aaa"
+
+
+def test_an_answer_that_was_acknowledged_long_ago_was_had() -> None:
+    world = World()
+    first, second, third = world.connect(), world.connect(), world.connect()
+    first.did("a")
+    world.now += 100
+    first.close(reset=True)
+    second.did("a")
+    world.now += 100
+    second.wire.missing = 10
+    second.close(reset=True)
+    third.did("a")
+    assert world.text() == "aa"
+
+
+def test_another_live_connection_repeats_nothing() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_a_late_answer_is_no_evidence_on_the_same_connection() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.did("a")
+    assert world.text() == "a"
+
+
+def test_what_was_timed_out_is_waited_for_and_found_on_the_same_connection() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a")
+    talk.member.timed_out(request)
+    talk.tell(request)
+    assert talk.hindrance() == Settle([KEY])
+    changes = world.changes
+    talk.write(request)
+    assert world.changes > changes  # or who waits would wait until its own time-out
+    talk.did("a", time=9)
+    assert world.text() == "a"
+
+
+def test_what_was_told_beside_a_time_out_may_have_been_had() -> None:
+    """Another time is another record there: the client had the success, and sends something equal."""
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", keys=(KEY, OTHER))
+    talk.write(request, key=KEY)
+    talk.member.timed_out(request, told=[KEY])
+    talk.tell(request)
+    talk.write(request)
+    talk.did("a", keys=(KEY, OTHER), time=9)
+    assert (world.text(KEY), world.text(OTHER)) == ("aa", "a")
+
+
+def test_successes_beside_an_error_come_again_with_the_whole_request() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", keys=(KEY, OTHER))
+    talk.write(request)
+    request.failed = True
+    talk.tell(request)
+    talk.did("a")
+    assert world.text() == "a"
+
+
+def test_a_request_may_name_a_partition_twice() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", keys=(KEY, KEY))
+    talk.member.timed_out(request)
+    talk.write(request)
+    assert not talk.member.open
+
+
+def test_a_client_that_waits_for_each_answer_has_given_up_what_is_open() -> None:
+    world = World(ALONE)
+    talk = world.connect()
+    request = talk.ask("a")
+    assert talk.hindrance() == Settle([KEY])
+    talk.write(request)
+    talk.did("a")
+    assert world.text() == "a"
+
+
+def test_behind_its_first_new_record_it_has_given_up_the_rest() -> None:
+    """An old value must not be told for a new one: what is in between would be the last."""
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.close()
+    second.did("b")
+    second.did("a")
+    assert world.text() == "aba"
+
+
+def test_new_records_before_old_ones_in_one_request_do_not_hide_these() -> None:
+    """A converted request may become several batches."""
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.close()
+    second.did("b", "a")
+    assert world.text() == "ab"
+
+
+def test_few_requests_do_not_show_that_a_client_waits_for_each_answer() -> None:
+    """Behind a crash the first that comes may be the last that the client had in flight."""
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.close()
+    second.did("b")
+    second.did("a")
+    assert world.text() == "ab"
+
+
+def test_a_request_behind_the_end_is_dropped_if_another_connection_brought_it() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.wire.gone = True
+    second.did("a")
+    request = first.ask("ab")
+    assert not request.sends
+    first.member.drained()
+    assert world.text() == "a"
+
+
+def test_a_request_behind_the_end_is_written_if_nobody_brought_it_and_is_in_doubt() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.wire.gone = True
+    first.write(first.ask("a"))
+    first.close()
+    second.did("a")
+    assert world.text() == "a"
+
+
+def test_a_request_behind_the_end_is_no_repeat_of_its_own_connections() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.wire.gone = True
+    first.write(first.ask("a"))
+    first.close()
+    assert world.text() == "aa"
+    second.did("a")
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_a_connection_that_has_gone_on_still_waits_for_its_own_time_outs() -> None:
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    second.did("z")
+    request = second.ask("a")
+    second.member.timed_out(request)
+    first.ask("b")
+    first.close()
+    assert second.hindrance() == Settle([KEY])
+
+
+def test_answers_that_are_being_written_may_have_been_had() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.write(request)
+    first.tell(request)
+    first.wire.written, first.wire.writing = 0, 10  # the kernel took some, and the connection broke
+    first.close(reset=True)
+    second.did("a", time=9)
+    assert world.text() == "aa"
+
+
+def test_what_nobody_will_learn_is_fenced_before_more_is_written() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.close()
+    late = bytes(request.sends[0].batch)
+    first.member.abandon(first.lane, world.now)
+    world.log().append(late)
+    second.did("a")
+    assert world.text() == "a"
+
+
+def test_suspects_go_with_the_window() -> None:
+    world = World()
+    first = world.connect()
+    first.ask("a")
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    doubts = first.member.doubts
+    assert not doubts.idle
+    world.now += 121
+    world.ledger.sweep(world.now)
+    assert doubts.idle
