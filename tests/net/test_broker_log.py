@@ -138,6 +138,50 @@ def refusing(error: ErrorCode) -> Callable[[object], None]:
     return change
 
 
+class TestSurvey:
+    async def test_how_far_it_can_be_read_and_who_is_known(self) -> None:
+        async with logs(2, 2) as (proxy, log):
+            write(proxy, 0, records=3)
+            found = await log.survey([("t", 0), ("t", 1)])
+            assert found == {("t", 0): (3, {PID: (PID, 0, 2, START_MS)}), ("t", 1): (0, {})}
+
+    async def test_only_the_leaders_word_counts(self) -> None:
+        """A replica that does not lead any more describes its producers all the same."""
+        asked: list[ApiKey] = []
+        async with logs(2) as (proxy, log):
+            write(proxy, 0)
+            first = part(proxy).leader
+
+            def fail(_: Call) -> CloseAfter | None:
+                """The leader moves, and another broker answers in the end."""
+                if part(proxy).leader != first:
+                    return None
+                proxy.brokers.move_leader("t", 0, 3 - first)
+                return CloseAfter()
+
+            proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, fail)
+            for api in (ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_PRODUCERS):
+                proxy.brokers.control(api, lambda _, api=api: asked.append(api))
+            assert set((await log.survey([("t", 0)]))["t", 0][1]) == {PID}
+            assert asked.count(ApiKey.LIST_OFFSETS) == 2
+            assert asked[-2:] == [ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_PRODUCERS]
+            proxy.stats.upstream_errors.clear()
+
+    async def test_leaders_are_remembered_until_they_are_none(self) -> None:
+        asked: list[Call] = []
+        async with logs(2, 2) as (proxy, log):
+            write(proxy, 0)
+            proxy.brokers.control(ApiKey.METADATA, asked.append)
+            places = [("t", 0), ("t", 1)]
+            for _ in range(3):
+                await log.survey(places)
+                await log.read("t", 0, 0, 1, max_bytes=1)
+            assert len(asked) == 1
+            proxy.brokers.move_leader("t", 0, 3 - part(proxy).leader)
+            await log.survey(places)
+            assert len(asked) == 2
+
+
 class TestRead:
     async def test_the_batches_that_overlap(self) -> None:
         async with logs() as (proxy, log):
@@ -264,6 +308,21 @@ class TestTails:
             assert {place: sequences(batches) for place, batches in tails.items()} == {
                 ("t", index): [index] for index in range(6)
             }
+
+
+async def test_batches_larger_than_an_answer_starve_no_partition() -> None:
+    first: list[int] = []
+    async with logs(1, 20, recovery_max_bytes=100_000) as (proxy, log):
+        for index in range(20):
+            for sequence in range(2):
+                rows = [Record(0, START_MS, None, bytes(40_000), ())]
+                data = build_batch(rows, producer_id=PID, producer_epoch=0, base_sequence=sequence)
+                assert part(proxy, index).log.append(memoryview(data), 0, START_MS).error == 0
+        proxy.brokers.control(ApiKey.FETCH, lambda call: first.append(call.request.topics[0].partitions[0].partition))
+        tails = await log.tails([("t", index) for index in range(20)], {PID}, first_epochs={PID: 0})
+        assert all(sequences(tails["t", index]) == [0, 1] for index in range(20))
+        assert proxy.stats.readback_bytes < 42 * 41_000
+        assert all(one != other for one, other in zip(first, first[1:], strict=False)), "each in its turn"
 
 
 @pytest.mark.kafka

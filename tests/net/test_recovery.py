@@ -1,6 +1,6 @@
 """Lanes of the past: fenced on every partition before any is read, read in few requests, bounded in bytes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.net.broker_log import Batch, BrokerLog, Place
 from kproxy.net.recovery import Recovery
-from kproxy.testing.fake_broker import Close
+from kproxy.testing.fake_broker import Call, Close
 from tests.net.harness import Proxied, proxied
 
 
@@ -23,6 +23,7 @@ class Past:
     last_epoch: int = 31
 
 
+HOUR_MS = 3_600_000
 ONE, TWO = Past(KPROXY_BIT | 1), Past(KPROXY_BIT | 2)
 
 
@@ -48,17 +49,42 @@ async def recovery(brokers: int = 1, partitions: int = 1, **options: Any) -> Asy
 
 
 def write(
-    proxy: Proxied, lane: Past, value: bytes, *, epoch: int | None = None, sequence: int = 0, index: int = 0
+    proxy: Proxied,
+    lane: Past,
+    value: bytes,
+    *,
+    epoch: int | None = None,
+    sequence: int = 0,
+    index: int = 0,
+    age_ms: int = 0,
 ) -> int:
     """The broker's error code for a batch with one record."""
     now = proxy.brokers.clock()
     data = build_batch(
-        [Record(0, now, None, value)],
+        [Record(0, now - age_ms, None, value)],
         producer_id=lane.producer_id,
         producer_epoch=lane.first_epoch if epoch is None else epoch,
         base_sequence=sequence,
     )
     return proxy.brokers.topics["t"].partitions[index].log.append(memoryview(data), 0, now).error
+
+
+def fill(proxy: Proxied, index: int, count: int) -> None:
+    """Batches of somebody else."""
+    for sequence in range(count):
+        assert write(proxy, Past(5), b"other's", sequence=sequence, index=index) == 0
+
+
+def move_once(move: Callable[[Call], None]) -> Callable[[Call], None]:
+    """Calls ``move`` for the first request only."""
+    calls: list[Call] = []
+
+    def control(call: Call) -> None:
+        calls.append(call)
+        if len(calls) == 1:
+            move(call)
+
+    return control
 
 
 async def test_what_the_lanes_wrote_is_found_and_nothing_of_others() -> None:
@@ -171,3 +197,105 @@ async def test_what_cannot_be_had_is_an_error_and_nothing_is_made_up() -> None:
             await recover.recover([ONE], [("t", 0)], found.take)
         assert (found, proxy.stats.recoveries) == ({}, 0)
         proxy.stats.upstream_errors.clear()
+
+
+async def test_a_batch_that_lands_just_before_the_fence_is_found_where_its_lane_was_unknown() -> None:
+    async with recovery(1, 3) as (proxy, recover):
+        write(proxy, ONE, b"timely", index=0)
+        fill(proxy, 1, 1000)
+
+        def late(_: Call) -> None:
+            assert write(proxy, ONE, b"late", index=1) == 0
+
+        control = proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, late, times=1)
+        found = Found()
+        await recover.recover([ONE], [("t", index) for index in range(3)], found.take)
+        proxy.brokers.controls.remove(control)
+        assert found == {("t", 0): [b"timely"], ("t", 1): [b"late"], ("t", 2): []}
+        assert proxy.stats.readback_bytes < 2000, "nothing of what lies before"
+
+
+async def test_nothing_is_believed_of_lanes_whose_records_were_old_when_they_were_sent() -> None:
+    async with recovery(1, 2) as (proxy, recover):
+        for index in range(2):
+            write(proxy, ONE, b"old", index=index, age_ms=20 * HOUR_MS)
+        log = proxy.brokers.topics["t"].partitions[1].log
+        log.producers.expire(proxy.brokers.clock() + 5 * HOUR_MS)
+        assert not log.producers.items(), "the broker has forgotten the producer"
+        fill(proxy, 1, 100)
+        found = Found()
+        await recover.recover([ONE], [("t", 0), ("t", 1)], found.take)
+        assert found == {("t", 0): [b"old"], ("t", 1): [b"old"]}
+
+
+async def test_nor_where_nothing_is_known_of_the_lanes_at_all() -> None:
+    async with recovery() as (proxy, recover):
+        write(proxy, ONE, b"a")
+        proxy.brokers.topics["t"].partitions[0].log.producers.expire(proxy.brokers.clock() + 30 * HOUR_MS)
+        found = Found()
+        await recover.recover([ONE], [("t", 0)], found.take)
+        assert found == {("t", 0): [b"a"]}
+
+
+async def test_what_was_fenced_before_is_looked_for_all_the_same() -> None:
+    """By a kproxy that was killed before it was done."""
+    async with recovery(1, 2) as (proxy, recover):
+        write(proxy, ONE, b"a", index=0)
+        write(proxy, ONE, b"b", index=1)
+        fill(proxy, 1, 100)
+        log = proxy.brokers.topics["t"].partitions[1].log
+        log.append_marker(ONE.producer_id, 32, False, 0, 0, proxy.brokers.clock())
+        found = Found()
+        await recover.recover([ONE], [("t", 0), ("t", 1)], found.take)
+        assert found == {("t", 0): [b"a"], ("t", 1): [b"b"]}
+
+
+@pytest.mark.parametrize("api", [ApiKey.DESCRIBE_PRODUCERS, ApiKey.WRITE_TXN_MARKERS, ApiKey.FETCH])
+async def test_leaders_may_move_at_any_time(api: ApiKey) -> None:
+    async with recovery(2, 8) as (proxy, recover):
+        for index in range(8):
+            write(proxy, ONE, b"%d" % index, index=index)
+
+        def move(_: Call) -> None:
+            for index in range(4):
+                proxy.brokers.move_leader("t", index, 3 - proxy.brokers.topics["t"].partitions[index].leader)
+
+        proxy.brokers.control(api, move_once(move))
+        found = Found()
+        await recover.recover([ONE], [("t", index) for index in range(8)], found.take)
+        assert found == {("t", index): [b"%d" % index] for index in range(8)}
+
+
+async def test_a_partition_that_fails_leaves_the_others_alone() -> None:
+    async with recovery(2, 4, delivery_timeout_ms=300) as (proxy, recover):
+        for index in range(4):
+            write(proxy, ONE, b"%d" % index, index=index)
+        lost = proxy.brokers.topics["t"].partitions[2]
+        lost.leader = -1
+        found = Found()
+        with pytest.raises(OSError, match="t-2"):
+            await recover.recover([ONE], [("t", index) for index in range(4)], found.take)
+        assert found == {("t", index): [b"%d" % index] for index in (0, 1, 3)}
+
+
+async def test_a_thousand_partitions_take_a_few_requests() -> None:
+    asked: list[ApiKey] = []
+    async with recovery(3, 1000) as (proxy, recover):
+        for index in range(1000):
+            write(proxy, ONE, b"%d" % index, index=index)
+            if index % 2:
+                write(proxy, TWO, b"two", index=index)
+        for api in (
+            ApiKey.METADATA,
+            ApiKey.WRITE_TXN_MARKERS,
+            ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.LIST_OFFSETS,
+            ApiKey.FETCH,
+        ):
+            proxy.brokers.control(api, lambda _, api=api: asked.append(api))
+        found = Found()
+        await recover.recover([ONE, TWO], [("t", index) for index in range(1000)], found.take)
+        assert found == {("t", n): [b"%d" % n, b"two"] if n % 2 else [b"%d" % n] for n in range(1000)}
+        assert asked.count(ApiKey.METADATA) <= 2, "and the cluster's own"
+        assert asked.count(ApiKey.WRITE_TXN_MARKERS) == 3
+        assert len(asked) <= 3 * 40
