@@ -67,9 +67,9 @@ class Doubts:
         self.members: list[Member] = []
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
         self._calm: dict[TrackKey, Member] = {}
-        #: Of connections that have ended; oldest first.
+        #: Of connections that have ended, and of requests that were answered with an error; oldest first.
         self.entries: dict[TrackKey, list[Entry]] = {}
-        #: Requests of connections that have ended, with open batches.
+        #: Requests with open batches that may come again: of connections that have ended, or answered with an error.
         self._open: dict[TrackKey, dict[Answer, Member]] = {}
         #: With the time since when, in seconds.
         self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
@@ -133,18 +133,19 @@ class Doubts:
         return Recover(list(lanes), places) if places else None
 
     def _is_open(self, member: Member, key: TrackKey) -> bool:
-        others = key not in member.passed and any(other is not member for other in self._open.get(key, {}).values())
-        return others or key in member.open
+        first = member.passed.get(key, 0)
+        return any(
+            answer.serial >= first and (answer.given_up or other is not member)
+            for answer, other in self._open.get(key, {}).items()
+        )
 
     def candidates(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
         """The entries on a partition that a request of this connection may repeat, oldest first."""
-        kept = member.kept.get(key, [])
-        if key in member.passed:
-            return list(kept)
+        first = member.passed.get(key, 0)
         return [
             entry
-            for entry in chain(self.entries.get(key, ()), kept)
-            if entry.origin != member.number and not self.rules.expired(entry, now)
+            for entry in chain(self.entries.get(key, ()), member.kept.get(key, ()))
+            if entry.serial >= first and entry.origin != member.number and not self.rules.expired(entry, now)
         ]
 
     # -- when it is taken
@@ -159,37 +160,45 @@ class Doubts:
         """Whether a connection that was opened later has used a partition already."""
         return self._newest.get(key, member.since) > member.since
 
-    def gave_up(self, member: Member, key: TrackKey) -> None:
-        """Takes note that a new record came: a client that sends one request at a time has given up the others."""
-        if not self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
-            member.passed.add(key)
-            member.kept.pop(key, None)
+    def passes(self, member: Member, key: TrackKey) -> None:
+        """Takes note that the last request of a connection had a new record for a partition.
 
-    def claim(self, member: Member, answer: Answer) -> None:
-        """From now on requests of this connection on these partitions need no look, unless something is in doubt."""
+        A client that sends one request at a time has then given up what was accepted before and is not repeated.
+        """
+        if not self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
+            member.passed[key] = member.last_serial
+
+    def claim(self, member: Member, answer: Answer, new: Iterable[TrackKey], now: float) -> None:
+        """From now on requests of this connection on these partitions need no look, unless something is in doubt.
+
+        ``new``: the partitions for which the last request, ``answer``'s, had a record that repeats none.
+        """
+        for key in new:
+            self.passes(member, key)
         for key in answer.keys:
             self._newest[key] = max(self._newest.get(key, member.since), member.since)
             _prune(self.entries, key)
             _prune(member.kept, key)
-            troubled = (key in self.entries or key in self._open) and key not in member.passed
-            if troubled or member.ended or key in member.kept or key in member.open or key in self._suspects:
-                self._calm.pop(key, None)
-            else:
+            self.disturb(key)
+            troubled = member.ended or key in self._suspects or self._is_open(member, key)
+            if not troubled and not self.candidates(member, key, now):
                 self._calm[key] = member
 
     # -- what becomes of it
 
     def disturb(self, key: TrackKey) -> None:
         """The next request on a partition has to be looked at."""
-        self._calm.pop(key, None)
+        member = self._calm.pop(key, None)
+        if member is not None:
+            self.passes(member, key)  # its requests were not looked at: whatever it brought was new
 
     def add(self, entry: Entry) -> None:
-        """Takes an entry of a connection that has ended."""
+        """Takes an entry that any connection of the producer may repeat."""
         insort(self.entries.setdefault(entry.key, []), entry, key=_SERIAL)
         self.disturb(entry.key)
 
     def opened(self, answer: Answer, member: Member) -> None:
-        """Takes a request of a connection that has ended, with open batches."""
+        """Takes a request with open batches that any connection of the producer may repeat."""
         for key in answer.keys:
             self._open.setdefault(key, {})[answer] = member
             self.disturb(key)
@@ -211,7 +220,8 @@ class Doubts:
         """Takes note that a connection has ended; it may still be read."""
         self.members.remove(member)
         self._draining.add(member)
-        self._calm.clear()
+        for key in list(self._calm):
+            self.disturb(key)
         self.changed()
 
     def drained(self, member: Member) -> None:

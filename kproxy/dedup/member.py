@@ -47,12 +47,11 @@ class Member:
         self.ended = False
         #: Tells connections of a producer apart.
         self.number = doubts.next_serial()
-        #: Partitions where it has given up what it did not repeat.
-        self.passed: set[TrackKey] = set()
-        #: In doubt on this very connection, because it was told an error or told too late.
+        #: By partition: what was accepted before this and not repeated, it has given up (``Answer.serial``).
+        self.passed: dict[TrackKey, int] = {}
+        self.last_serial = 0
+        #: In doubt on this very connection: it was told too late, or told an error of another partition.
         self.kept: dict[TrackKey, list[Entry]] = {}
-        #: Timed out, but open still, by partition.
-        self.open: dict[TrackKey, set[Answer]] = {}
         self._number = 0
         self._unread: deque[Answer] = deque()
         self._asked: deque[Answer] = deque()
@@ -62,7 +61,9 @@ class Member:
 
     def arrived(self, answer: Answer) -> None:
         """Takes note of a request that was accepted and will be answered."""
-        answer.serial = self.doubts.next_serial()
+        answer.serial = self.last_serial = self.doubts.next_serial()
+        for entry in answer.moved:
+            entry.serial = answer.serial
         if self.ended:
             self._leave_open(answer)
             return
@@ -93,9 +94,9 @@ class Member:
             while asked and asked[0].position and (asked[0].position <= written or asked[0].failed):
                 answer = asked.popleft()
                 if answer.given_up:
-                    continue  # ``open`` has it, or ``kept`` has what became of it
+                    continue  # all connections of the producer know of it
                 if rules.may_repeat(answer):
-                    self._keep(answer, answer.at)
+                    self._keep(answer)
                 else:
                     answer.behind = number
                     unread.append(answer)
@@ -114,26 +115,18 @@ class Member:
         self._give_up(answer)
 
     def _give_up(self, answer: Answer) -> None:
+        # another connection may bring its retry, if the client looks for the partition's leader elsewhere
         answer.given_up = True
-        for key in answer.keys:
-            self.open.setdefault(key, set()).add(answer)
-            self.doubts.disturb(key)
+        self._leave_open(answer)
 
     def closed(self, answer: Answer, now: float) -> None:
         """Takes note that the fate of each batch of a request is definite."""
         answer.closed = True
-        if self.ended:
+        if self.ended or answer.given_up:
             self._unheard(answer, now)
-        elif answer.given_up:
-            for key in answer.keys:
-                self.open[key].discard(answer)
-                if not self.open[key]:
-                    del self.open[key]
-            self._keep(answer, now)
-            self.doubts.changed()
 
-    def _keep(self, answer: Answer, now: float) -> None:
-        for entry in _entries(answer, sure=answer.given_up, since=now):
+    def _keep(self, answer: Answer) -> None:
+        for entry in _entries(answer, sure=False, since=answer.at):
             self.kept.setdefault(entry.key, []).append(entry)
             self.doubts.disturb(entry.key)
 
@@ -148,25 +141,22 @@ class Member:
         acknowledged = self.wire.written - self.wire.unacked()
         perhaps = acknowledged + self.wire.writing
         clean = not self.wire.was_reset()
-        still_open = dict.fromkeys(answer for answers in self.open.values() for answer in answers)
         for answer in (*self._unread, *self._asked):
             late = rules.may_repeat(answer)
+            if answer.given_up:
+                continue  # all connections of the producer know of it
             if not answer.closed:
-                still_open[answer] = None
-            elif answer.given_up:
-                pass  # ``kept`` has what became of it
+                self._leave_open(answer)
             elif not answer.position:
                 self._leave(_entries(answer, sure=True, since=now))
             elif late or not rules.had_by_time(answer, now, acknowledged):
-                sure = rules.surely_not_had(answer, perhaps)
+                sure = rules.surely_not_had(answer, perhaps, now)
                 had = clean and not late and answer.position <= acknowledged
                 self._leave(_entries(answer, sure=sure, since=now, clean=had), origin=-1 if late else self.number)
-        for answer in still_open:
-            self._leave_open(answer)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since = now
             self.doubts.add(entry)
-        for mine in (self.kept, self.open, self._unread, self._asked):
+        for mine in (self.kept, self._unread, self._asked):
             mine.clear()
         self.doubts.left(self)
 

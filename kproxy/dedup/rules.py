@@ -11,6 +11,8 @@ from kproxy.dedup.entries import Answer, Entry
 
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
+#: Seconds. A host may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
+_SLOWEST_ACKNOWLEDGEMENT = 1.0
 #: So many requests, each behind the answer to the one before, show that a client waits for each answer.
 _TELLING_REQUESTS = 10
 
@@ -54,9 +56,9 @@ class Rules:
         """
         return answer.failed or answer.at > answer.due
 
-    def surely_not_had(self, answer: Answer, acknowledged: int) -> bool:
-        """The end of the answer has not reached the client's host."""
-        return answer.position > acknowledged
+    def surely_not_had(self, answer: Answer, acknowledged: int, now: float) -> bool:
+        """The end of the answer has not reached the client's host, which had the time to say so."""
+        return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
 
     # -- matched
 

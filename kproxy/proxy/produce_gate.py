@@ -152,7 +152,8 @@ class ProduceGate:
         if owed is not None:
             self.member.arrived(owed)
             if not calm:
-                self.member.doubts.claim(self.member, owed)
+                new = owed.keys if retries is None else retries.new
+                self.member.doubts.claim(self.member, owed, new, self._link.now)
         self._send_ready()
         if not call.open:
             self._finish_calls()

@@ -117,7 +117,6 @@ class Producer:
         whole = len(batches) == len(call.parts)
         if retries is not None:
             batches = [left for batch in batches for left in retries.strip(batch)]
-            retries.done()
             whole &= len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
         groups = _grouped(call, batches)
         if whole and len(groups) == 1 and call.version == call.upstream_version:
@@ -165,8 +164,6 @@ class Producer:
             else:
                 converted += [left for batch in whole for left in retries.strip(batch, now_ms if not magic else None)]
             self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
-        if retries is not None:
-            retries.done()
         return _grouped(call, converted)
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:

@@ -29,7 +29,8 @@ class Retries:
         self._now = now
         self._max_bytes = max_decompressed_bytes
         self._stats = stats
-        self._new: set[TrackKey] = set()
+        #: The partitions for which something is left to write.
+        self.new: set[TrackKey] = set()
 
     def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
         """What is left to write of a batch: all, some or nothing of it. ``arrival_ms``: see ``read_batch``."""
@@ -46,15 +47,10 @@ class Retries:
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [place for place in found if place is not None])
         if new:
-            self._new.add(key)
+            self.new.add(key)
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
-
-    def done(self) -> None:
-        """Takes note that all batches of the request have been looked at."""
-        for key in self._new:
-            self._member.doubts.gave_up(self._member, key)
 
     def _move(self, part: Part, places: list[Place]) -> None:
         """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""

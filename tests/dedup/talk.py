@@ -124,7 +124,6 @@ class Talk:
         ]
         if retries is not None:
             left = [rest for batch in left for rest in retries.strip(batch)]
-            retries.done()
         for part, data, count in left:
             send = self.lane.track((part.topic, part.index)).accept(data, count, self.world.now)
             part.sends.append(send)
@@ -132,7 +131,7 @@ class Talk:
             self._batches[send] = bytes(data)
         answer.sends = sends
         member.arrived(answer)
-        doubts.claim(member, answer)
+        doubts.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer
 
     def hindrance(self, answer: Answer | None = None) -> Hindrance | None:
