@@ -1,6 +1,7 @@
 """The logs of brokers, as kproxy looks into them: what it wrote, and fences against what may yet come."""
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +24,7 @@ from kproxy.net.broker_log_questions import (
     write_markers,
 )
 from kproxy.net.broker_log_reads import Failures, read_logs
-from kproxy.net.broker_log_tail import Stretch, Tail, Wanted
+from kproxy.net.broker_log_tail import Spots, Stretch, Tail, Wanted
 from kproxy.net.cluster import Cluster
 from kproxy.proxy.stats import Stats
 
@@ -138,6 +139,17 @@ class BrokerLog:
         stretch = Stretch(first, end, max_bytes)
         _raise(await read_logs(self._leaders, self._config, self._stats, {(topic, partition): stretch}))
         return [batch for batch in stretch.batches if batch.header.base_offset < end]
+
+    async def read_at(
+        self, offsets: Mapping[Place, Iterable[int]], take: Callable[[Place, Batch], None], failed: Failures
+    ) -> None:
+        """Hands ``take`` the batches that hold these offsets, as they come; ``failed`` gets what can't be read.
+
+        What is deleted already is left out. It is waited for what can't be read yet, as in ``read``.
+        """
+        spots = {place: Spots(wanted, partial(take, place)) for place, wanted in offsets.items()}
+        self._stats.readbacks += len(spots)
+        failed |= await read_logs(self._leaders, self._config, self._stats, spots)
 
     async def survey(self, places: Collection[Place], failed: Failures | None = None) -> dict[Place, Survey]:
         """How far partitions can be read, and what their leaders remembered of producers **after** that was asked.

@@ -1,6 +1,7 @@
 """What to read of one partition's log, piece by piece: a stretch of it, or its tail from the end backwards."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kproxy.net.broker_log_batches import Batch, holds, split_batches, tail_of
@@ -11,6 +12,8 @@ _FIRST_STEP: Final = 8
 _GROWTH: Final = 4
 #: Asked for at first, so that many partitions fit into one answer; doubled each time.
 _FIRST_BYTES: Final = 1 << 16
+#: So few offsets on, another batch may come along.
+_NEAR: Final = 1000
 
 Wish: TypeAlias = tuple[int, int]
 """The offset to read from, and the most bytes."""
@@ -64,6 +67,54 @@ class Stretch:
     def cut(self, start: int) -> None:
         """Takes note that the log begins at ``start``."""
         self.following = max(self.following, start)
+
+
+class Spots:
+    """The batches at some offsets, as they come; those that lie close together share a read."""
+
+    may_wait = False
+
+    def __init__(self, offsets: Iterable[int], take: Callable[[Batch], None]) -> None:
+        """``take`` gets each batch that holds one of the offsets, in the order of the log."""
+        self._offsets = deque(sorted(offsets))
+        self._give = take
+        self._following = 0
+        self._most = 1
+        self._skip()
+
+    @property
+    def wish(self) -> Wish | None:
+        """What to read next; None: no more."""
+        return (self._following, self._most) if self._offsets else None
+
+    def take(self, data: bytes | memoryview) -> int:
+        """Takes a record set read from the offset of the wish; the bytes of whole batches in it."""
+        found, self._following = split_batches(data, self._following)
+        size = sum(len(batch.data) for batch in found)
+        for batch in found:
+            self._pass(batch.header.base_offset)
+            if self._offsets and self._offsets[0] < batch.next_offset:
+                self._give(batch)
+                self._pass(batch.next_offset)
+        self._skip()
+        return size
+
+    def cut(self, start: int) -> None:
+        """Takes note that the log begins at ``start``."""
+        self._following = max(self._following, start)
+        self._skip()
+
+    def _pass(self, offset: int) -> None:
+        while self._offsets and self._offsets[0] < offset:
+            self._offsets.popleft()
+
+    def _skip(self) -> None:
+        """Goes to the next offset that was not read yet; reads more at once where the one behind it is near."""
+        self._pass(self._following)
+        if self._offsets:
+            self._following = self._offsets[0]
+            near = len(self._offsets) > 1 and self._offsets[1] <= self._following + _NEAR
+            self._most = _FIRST_BYTES if near else 1
 
 
 class Wanted(NamedTuple):

@@ -19,6 +19,7 @@ from kproxy.dedup.rules import Rules
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Place
 from kproxy.net.lanes import Lanes
+from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.retries import digests_at
 from kproxy.proxy.stats import Stats
@@ -112,21 +113,22 @@ class DoubtKeeper:
 
     async def _recover(self, doubts: Doubts, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
+        left: dict[Place, TrackKey] = {}
         try:
-            keys_at = await self._persistently(partial(self._places, recover.keys))
+            left.update(await self._persistently(partial(self._places, recover.keys)))
 
             def take(place: Place, batches: list[Batch]) -> None:
+                key = left.pop(place)
                 for header, data in batches:
                     if not header.is_control:
-                        found.append((keys_at[place], header, *self._digests(data)))
+                        found.append((key, header, *self._digests(data)))
 
             async def read() -> None:
-                found.clear()
-                await self._recovery.recover(recover.lanes, list(keys_at), take)
+                await self._recovery.recover(recover.lanes, list(left), take)
 
             await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
-            self._count_failure("recovery", len(recover.keys))
+            self._count_failure("recovery", len(left) or len(recover.keys))
             log.warning(
                 "records of a former kproxy can't be looked for: retries may become duplicates", error=str(error)
             )
@@ -138,9 +140,12 @@ class DoubtKeeper:
     async def _places(self, keys: Iterable[TrackKey]) -> dict[Place, TrackKey]:
         """The partitions by the names that logs are asked by; topics that are gone are left out."""
         places: dict[Place, TrackKey] = {}
+        names: dict[bytes, str | None] = {}
         for key in keys:
             topic, partition = key
-            name = await self._name(topic)
+            if topic not in names:
+                names[topic] = await self._name(topic)
+            name = names[topic]
             if name is not None:
                 places[name, partition] = key
         return places
@@ -159,10 +164,39 @@ class DoubtKeeper:
     # -- batches whose place is known
 
     async def _read_back(self, doubts: Doubts, entries: Iterable[Entry]) -> None:
+        unread = [entry for entry in entries if entry.digests is None]
         async with trio.open_nursery() as nursery:
-            for entry in entries:
-                if entry.digests is None:
+            nursery.start_soon(self._read_placed, doubts, [entry for entry in unread if entry.stamp.base_offset >= 0])
+            for entry in unread:
+                if entry.stamp.base_offset < 0:
                     nursery.start_soon(self._read_entry, doubts, entry)
+
+    async def _read_placed(self, doubts: Doubts, entries: Sequence[Entry]) -> None:
+        """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""
+        reads = ReadBacks(self.broker_log, self._recall, self._count_failure)
+
+        async def read() -> None:
+            async with self._reads:
+                await reads.read()
+
+        try:
+            keys = dict.fromkeys(entry.key for entry in entries)
+            places = await self._persistently(partial(self._places, keys))
+            at = {key: place for place, key in places.items()}
+            for entry in entries:
+                if entry.key in at:
+                    reads.add(at[entry.key], entry)
+            await self._persistently(read)
+        except (OSError, RemoteProtocolError) as error:
+            unread = len(reads) or len(entries)
+            self._count_failure("unreadable", unread)
+            log.warning("batches can't be read back: their retries may become duplicates", n=unread, error=str(error))
+        for entry in entries:
+            if entry.digests is None:
+                doubts.forget(entry)
+
+    def _recall(self, entry: Entry, batch: Batch) -> None:
+        entry.recall(*self._digests(batch.data))
 
     async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
         """Tries what brokers may not let be done just now, for ``delivery_timeout_ms``."""
@@ -187,27 +221,18 @@ class DoubtKeeper:
         if batch is None:
             doubts.forget(entry)
         else:
-            entry.recall(*self._digests(batch.data))
+            self._recall(entry, batch)
 
     async def _find(self, entry: Entry) -> Batch | None:
-        """The batch of an entry; None if the log does not hold it: its topic is another one, or it was deleted."""
-        stamp, topic = entry.stamp, await self._name(entry.key[0])
+        """The batch of an entry of which the broker did not say where it is; None if it is in no tail."""
+        topic = await self._name(entry.key[0])
         if topic is None:
             return None
         place = (topic, entry.key[1])
         async with self._reads:
-            if stamp.base_offset < 0:
-                batches = (await self.broker_log.tails([place], {stamp.producer_id}))[place]
-            else:
-                end = stamp.base_offset + stamp.records
-                batches = await self.broker_log.read(*place, stamp.base_offset, end, max_bytes=1)
+            batches = (await self.broker_log.tails([place], {entry.stamp.producer_id}))[place]
         for batch in batches:
-            header = batch.header
-            if (header.producer_id, header.producer_epoch, header.base_sequence) == (
-                stamp.producer_id,
-                stamp.epoch,
-                stamp.sequence,
-            ):
+            if is_of(batch, entry):
                 return batch
         self._count_failure("gone", 1)
         return None

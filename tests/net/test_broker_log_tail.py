@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.net.broker_log_questions import ActiveProducer
-from kproxy.net.broker_log_tail import Reader, Stretch, Tail, Wanted
+from kproxy.net.broker_log_tail import Reader, Spots, Stretch, Tail, Wanted
 
 PID, OTHER = 1 << 62 | 7, 3
 MIB = 1 << 20
@@ -78,6 +78,27 @@ class TestStretch:
         assert offsets(stretch) == list(range(4, 10))
         stretch.cut(2)
         assert stretch.following == 10
+
+
+class TestSpots:
+    @pytest.mark.parametrize("most", [1, 100, 1000, MIB])
+    def test_the_batches_that_hold_the_offsets_each_once(self, log: Log, most: int) -> None:
+        log.write(PID, 3000)
+        found: list[int] = []
+        wanted = [2999, 5, 7, 8, 9, 1500, 5]
+        log.run(Spots(wanted, lambda batch: found.append(batch.header.base_offset)), most=most)
+        assert found == sorted(set(wanted))
+        assert len(log.asked) <= len(set(wanted))
+
+    def test_what_is_deleted_is_passed_over(self, log: Log) -> None:
+        log.write(PID, 20)
+        log.start = 8
+        found: list[int] = []
+        log.run(Spots([2, 3, 9], lambda batch: found.append(batch.header.base_offset)))
+        assert found == [9]
+
+    def test_no_offset_is_no_wish(self) -> None:
+        assert Spots([], lambda _: None).wish is None
 
 
 class TestTail:
