@@ -198,7 +198,8 @@ class _TrackResend:
             return
         self._take(send, response)
         if send.settled and not self._connection.is_connected_to(broker):
-            self._connection.session.gate.producer.moved.add(self._track.key)
+            refusals = self._connection.session.gate.producer.refusals
+            refusals.expect(self._track.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _no_leader(self, send: Send, error: int) -> None:
         self._unknown = self._unknown + 1 if error in _GONE else 0

@@ -1,6 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from struct import Struct
@@ -11,7 +11,7 @@ from kproxy.codec.produce import FIRST_FLEXIBLE, ProduceLayout, walk_request
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
-from kproxy.dedup.lanes import Lane, Send, Track
+from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.member import Member
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
@@ -30,6 +30,7 @@ _OWN_TOPICS = b"__kproxy_"
 #: A client waits for its time-out, or a little longer. It has to hear of an open fate before, but a broker needs time.
 _TIMEOUT_SHARE = 0.9
 _SHORTEST_TIMEOUT_SECONDS = 1.0
+_NO_REFUSALS: Mapping[TrackKey, int] = {}
 
 
 class Need(Enum):
@@ -148,7 +149,8 @@ class ProduceGate:
                 retries = self._retries(self.member, owed)
         self._open(slot, upstream)
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
-        self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries)
+        refused = self._refused(self.member, layout) if self.producer.refusals else _NO_REFUSALS
+        self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
         if owed is not None:
             self.member.arrived(owed)
             if not calm:
@@ -178,6 +180,13 @@ class ProduceGate:
             return None
         return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
 
+    def _refused(self, member: Member, layout: ProduceLayout) -> Mapping[TrackKey, int]:
+        if layout.acks == 0:
+            return _NO_REFUSALS  # nobody would hear of it
+        keys = [(place.topic, place.partition) for place in layout.partitions]
+        link = self._link
+        return self.producer.refusals.of(keys, link.empty_at, link.now, pipelines=member.doubts.depth > 1)
+
     # -- time
 
     def due(self, frame: bytearray) -> float | None:
@@ -193,6 +202,9 @@ class ProduceGate:
         slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
+        for place in layout.partitions:
+            key = (place.topic, place.partition)
+            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

@@ -6,12 +6,12 @@ batches has a definite fate.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionData, PartitionResult, ProduceLayout, walk_response
+from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_response
 from kproxy.codec.produce_shape import ResponseShape
 from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
@@ -19,9 +19,11 @@ from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.batches import MAGIC_AT, check_batch
 from kproxy.proxy.calls import Call, Group, Part, build_request
+from kproxy.proxy.refusals import Refusals
 from kproxy.proxy.retries import Batch, Retries
 
 _FIRST_V2 = 3
+_NOTHING: Mapping[TrackKey, int] = {}
 _LONGEST_TIMEOUT_MS = 600_000
 #: KIP-951: from here on a broker names other brokers' addresses beside an error.
 _FIRST_NODE_ENDPOINTS = 10
@@ -45,8 +47,7 @@ class Producer:
         self._limits = limits
         self._count = count_converted
         self._waiting: deque[Group] = deque()
-        #: Partitions that another broker turned out to lead: their next request is told so, unsent.
-        self.moved: set[TrackKey] = set()
+        self.refusals = Refusals()
         #: The calls with open batches, oldest first.
         self.calls: deque[Call] = deque()
         self._finished: list[Call] = []
@@ -77,11 +78,17 @@ class Producer:
     # -- towards the broker
 
     def accept(
-        self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int, retries: Retries | None = None
+        self,
+        call: Call,
+        frame: bytearray,
+        layout: ProduceLayout,
+        now_ms: int,
+        retries: Retries | None = None,
+        refused: Mapping[TrackKey, int] = _NOTHING,
     ) -> None:
         """Takes a request; ``ready`` then gives what to send of it.
 
-        ``retries`` takes out what the client had sent before.
+        ``retries`` takes out what the client had sent before; ``refused``: the errors of what is not to be sent.
 
         RemoteProtocolError if the client changes between names and ids of topics: two tracks of one partition would
         use the same sequences.
@@ -91,9 +98,9 @@ class Producer:
             raise RemoteProtocolError("topics by name and by id on one connection")
         self._by_id = by_id
         if call.version < _FIRST_V2:
-            groups = self._convert(call, frame, layout, now_ms, retries)
+            groups = self._convert(call, frame, layout, now_ms, retries, refused)
         else:
-            groups = self._as_it_is(call, frame, layout, retries)
+            groups = self._as_it_is(call, frame, layout, retries, refused)
         for group in groups:
             call.open += len(group.batches)
             self._waiting.append(group)
@@ -103,13 +110,22 @@ class Producer:
         if not call.open:
             self._finish(call)
 
-    def _as_it_is(self, call: Call, frame: bytearray, layout: ProduceLayout, retries: Retries | None) -> list[Group]:
+    def _as_it_is(
+        self,
+        call: Call,
+        frame: bytearray,
+        layout: ProduceLayout,
+        retries: Retries | None,
+        refused: Mapping[TrackKey, int],
+    ) -> list[Group]:
         view = memoryview(frame)
         batches: list[Batch] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
-            error, records = self._check(part, frame, place)
+            error = refused.get((part.topic, part.index), 0) if refused else 0
+            if not error:
+                error, records = check_batch(frame, place)
             if error:
                 part.error_code = error
             else:
@@ -125,27 +141,22 @@ class Producer:
                 frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
         return groups
 
-    def _check(self, part: Part, frame: bytearray, place: PartitionData) -> tuple[int, int]:
-        if self.moved and self._was_moved(part):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
-        return check_batch(frame, place)
-
-    def _was_moved(self, part: Part) -> bool:
-        """Whether a client must be told, once, that another broker leads a partition now."""
-        moved = (part.topic, part.index) in self.moved
-        self.moved.discard((part.topic, part.index))
-        return moved
-
     def _convert(
-        self, call: Call, frame: bytearray, layout: ProduceLayout, now_ms: int, retries: Retries | None
+        self,
+        call: Call,
+        frame: bytearray,
+        layout: ProduceLayout,
+        now_ms: int,
+        retries: Retries | None,
+        refused: Mapping[TrackKey, int],
     ) -> list[Group]:
         view = memoryview(frame)
         converted: list[Batch] = []
         for place in layout.partitions:
             part = Part(place.topic, place.partition)
             call.parts.append(part)
-            if self._was_moved(part):
-                part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            part.error_code = refused.get((part.topic, part.index), 0)
+            if part.error_code:
                 continue
             try:
                 batches = to_v2(

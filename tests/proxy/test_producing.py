@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -71,11 +71,18 @@ class Shell:
         self.producer = Producer(limits, lambda *counts: self.converted.append(counts))
         self.producer.lane = LanePool().adopt(9)
 
-    def request(self, rows: Rows, version: int = 7, upstream: int | None = None, acks: int = 1) -> Call:
+    def request(
+        self,
+        rows: Rows,
+        version: int = 7,
+        upstream: int | None = None,
+        acks: int = 1,
+        refused: Mapping[tuple[bytes, int], int] | None = None,
+    ) -> Call:
         frame = frame_of(rows, version, acks)
         upstream = version if upstream is None else upstream
         call = Call(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
-        self.producer.accept(call, frame, layout_of(frame, version), NOW)
+        self.producer.accept(call, frame, layout_of(frame, version), NOW, refused=refused or {})
         return call
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:
@@ -318,12 +325,12 @@ class TestRefusedHere:
         assert shell.producer.finished() == calls
         assert [told(call) for call in calls] == [[(0, ErrorCode.INVALID_RECORD, -1)], [], [(0, 0, -1)]]
 
-    def test_a_moved_partition_is_told_once(self) -> None:
+    def test_what_is_refused_is_not_sent(self) -> None:
         for version, upstream in ((7, 7), (2, 7)):
             shell = Shell()
             data = batch() if version == 7 else entry(0, b"k", b"v")
-            shell.producer.moved.add((b"t", 0))
-            call = shell.request([("t", 0, data)], version, upstream=upstream)
+            refused = {(b"t", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            call = shell.request([("t", 0, data)], version, upstream=upstream, refused=refused)
             assert told(call) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
             shell.request([("t", 0, data)], version, upstream=upstream)
             assert len(shell.ready()) == 1

@@ -1,0 +1,51 @@
+"""Partitions whose next requests are refused unsent.
+
+A client that sends several requests before it reads an answer has sent more behind the one that was refused; were they
+taken, they would overtake its retry.
+"""
+
+from collections.abc import Iterable
+
+from kproxy.dedup.lanes import TrackKey
+
+#: Seconds that a refusal may take to the client; what arrives within may have been sent before it was read.
+_ON_ITS_WAY = 0.05
+
+
+class Refusals:
+    """The refusals of one connection, by partition."""
+
+    def __init__(self) -> None:
+        """None."""
+        self._to_tell: dict[TrackKey, int] = {}
+        self._told: dict[TrackKey, tuple[int, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._to_tell or self._told)
+
+    def expect(self, key: TrackKey, error_code: int) -> None:
+        """The next request for a partition is to be refused."""
+        self._to_tell[key] = error_code
+
+    def told(self, key: TrackKey, error_code: int, now: float) -> None:
+        """Takes note that a request was refused at ``now``, in seconds."""
+        self._told[key] = (error_code, now + _ON_ITS_WAY)
+
+    def of(self, keys: Iterable[TrackKey], empty_at: float, now: float, *, pipelines: bool) -> dict[TrackKey, int]:
+        """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
+
+        ``pipelines``: its client has been seen to send more than one request before it read an answer.
+        """
+        errors = {key: self._check(key, empty_at, now, pipelines) for key in keys}
+        return {key: error_code for key, error_code in errors.items() if error_code}
+
+    def _check(self, key: TrackKey, empty_at: float, now: float, pipelines: bool) -> int:
+        error_code = self._to_tell.pop(key, 0)
+        if error_code:
+            self.told(key, error_code, now)
+            return error_code
+        error_code, until = self._told.get(key, (0, 0.0))
+        if error_code and pipelines and empty_at <= until:
+            return error_code
+        self._told.pop(key, None)
+        return 0
