@@ -121,6 +121,15 @@ async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -
     assert one.unacked() == left
 
 
+async def test_what_was_on_its_way_when_this_end_closed_is_not_surely_missing() -> None:
+    one, two = pair()
+    one.send_at_once([bytes(8_000_000)])
+    assert one.unacked() > 0
+    one.close()
+    assert one.unacked() == 0
+    two.close()
+
+
 @pytest.mark.parametrize("reset", [False, True])
 async def test_the_peers_end_is_seen_past_data_that_is_not_read_yet(reset: bool) -> None:
     one, two = pair()

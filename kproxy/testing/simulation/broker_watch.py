@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import trio
+
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, FakeCluster
@@ -15,6 +17,7 @@ def watch_brokers(cluster: FakeCluster, history: History) -> None:
     """Notes each batch and each marker on its arrival, whatever becomes of it."""
 
     def produce(call: Call) -> None:
+        history.last_produce = trio.current_time()
         for topic in call.request.topic_data:
             for part in topic.partition_data:
                 header = read_header(part.records)

@@ -207,6 +207,9 @@ class Client:
         self._history.disturb(self.plan)
         if self.plan.closes_on_timeout:
             raise OSError("timed out")
+        assert self.link is not None
+        if max(self.link.up.stalled_until, self.link.down.stalled_until) > deadline - self.plan.request_timeout:
+            self._history.cannot_be_seen(self.plan)  # kproxy may have answered in time
         for number, (until, request) in list(self._flight.items()):
             if until == deadline:
                 self._say(f"times out {number}")
@@ -274,6 +277,7 @@ class Client:
         self._say(f"lost connection {number} ({why})")
         self._history.disturb(self.plan)
         if self._io is not None:
+            self._note_unseen_end(self._io)
             self._close()
         self._failures += 1
         if self._failures > 2:
@@ -281,6 +285,13 @@ class Client:
         flight = [request for _, request in self._flight.values()]
         self._flight.clear()
         self._again(flight)
+
+    def _note_unseen_end(self, io: FrameIO) -> None:
+        """The end of a connection comes too late if it is held up, and some of what is sent again was not."""
+        assert self.link is not None
+        size = sum(io.sizes[number] for number in self._flight)
+        if self.link.up.holds and self.link.up.on_way < size:
+            self._history.cannot_be_seen(self.plan)
 
     def _close(self) -> None:
         if self._io is not None:

@@ -73,7 +73,7 @@ def _half_open(world: "World", link: Link, _: FaultPlan) -> None:
     link.vanish()
     for client in world.clients:
         if client.link is link:
-            world.history.half_open.add((client.plan.client_id, client.plan.host))
+            world.history.cannot_be_seen(client.plan)
 
 
 def _upstream_half_open(_: "World", link: Link, __: FaultPlan) -> None:

@@ -48,11 +48,16 @@ class History:
     #: Identities (client.id, host) that lost a connection, timed out or got an error: their equal records without
     #: timestamps can't be told apart.
     disturbed: set[tuple[str, str]] = field(default_factory=set)
-    #: Identities one of whose connections became half-open: nobody can see that it has ended.
+    #: Identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
+    #: that it has ended. And those that sent again on a connection on which an answer was held up.
     half_open: set[tuple[str, str]] = field(default_factory=set)
     #: The first invariant that broke while the run went on, and how.
     broken: tuple[str, str] | None = None
     acknowledged: int = 0
+    #: kproxy is told that all clients wait for each answer (clients.in.flight=1): it knows what they gave up.
+    single: bool = False
+    #: When a batch last reached a broker (trio's clock).
+    last_produce: float = 0.0
 
     def note(self, text: str) -> None:
         """Adds a line to the trace."""
@@ -69,6 +74,10 @@ class History:
         equal = self.sent.setdefault(key, [])
         sent.clear = all(other.evident for other in equal)
         equal.append(sent)
+
+    def cannot_be_seen(self, client: ClientPlan) -> None:
+        """A client's connection has ended, or an answer on it is overdue, and nobody can tell."""
+        self.half_open.add((client.client_id, client.host))
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not know what it was told."""

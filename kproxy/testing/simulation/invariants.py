@@ -76,7 +76,8 @@ def _counts(history: History, partition: int, log: Log, records: list[Sent]) -> 
 
 
 def _told_apart(history: History, sents: list[Sent]) -> bool:
-    if not any(_identity(sent) in history.disturbed for sent in sents) or all(sent.clear for sent in sents):
+    alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
+    if (alone and _identity(sents[0]) not in history.disturbed) or all(sent.clear for sent in sents):
         return True
     stamps = [sent.timestamp for sent in sents if sent.client.magic]
     return len(set(stamps)) == len(sents)
@@ -97,12 +98,17 @@ def _order(history: History, partition: int, log: Log, records: list[Sent]) -> I
     places = {value: offset for offset, value in log.items()}
     counts = Counter(sent.value for sent in records)
     clients = {sent.client.number: sent.client for sent in records}
-    distinct = {value for value in counts if _told_apart(history, [sent for sent in records if sent.value == value])}
+    distinct = {
+        value
+        for value, count in counts.items()
+        if count == 1 or (history.single and _told_apart(history, [sent for sent in records if sent.value == value]))
+    }
     for number, client in clients.items():
         twins = [
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
-        if client.depth > 1 or len(twins) > 1 or client.acks == 0:
+        unseen = (client.client_id, client.host) in history.half_open
+        if client.depth > 1 or len(twins) > 1 or client.acks == 0 or unseen:
             continue
         mine = sorted(
             (sent for sent in records if sent.client.number == number and sent.state is State.OK),

@@ -12,7 +12,6 @@ from unittest.mock import patch
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.doubts import Doubts
 from kproxy.dedup.entries import Answer, Entry
-from kproxy.dedup.lanes import Track
 from kproxy.dedup.member import Member
 from kproxy.dedup.rules import Rules
 from kproxy.net import connection
@@ -81,10 +80,6 @@ def _base(offsets: list[int], *, whole: bool) -> int:
     return offsets[0]
 
 
-def _room(self: Track, limit: int) -> bool:
-    return len(self.sends) < limit
-
-
 _PATIENT: Final = Taste(tries=(12,), acks=(-1,), closes_on_timeout=(True,), fault_count=(8, 12))
 _CUTS: Final = replace(_PATIENT, faults=("cut", "cut_answer", "close"))
 _TIMES: Final = replace(_PATIENT, faults=("slow_broker", "dropped_answer", "upstream_delay"))
@@ -130,6 +125,7 @@ VARIANTS: Final = (
             versions=(5, 8),
             batch_sizes=(1,),
             gaps=(0.5,),
+            options=(("clients_in_flight", 1),),
         ),
         (ORDER, MERGED),
     ),
@@ -163,10 +159,4 @@ VARIANTS: Final = (
     ),
     Variant("producer ids are used before they are noted", ((LaneLog, "record", _nothing),), _CRASHES),
     Variant("the log is read without a fence", ((BrokerLog, "fence", _nothing),), _CRASHES),
-    Variant(
-        "the first batch of a producer id is not alone in flight",
-        ((Track, "has_room", _room),),
-        Taste(faults=("not_enough_replicas", "leader", "close"), fault_count=(8, 12), depths=(5,), gaps=(0.0, 0.05)),
-        (DUPLICATE, ORDER),
-    ),
 )

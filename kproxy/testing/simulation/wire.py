@@ -61,7 +61,8 @@ class Pipe:
         self._capacity = capacity
         self._queue: deque[tuple[float, bytes | str]] = deque()
         self._last = 0.0
-        self._stalled_until = 0.0
+        #: What is on its way is held up until then (trio's clock).
+        self.stalled_until = 0.0
         self._vanishes = False
         self._cut: tuple[int, Callable[[], None]] | None = None
         #: Bytes that have arrived and are unread.
@@ -102,12 +103,17 @@ class Pipe:
     def end(self, how: str) -> None:
         """Sends FIN or RST behind what is on its way, and at once if there is nothing."""
         if not self._queue:
-            self._stalled_until = 0.0
+            self.stalled_until = 0.0
         self._send(how, 0.0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether something on its way is held up."""
+        return bool(self._queue) and trio.current_time() < self.stalled_until
 
     def stall(self, seconds: float) -> None:
         """Holds everything up for so long."""
-        self._stalled_until = max(self._stalled_until, trio.current_time() + seconds)
+        self.stalled_until = max(self.stalled_until, trio.current_time() + seconds)
 
     def vanish(self) -> None:
         """From now on nothing arrives, and nobody is told."""
@@ -136,8 +142,8 @@ class Pipe:
 
     def _arrive(self) -> None:
         now = trio.current_time()
-        if now < self._stalled_until:
-            self._wire.at(self._stalled_until, self._number, self._arrive)
+        if now < self.stalled_until:
+            self._wire.at(self.stalled_until, self._number, self._arrive)
             return
         while self._queue and self._queue[0][0] <= now:
             what = self._queue.popleft()[1]

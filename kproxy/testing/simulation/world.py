@@ -27,6 +27,8 @@ _EPOCH: Final = 1_700_000_000.0
 #: Behind the last fault: clients have so long to finish, kproxy so long to come to rest.
 _PATIENCE: Final = 200.0
 _REST: Final = 90.0
+#: No batch for so long, none open: stands for the day after which a broker forgets a producer.
+_SILENCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         """Nothing runs yet."""
         self.plan = plan
-        self.history = History()
+        self.history = History(single=plan.options.get("clients_in_flight") == 1)
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
         self.network = VirtualNetwork(plan.seed, self.wall)
@@ -95,7 +97,8 @@ class World:
 
     def expire_producers(self, partition: int) -> None:
         """A partition forgets its producers, as it does when they have been silent for long."""
-        if any(instance.stats.sends_in_flight for instance in self.instances):
+        silent = trio.current_time() - self.history.last_produce > _SILENCE
+        if not silent or any(i.stats.sends_in_flight or i.stats.oldest_unacknowledged for i in self.instances):
             return  # it takes a day of silence
         self.brokers.topics[TOPIC].partitions[partition].log.producers = ProducerStates()
 
