@@ -139,16 +139,13 @@ class DoubtKeeper:
 
     async def _places(self, keys: Iterable[TrackKey]) -> dict[Place, TrackKey]:
         """The partitions by the names that logs are asked by; topics that are gone are left out."""
-        places: dict[Place, TrackKey] = {}
-        names: dict[bytes, str | None] = {}
-        for key in keys:
-            topic, partition = key
-            if topic not in names:
-                names[topic] = await self._name(topic)
-            name = names[topic]
-            if name is not None:
-                places[name, partition] = key
-        return places
+        keys = list(keys)
+        names = await self._names(keys)
+        return {(name, key[1]): key for key in keys if (name := names[key[0]]) is not None}
+
+    async def _names(self, keys: Iterable[TrackKey]) -> dict[bytes, str | None]:
+        """The names of topics; None if they are gone."""
+        return {topic: await self._name(topic) for topic in dict.fromkeys(topic for topic, _ in keys)}
 
     async def _name(self, topic: bytes) -> str | None:
         # a name of 16 bytes may look like an id: ids are asked for, and what is no id is a name
@@ -180,12 +177,12 @@ class DoubtKeeper:
                 await reads.read()
 
         try:
-            keys = dict.fromkeys(entry.key for entry in entries)
-            places = await self._persistently(partial(self._places, keys))
-            at = {key: place for place, key in places.items()}
+            names = await self._persistently(partial(self._names, [entry.key for entry in entries]))
             for entry in entries:
-                if entry.key in at:
-                    reads.add(at[entry.key], entry)
+                topic, partition = entry.key
+                name = names[topic]
+                if name is not None:
+                    reads.add((name, partition), entry)
             await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
             unread = len(reads) or len(entries)

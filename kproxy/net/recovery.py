@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import trio
 
 from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Place, Survey
 from kproxy.proxy.stats import Stats
 
@@ -67,8 +68,8 @@ class Recovery:
             await self._read(past, [place for place in places if place not in failed], unseen, failed, take)
         finally:
             self._stats.recovery_seconds += trio.current_time() - began
-        for error in failed.values():
-            raise error
+        for error in sorted(failed.values(), key=lambda error: isinstance(error, RemoteProtocolError)):
+            raise error  # first what another attempt may help
 
     def _unseen(self, past: "_Past", surveyed: Mapping[Place, Survey]) -> dict[Place, dict[int, int]]:
         """By place and producer id, the offset below which its lane's batches can't lie, since it was not known then.
