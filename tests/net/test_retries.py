@@ -1,0 +1,276 @@
+"""Retries of clients that lost an answer: each record is in the log once, through sockets and against a fake broker."""
+
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from kproxy.codec import compression
+from kproxy.codec.messages import ErrorCode
+from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from tests.codec.message_sets import message_set
+from tests.net.harness import Proxied, errors_of, eventually, proxied, running, values_in
+from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
+
+
+async def lose_answer(proxy: Proxied, message: object, version: int = 8, *, reset: bool = True) -> None:
+    """A request is written, and its client ends the connection without a look at the answer."""
+    client = await proxy.client(1)
+    gate = Gate(proxy)
+    await client.send(message, version)  # type: ignore[arg-type]
+    await gate.wait_reached()
+    await end(client, reset=reset)
+    gate.release()
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("codec", [0, compression.GZIP])
+async def test_a_retry_on_a_new_connection_is_answered_and_not_written(reset: bool, codec: int) -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(batch(b"a", b"b", codec=codec))
+        await lose_answer(proxy, message, reset=reset)
+        async with await proxy.client(1) as client:
+            answer = await client.call(message, 8)
+            assert (errors_of(answer), bases(answer)) == ([0], [0])
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+        assert proxy.stats.records_matched == 2
+
+
+async def test_a_retry_waits_for_the_first_while_that_is_on_its_way() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message, gate = request(batch(b"a")), Gate(proxy, b"a")
+        first = await proxy.client(1)
+        await first.send(message, 8)
+        await gate.wait_reached()
+        await end(first)
+        async with await proxy.client(1) as second:
+            await second.send(message, 8)
+            await eventually(lambda: proxy.stats.connections_total >= 2)
+            gate.release()
+            assert bases(await second.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("retries", "offsets", "log"),
+    [
+        ([batch(b"a"), batch(b"b", b"c")], [0, 1], b"abc"),
+        ([batch(b"a", b"b", b"c", b"d")], [-1], b"abcd"),
+        ([batch(b"x", b"b", b"y")], [-1], b"abcxy"),
+        ([batch(b"c", b"b", b"a")], [-1], b"abc"),
+    ],
+)
+async def test_records_that_are_regrouped_are_found_and_new_ones_written(
+    retries: list[bytes], offsets: list[int], log: bytes
+) -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        await lose_answer(proxy, request(batch(b"a", b"b", b"c")))
+        async with await proxy.client(1) as client:
+            answers = [await client.call(request(again), 8) for again in retries]
+        assert [base for answer in answers for base in bases(answer)] == offsets
+        assert [base for answer in answers for base in errors_of(answer)] == [0] * len(offsets)
+        assert b"".join(value or b"" for value in values_in(proxy.brokers, "t")) == log
+
+
+async def test_batches_that_are_joined_are_found() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        client, gate = await proxy.client(1), Gate(proxy, b"b")
+        await client.call(request(batch(b"a")), 8)
+        await client.send(request(batch(b"b")), 8)
+        await gate.wait_reached()
+        await end(client, reset=True)
+        gate.release()
+        async with await proxy.client(1) as again:
+            assert bases(await again.call(request(batch(b"a", b"b")), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_of_several_partitions_only_what_is_in_doubt_is_left_out() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t", partitions=3)
+        await lose_answer(proxy, request(batch(b"a"), batch(b"b")))
+        async with await proxy.client(1) as client:
+            answer = await client.call(request(batch(b"a"), batch(b"b"), batch(b"c")), 8)
+            assert (errors_of(answer), bases(answer)) == ([0, 0, 0], [0, 0, 0])
+        assert [values_in(proxy.brokers, "t", at) for at in range(3)] == [[b"a"], [b"b"], [b"c"]]
+
+
+@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1)])
+async def test_message_sets_are_found_again(version: int, magic: int) -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(message_set([(TIME_MS, None, b"a"), (TIME_MS, None, b"b")], magic, 0))
+        await lose_answer(proxy, message, version)
+        async with await proxy.client(1) as client:
+            assert bases(await client.call(message, version)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_equal_message_sets_with_other_times_are_kept() -> None:
+    """Also where the client's clock tells what kproxy's does when they come."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        first = await proxy.client(1)
+        assert errors_of(await first.call(request(message_set([(TIME_MS, None, b"a")], 1, 0)), 2)) == [0]
+        await end(first, reset=True)
+        async with await proxy.client(1) as second:
+            later = request(message_set([(TIME_MS + 1, None, b"a")], 1, 0))
+            assert errors_of(await second.call(later, 2)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"a"]
+
+
+async def test_records_that_got_the_brokers_time_are_found() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
+        message = request(batch(b"a"))
+        await lose_answer(proxy, message)
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(message, 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+async def test_two_clients_of_one_name_that_live_at_a_time_are_not_merged() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(batch(b"a"))
+        async with await proxy.client(1) as first, await proxy.client(1) as second:
+            answers = [await client.call(message, 8) for client in (first, second)]
+        assert [bases(answer) for answer in answers] == [[0], [1]]
+
+
+async def test_equal_records_on_one_connection_are_kept() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert [bases(await client.call(request(batch(b"a")), 8)) for _ in range(3)] == [[0], [1], [2]]
+
+
+async def test_another_producers_equal_records_are_kept() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(batch(b"a"))
+        await lose_answer(proxy, message)
+        async with await proxy.client(1, client_id="another") as client:
+            assert errors_of(await client.call(message, 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"a"]
+
+
+async def test_without_acks_nothing_is_in_doubt() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(batch(b"a"), acks=0)
+        for _ in range(2):
+            client = await proxy.client(1)
+            await client.stream.send_all(client.encode(message, 8, silent=True))
+            await eventually(lambda: proxy.stats.batches_stamped > 0)
+            await end(client)
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"a", b"a"])
+
+
+async def test_what_is_open_for_too_long_is_answered_and_its_retry_waits_for_it() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message, gate = request(batch(b"a"), timeout_ms=1000), Gate(proxy, b"a")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(message, 8)) == [ErrorCode.REQUEST_TIMED_OUT]
+            await client.send(request(batch(b"a"), timeout_ms=60_000), 8)
+            gate.release()
+            answer = await client.receive()
+            assert (errors_of(answer), bases(answer)) == ([0], [0])
+        assert proxy.stats.requests_timed_out == 1
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+async def test_a_request_that_has_to_wait_for_too_long_is_told_so_and_not_written() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        gate = Gate(proxy, b"a")
+        first = await proxy.client(1)
+        await first.send(request(batch(b"a")), 8)
+        await gate.wait_reached()
+        await end(first)
+        async with await proxy.client(1) as second:
+            answer = await second.call(request(batch(b"b"), timeout_ms=1000), 8)
+            assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
+            gate.release()
+            assert errors_of(await second.call(request(batch(b"b")), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_request_behind_the_end_is_left_to_the_newer_connection() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        gate = Gate(proxy, b"a")
+        first = await proxy.client(1)
+        later = b"".join(first.encode(request(batch(value)), 8) for value in (b"a", b"b"))
+        await first.stream.send_all(later)
+        await gate.wait_reached()  # the second waits, since the first batch of a producer id is alone in flight
+        await end(first)
+        async with await proxy.client(1) as second:
+            await second.send(request(batch(b"a")), 8)
+            await second.send(request(batch(b"b")), 8)
+            gate.release()
+            assert [errors_of(await second.receive()) for _ in range(2)] == [[0], [0]]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_retry_finds_its_records_where_another_broker_leads_now() -> None:
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", placed=[[1, 2]])
+        message = request(batch(b"a"))
+        await lose_answer(proxy, message)
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"a"])
+        proxy.brokers.move_leader("t", 0, 2)
+        async with await proxy.client(2) as client:
+            assert bases(await client.call(message, 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+def former_self(fake: FakeServer) -> AbstractAsyncContextManager[Proxied]:
+    """kproxy as one instance of many: who has the same id takes over what it left."""
+    return running(
+        fake.bootstrap, instance_id="one", crash_recovery_enable=True, producer_state_log_replication_factor=1
+    )
+
+
+async def test_a_retry_behind_a_crash_finds_what_the_former_self_has_written() -> None:
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t", partitions=2)
+        both = request(batch(b"a", b"b"), batch(b"c"))
+        async with former_self(fake) as proxy:
+            proxy.fake = fake
+            await eventually(lambda: proxy.stats.ready)
+            client = await proxy.client(1)
+            assert errors_of(await client.call(both, 8)) == [0, 0]
+            await end(client, reset=True)
+        async with former_self(fake) as proxy:
+            await eventually(lambda: proxy.stats.ready)
+            async with await proxy.client(1) as client:
+                answer = await client.call(request(batch(b"a", b"b"), batch(b"c", b"d")), 8)
+                assert (errors_of(answer), bases(answer)) == ([0, 0], [0, -1])
+        assert values_in(fake.cluster, "t", 0) == [b"a", b"b"]
+        assert values_in(fake.cluster, "t", 1) == [b"c", b"d"]
+
+
+async def test_what_a_killed_self_had_on_its_way_is_fenced_off() -> None:
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t")
+        message = request(batch(b"held up"))
+        async with former_self(fake) as proxy:
+            proxy.fake = fake
+            await eventually(lambda: proxy.stats.ready)
+            client, gate = await proxy.client(1), Gate(proxy, b"held up")
+            await client.send(message, 8)
+            await gate.wait_reached()
+        async with former_self(fake) as proxy:
+            await eventually(lambda: proxy.stats.ready)
+            async with await proxy.client(1) as again:
+                await again.send(message, 8)
+                await eventually(lambda: proxy.stats.recoveries > 0)
+                gate.release()
+                assert errors_of(await again.receive()) == [0]
+        await end(client)
+        assert values_in(fake.cluster, "t") == [b"held up"]
