@@ -222,7 +222,7 @@ class ProduceGate:
             owed = call.owed
             if owed is None or self._link.now < owed.due or owed.timed_out:
                 continue
-            self.producer.note_unsent()
+            self.producer.note_unsent(call)
             member.timed_out(owed, {(part.topic, part.index) for part in call.parts if not part.error})
             self._stats.requests_timed_out += 1
             response = build_response(call)

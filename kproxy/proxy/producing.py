@@ -205,11 +205,12 @@ class Producer:
         if owed is not None and owed.sends is not group.sends:
             owed.sends = (*owed.sends, *group.sends)
 
-    def note_unsent(self) -> None:
-        """Marks the parts of calls that wait to be sent, for an answer that has to be given at once."""
+    def note_unsent(self, call: Call) -> None:
+        """Marks the parts of a call that wait to be sent, for its answer has to be given at once."""
         for group in self._waiting:
-            for part, _, _ in group.batches:
-                part.unsent = True
+            if group.call is call:
+                for part, _, _ in group.batches:
+                    part.unsent = True
 
     # -- from the broker
 

@@ -416,3 +416,24 @@ class TestConverted:
         call.parts[0].error_code = ErrorCode.KAFKA_STORAGE_ERROR
         expected = ErrorCode.KAFKA_STORAGE_ERROR if version >= 4 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert told(call) == [(0, expected, -1)]
+
+
+class TestTimeOuts:
+    def test_an_answer_before_the_fate_is_known_is_an_error_for_that_call_alone(self) -> None:
+        shell = Shell()
+        first, second = shell.request([("t", 0, batch())]), shell.request([("t", 0, batch())])
+        ((sent, _),) = shell.ready()  # the first batch of a producer id goes alone
+        shell.producer.note_unsent(first)
+        assert told(first) == [(0, ErrorCode.REQUEST_TIMED_OUT, -1)]
+        shell.answer(sent, [("t", 0, 0, 5)])
+        ((sent, _),) = shell.ready()
+        shell.answer(sent, [("t", 0, 0, 6)])
+        assert told(second) == [(0, 0, 6)]
+
+    def test_what_was_not_sent_yet_is_told_as_timed_out(self) -> None:
+        shell = Shell()
+        shell.request([("t", 0, batch())])
+        second = shell.request([("t", 0, batch())])
+        shell.ready()
+        shell.producer.note_unsent(second)
+        assert told(second) == [(0, ErrorCode.REQUEST_TIMED_OUT, -1)]
