@@ -16,7 +16,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
-from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.broker_log import Batch, BrokerLog, Failures
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Edit
 from kproxy.testing.fake_broker.topics import Partition
@@ -353,6 +353,15 @@ async def test_a_real_broker_is_fenced_and_read(kafka: RealKafka) -> None:
                 assert tails[topic, 1] == []
                 low = tails[topic, 0][0].header.base_offset
                 assert sequences(await log.read(topic, 0, low, low + 4, max_bytes=1 << 20)) == [10, 10]
+                found: list[int] = []
+                failed: Failures = {}
+                spots = {(topic, 0): [low, low + 7]}
+                await log.read_at(spots, lambda _, batch: found.append(batch.header.base_offset), failed)
+                assert (found, failed) == ([low, low + 6], {})
+                end, known = (await log.survey([(topic, 1)]))[topic, 1]
+                assert (end, set(known)) == (2, {PID, OTHER}), "markers only"
+                tails = await log.tails([(topic, 0)], {PID}, first_epochs={PID: 0}, unseen={(topic, 0): {PID: 40}})
+                assert sequences(tails[topic, 0]) == [], "nothing but markers lies behind"
                 with pytest.raises(RemoteProtocolError, match="failed with error 3"):
                     await log.fence([(topic, 9)], [(PID, 32)])
                 assert await log.topic_name(bytes(15) + b"\xff") is None
