@@ -289,9 +289,13 @@ class Connection:
         self._pending = 0
 
     def _note_together(self, frames: list[bytearray]) -> None:
-        self._together = sum(frame[4:6] == _PRODUCE for frame in frames)
+        self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
+
+    def _note_unread(self, requests: int) -> None:
+        """So many requests came, or are about to, before an answer to any."""
+        self._together = requests
         if self.session.gate.member is not None:
-            self.session.gate.member.pipelined(self._together)
+            self.session.gate.member.pipelined(requests)
 
     async def _wait_for(self, need: Need | None, frame: bytearray) -> None:
         """Offers a frame again until the session can take it, or its client has to be told something."""
@@ -340,6 +344,8 @@ class Connection:
         if self.session.gate.due(frame) is None or self._client.peer_closed():
             raise _Finished("a request could not be taken")
         self.session.link.now = self._heard + self._wall
+        if self._client.pending():
+            self._note_unread(2)  # it went on without the answer
         self.session.gate.refuse_late(frame)
 
     async def _lease(self) -> None:

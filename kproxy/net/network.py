@@ -53,6 +53,9 @@ class ByteIO(Protocol):
     def peer_closed(self) -> bool:
         """Whether the peer has ended the connection, even if there is still data of it to read; or this end has."""
 
+    def pending(self) -> bool:
+        """Whether there is something of the peer to read; False behind ``close``."""
+
     def was_reset(self) -> bool:
         """Whether the connection ended otherwise than by the peer's FIN: RST, a fault of the network, or this end."""
 

@@ -150,6 +150,10 @@ class SocketIO:
         """Whether the peer has sent FIN or RST, even if there is still data of it to read; or this end is closed."""
         return self.closed or bool(self._ends())
 
+    def pending(self) -> bool:
+        """Whether there is something to read (FIONREAD)."""
+        return not self.closed and fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0"
+
     def was_reset(self) -> bool:
         """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
         ends = self._ended_by if self.closed else self._ends()

@@ -98,6 +98,10 @@ class VirtualIO:
         """Whether the end or a reset has arrived."""
         return self.closed or self._in.ended or self._in.reset
 
+    def pending(self) -> bool:
+        """Whether bytes have arrived."""
+        return not self.closed and bool(self._in.inbox)
+
     def was_reset(self) -> bool:
         """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
         return self._was_reset if self.closed else self._in.reset
