@@ -1,8 +1,8 @@
 """Lost answers: every client that retries, behind a relay that drops answers to Produce, leaves each record once.
 
 Which clients are not here, and why: those with producer ids of their own (the broker knows their retries by itself),
-kafka-node (it does not retry). kafkajs and sarama give a record without a timestamp a new one on every attempt, so
-they are given timestamps: an application that leaves them out sends, to all who look, new records.
+kafka-node (it does not retry). kafkajs, kafka-go and sarama give a record without a timestamp a new one on every
+attempt, so they are given timestamps: an application that leaves them out sends, to all who look, new records.
 
 `KPROXY_INTEROP=direct` shows what the same clients leave in a Kafka 3.9.1 without kproxy.
 """
@@ -66,6 +66,7 @@ _RETRYING: Final[dict[str, dict[str, Any]]] = {
     },
     "aiokafka": {"retry_backoff_ms": 20, "max_batch_size": 1000, "acks": "all"},
     "sarama": {"retries": "100", "in_flight": "1"},
+    "kafka-go": {},
     "franz-go": {"in_flight": "1"},
     "kafkajs": {"maxInFlightRequests": 1, "retry": {"retries": 20, "initialRetryTime": 20}},
     "no-kafka": {},
@@ -79,7 +80,7 @@ _IN_FLIGHT: Final[dict[str, Any]] = {
 }
 _KEEPING_ORDER: Final = ("librdkafka", "sarama")
 """Those that keep the order of retries, even with several requests in flight; others swap batches by themselves."""
-_RESTAMPING: Final = ("kafkajs", "sarama")
+_RESTAMPING: Final = ("kafkajs", "kafka-go", "sarama")
 
 
 def _family(client: Client) -> str:
