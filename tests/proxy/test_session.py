@@ -27,8 +27,8 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.routing import Address
 from kproxy.proxy.produce_gate import Need
+from kproxy.proxy.routing import Address
 from tests.codec.message_sets import entry, wrapper
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
 
