@@ -73,7 +73,8 @@ class Track:
     fenced_at: float = 0.0
     #: The offset behind the last batch that is known to be in the log before all that are held; -1: none is.
     written_to: int = -1
-    _expected: int | None = None
+    #: The batch of this epoch that was written last; the broker expects the sequence behind it.
+    _newest: Send | None = None
 
     def has_room(self, limit: int) -> bool:
         """Whether another batch may be sent now, with at most ``limit`` in flight."""
@@ -129,7 +130,8 @@ class Track:
         """
         send.error_code = error_code
         self._settle(send)
-        if self._expected in (None, send.sequence):
+        newest = self._newest
+        if newest is None or advance(newest.sequence, newest.records) == send.sequence:
             self._renumber(send.sequence)
         else:
             self.bump()
@@ -143,7 +145,7 @@ class Track:
             raise LocalProtocolError(f"producer id {self.producer_id} has no epoch left behind {self.epoch}")
         self.epoch += 1
         self.established = self.ever_open = False
-        self._expected = None
+        self._newest = None
         self._renumber(0)
 
     def fenced(self, found: Mapping[tuple[int, int], int], now: float) -> None:
@@ -177,7 +179,7 @@ class Track:
     def _written(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
         send.base_offset, send.log_append_time_ms, send.error_code = base_offset, log_append_time_ms, 0
         self.established = True
-        self._expected = advance(send.sequence, send.records)
+        self._newest = send
         if send is self.sends[0] and base_offset >= 0:
             self.written_to = base_offset + send.records
         self._settle(send)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from struct import Struct
+from typing import Literal
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -110,14 +111,14 @@ class ProduceGate:
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
 
-    def like_the_last(self, frame: bytearray) -> ProduceLayout | None:
-        """The layout of a request of the same shape as the one before (``take_like_the_last``); None if it is not."""
-        return self._shape.layout(frame) if self._shape is not None else None
-
-    def take_like_the_last(self, frame: bytearray, layout: ProduceLayout) -> Need | None:
-        """As ``take``, for a request of the same shape as the one before."""
+    def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
+        """As ``take``, for a request of the same shape as the one before; False if it is not."""
         shape = self._shape
-        assert shape is not None
+        if shape is None:
+            return False
+        layout = shape.layout(frame)
+        if layout is None:
+            return False
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         return self._produce(slot, frame, layout, self._shape_upstream)
 
@@ -149,7 +150,7 @@ class ProduceGate:
                 retries = self._retries(self.member, owed)
         self._open(slot, upstream)
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
-        refused = self._refused(self.member, layout) if self.producer.refusals else _NO_REFUSALS
+        refused = self._refused(self.member, layout) if self.producer.refusals.some else _NO_REFUSALS
         self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
         if owed is not None:
             self.member.arrived(owed)

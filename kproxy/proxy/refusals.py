@@ -19,17 +19,18 @@ class Refusals:
         """None."""
         self._to_tell: dict[TrackKey, int] = {}
         self._told: dict[TrackKey, tuple[int, float]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._to_tell or self._told)
+        #: Whether there is one; asked for each request.
+        self.some = False
 
     def expect(self, key: TrackKey, error_code: int) -> None:
         """The next request for a partition is to be refused."""
         self._to_tell[key] = error_code
+        self.some = True
 
     def told(self, key: TrackKey, error_code: int, now: float) -> None:
         """Takes note that a request was refused at ``now``, in seconds."""
         self._told[key] = (error_code, now + _ON_ITS_WAY)
+        self.some = True
 
     def of(self, keys: Iterable[TrackKey], empty_at: float, now: float, *, pipelines: bool) -> dict[TrackKey, int]:
         """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
@@ -37,6 +38,7 @@ class Refusals:
         ``pipelines``: its client has been seen to send more than one request before it read an answer.
         """
         errors = {key: self._check(key, empty_at, now, pipelines) for key in keys}
+        self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
     def _check(self, key: TrackKey, empty_at: float, now: float, pipelines: bool) -> int:

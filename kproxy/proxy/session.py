@@ -94,9 +94,9 @@ class Session:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None
-        layout = self.gate.like_the_last(frame)
-        if layout is not None:
-            return self.gate.take_like_the_last(frame, layout)
+        taken = self.gate.take_like_the_last(frame)
+        if taken is not False:
+            return taken
         if len(frame) < _PREFIX + _START.size:
             raise RemoteProtocolError(f"request of {len(frame) - _PREFIX} bytes has no header")
         api_key, version, correlation_id, name_length = _START.unpack_from(frame, _PREFIX)

@@ -19,13 +19,10 @@ def produce(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
 def test_a_request_like_the_last_is_known_by_its_shape_and_another_is_not() -> None:
     play = Play()
     gate = play.session.gate
-    assert gate.like_the_last(play.frame(produce("t", batch(b"a")), 7)) is None
+    assert gate.take_like_the_last(play.frame(produce("t", batch(b"a")), 7)) is False
     play.ask(produce("t", batch(b"a")), 7)
-    assert gate.like_the_last(play.frame(produce("u", batch(b"a")), 7)) is None
-    frame = play.frame(produce("t", batch(b"b", b"c")), 7)
-    layout = gate.like_the_last(frame)
-    assert layout is not None
-    assert gate.take_like_the_last(frame, layout) is None
+    assert gate.take_like_the_last(play.frame(produce("u", batch(b"a")), 7)) is False
+    assert gate.take_like_the_last(play.frame(produce("t", batch(b"b", b"c")), 7)) is None
     assert len(play.upstream()) == 1  # the other has to wait until the first batch of the partition is in
 
 
@@ -33,7 +30,7 @@ def test_a_shape_is_forgotten_with_the_broker() -> None:
     play = Play()
     play.ask(produce("t", batch(b"a")), 7)
     play.session.gate.new_broker()
-    assert play.session.gate.like_the_last(play.frame(produce("t", batch(b"b")), 7)) is None
+    assert play.session.gate.take_like_the_last(play.frame(produce("t", batch(b"b")), 7)) is False
 
 
 def test_without_idempotence_a_request_is_only_relayed() -> None:

@@ -10,7 +10,7 @@ def test_the_next_request_is_told_and_the_one_behind_its_answer_is_taken() -> No
     refusals.expect(A, MOVED)
     assert refusals.of([A, B], 1.0, 1.0, pipelines=False) == {A: MOVED}
     assert refusals.of([A, B], 1.0, 1.0, pipelines=False) == {}
-    assert not refusals
+    assert not refusals.some
 
 
 def test_what_was_sent_behind_a_refused_request_must_not_overtake_its_retry() -> None:
