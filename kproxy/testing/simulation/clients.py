@@ -179,12 +179,11 @@ class Client:
         if plan.acks == 0:
             await self._io.send(message, plan.version, silent=True)
             return
-        self._find_evident(number)
         self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         await self._io.send(message, plan.version)
 
     def _find_evident(self, number: int) -> None:
-        """So many requests behind an answer show that it was had, however many the client may have in flight."""
+        """An answer to a request so far behind shows kproxy that the first was had, however many may be in flight."""
         while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
             for sent in self._had.popleft()[1]:
                 sent.evident = True
@@ -237,6 +236,7 @@ class Client:
         self._say(f"reads {number}: {' '.join(said)}")
         if request:
             self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
+        self._find_evident(number)
         self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
         if again:
             self._history.disturb(self.plan)

@@ -92,22 +92,6 @@ VARIANTS: Final = (
     Variant("what was matched is in doubt no more", ((Rules, "stays_in_doubt", _no),), _CUTS),
     Variant("an answer that was written was had", ((Rules, "had_by_time", _yes),), _CUTS),
     Variant(
-        "nothing proves that an answer was had",
-        ((Rules, "had_by_time", _no), (Rules, "had_by_requests", _no)),
-        replace(
-            _PATIENT,
-            faults=("close",),
-            fault_count=(2, 4),
-            equal=0.9,
-            versions=(0, 1),
-            depths=(1,),
-            sends=(20, 24),
-            gaps=(0.5,),
-            batch_sizes=(1,),
-        ),
-        (MERGED,),
-    ),
-    Variant(
         "a request behind the end of its connection is always written",
         ((Rules, "drops_orphan", _no),),
         replace(_PATIENT, faults=("delay",)),
@@ -129,7 +113,7 @@ VARIANTS: Final = (
         ),
         (ORDER, MERGED),
     ),
-    Variant("the same connection repeats nothing", ((Member, "_keep", _keep_nothing),), _STAYS),
+    Variant("what timed out does not come again on its connection", ((Member, "_give_up", _keep_nothing),), _STAYS),
     Variant(
         "what succeeded beside an error does not come again",
         ((Rules, "may_repeat", _only_late),),
