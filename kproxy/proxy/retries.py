@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Batch: TypeAlias = tuple[Part, memoryview, int]
 
 
+#: A batch with more records is not compared but written: a small one may unpack to gigabytes of objects.
+MOST_RECORDS = 100_000
+
+
 class Retries:
     """What may be a retry in one request, compared record by record."""
 
@@ -34,7 +38,10 @@ class Retries:
 
     def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
         """What is left to write of a batch: all, some or nothing of it. ``arrival_ms``: see ``read_batch``."""
-        part, data, _ = batch
+        part, data, count = batch
+        if count > MOST_RECORDS:
+            self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
+            return [batch]
         pairs = read_batch(data, arrival_ms=arrival_ms, max_decompressed_bytes=self._max_bytes)
         if not pairs:
             return [batch]
@@ -72,5 +79,7 @@ class Retries:
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:
     """The records of a batch that was read back from a log: digests and offsets."""
+    if read_header(batch).record_count > MOST_RECORDS:
+        return [], []
     pairs = read_batch(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
     return [digest for digest, _ in pairs], [record.offset for _, record in pairs]
