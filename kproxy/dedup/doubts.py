@@ -135,18 +135,25 @@ class Doubts:
     def _is_open(self, member: Member, key: TrackKey) -> bool:
         first = member.passed.get(key, 0)
         return any(
-            answer.serial >= first and (answer.given_up or other is not member)
+            answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
             for answer, other in self._open.get(key, {}).items()
         )
 
     def candidates(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
-        """The entries on a partition that a request of this connection may repeat, oldest first."""
+        """The entries on a partition that a request of this connection may repeat, the likeliest last.
+
+        That is the newest; but what another live connection was told an error of is rather that one's to repeat.
+        """
         first = member.passed.get(key, 0)
-        return [
+        found = [
             entry
             for entry in chain(self.entries.get(key, ()), member.kept.get(key, ()))
-            if entry.serial >= first and entry.origin != member.number and not self.rules.expired(entry, now)
+            if entry.serial >= first
+            and not (entry.answered and entry.origin == member.number)
+            and not self.rules.expired(entry, now)
         ]
+        live = {other.number for other in self.members if other is not member} if len(found) > 1 else ()
+        return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
 
     # -- when it is taken
 
@@ -166,7 +173,11 @@ class Doubts:
         A client that sends one request at a time has then given up what was accepted before and is not repeated.
         """
         if not self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
-            member.passed[key] = member.last_serial
+            first = member.passed[key] = member.last_serial
+            if self.rules.retires() and key in self.entries:
+                of_it = [entry for entry in self.entries[key] if entry.origin == member.number and entry.serial < first]
+                for entry in of_it:
+                    self.forget(entry)
 
     def claim(self, member: Member, answer: Answer, new: Iterable[TrackKey], now: float) -> None:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt.
@@ -215,6 +226,12 @@ class Doubts:
         """A lane has to be fenced on a partition before this producer uses it again."""
         self._suspects.setdefault(key, []).append((lane, now))
         self.disturb(key)
+
+    def leaves(self, member: Member) -> None:
+        """Takes note that a connection is about to end: what it has passed is known from here on."""
+        for key, calm in list(self._calm.items()):
+            if calm is member:
+                self.disturb(key)
 
     def left(self, member: Member) -> None:
         """Takes note that a connection has ended; it may still be read."""

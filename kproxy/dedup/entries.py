@@ -61,8 +61,10 @@ class Entry:
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
-    #: The number of the connection whose later requests do not repeat it, since it was answered there; -1: none.
+    #: The number of the connection that brought it last; -1: one of a former kproxy.
     origin: int = -1
+    #: It was answered there in time: no request of that connection repeats it.
+    answered: bool = False
 
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""

@@ -20,7 +20,7 @@ _MOST_LOOKED_AT = 1000
 def match(records: Sequence[Digest], entries: Sequence[Entry], rules: Rules, now: float) -> list[Place | None]:
     """For each record the one in doubt that it repeats, or None.
 
-    ``entries``: oldest first, all read back. Each record in doubt is taken once, newest first; of equal ones those
+    ``entries``: the newest last, all read back. Each record in doubt is taken once, newest first; of equal ones those
     with the same time before others, and those in the order of their batch before others. Where the order does not
     fit, a record is taken all the same: what was written for one request may lie before and behind what it repeated,
     and of equal records this one may take another than the request before it did.

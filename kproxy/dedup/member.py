@@ -55,7 +55,7 @@ class Member:
         self._number = 0
         self._unread: deque[Answer] = deque()
         self._asked: deque[Answer] = deque()
-        self._left_open: list[Answer] = []
+        self._left_open: dict[Answer, None] = {}
 
     # -- while it lives
 
@@ -138,6 +138,7 @@ class Member:
             return
         self.ended = True
         rules = self.doubts.rules
+        self.doubts.leaves(self)
         acknowledged = self.wire.written - self.wire.unacked()
         perhaps = acknowledged + self.wire.writing
         clean = not self.wire.was_reset()
@@ -152,32 +153,34 @@ class Member:
             elif late or not rules.had_by_time(answer, now, acknowledged):
                 sure = rules.surely_not_had(answer, perhaps, now)
                 had = clean and not late and answer.position <= acknowledged
-                self._leave(_entries(answer, sure=sure, since=now, clean=had), origin=-1 if late else self.number)
+                self._leave(_entries(answer, sure=sure, since=now, clean=had), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since = now
-            self.doubts.add(entry)
+            self._leave([entry])
         for mine in (self.kept, self._unread, self._asked):
             mine.clear()
         self.doubts.left(self)
 
     def _leave_open(self, answer: Answer) -> None:
-        self._left_open.append(answer)
+        self._left_open[answer] = None
         self.doubts.opened(answer, self)
 
     def _unheard(self, answer: Answer, now: float) -> None:
+        self._left_open.pop(answer, None)
         self._leave(_entries(answer, sure=True, since=now))
         self.doubts.settled(answer)
 
-    def _leave(self, entries: Iterable[Entry], origin: int = -1) -> None:
+    def _leave(self, entries: Iterable[Entry], *, answered: bool = False) -> None:
+        retires = self.doubts.rules.retires()
         for entry in entries:
-            entry.origin = origin
+            if retires and entry.serial < self.passed.get(entry.key, 0):
+                continue
+            entry.origin, entry.answered = self.number, answered
             self.doubts.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:
         """Takes note that nobody will learn the fate of what is still open: its lane has to be fenced before more."""
-        for answer in self._left_open:
-            if answer.closed:
-                continue
+        for answer in list(self._left_open):
             unknown: dict[TrackKey, list[Send]] = {}
             for send in answer.sends:
                 if not send.settled:

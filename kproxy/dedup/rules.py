@@ -78,6 +78,10 @@ class Rules:
         alone = self.in_flight == 1 or (observed == 1 and requests >= _TELLING_REQUESTS)
         return not (had_new and alone)
 
+    def retires(self) -> bool:
+        """What a client that waits for each answer has given up comes over no other connection either."""
+        return self.in_flight == 1
+
     def drops_orphan(self, *, outrun: bool) -> bool:
         """A request read behind the end of its connection is not written if a newer one was there before.
 

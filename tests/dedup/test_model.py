@@ -1,0 +1,44 @@
+"""The rules of retries on many random walks, scenario by scenario."""
+
+import pytest
+
+from kproxy.dedup.rules import Rules
+from tests.dedup.walk import Scenario, Walk
+
+WALKS = 600
+STEPS = 80
+
+SCENARIOS = {
+    "closed while the first is open": Scenario([["a"]], [0], faults={"re": 1, "lost": 1, "resend": 2}),
+    "the answer to the retry is lost, too": Scenario([["a"]], [0], faults={"re": 2, "cut": 1}),
+    "the answer was written, never read": Scenario([["a"]], [0], faults={"re": 1, "cut": 1, "resend": 1}),
+    "equal batches, on a new connection": Scenario([["a", "a"]], [0], faults={"re": 2, "resend": 1}),
+    "the retry overtakes the first send": Scenario([["a"]], [0], faults={"re": 1}),
+    "given up, then anew": Scenario([["a", "b", "a"]], [0], faults={"re": 1, "give": 1}),
+    "told of a time-out": Scenario([["a"]], [0], faults={"err": 1, "re": 1}),
+    "the client's own time-out": Scenario([["a"]], [0], faults={"slow": 1}),
+    "the late answer is thrown away": Scenario([["a", "b"]], [0], faults={"slow": 1, "re": 1}),
+    "split, and joined": Scenario([["ab", "c"]], [0], regroup=True, faults={"re": 1, "cut": 1}),
+    "the same with another client": Scenario([["a", "b"], ["c"]], [0, 1], regroup=True, faults={"cut": 1}),
+    "two processes of one name": Scenario([["a", "b"], ["c"]], [0, 0], faults={"re": 1, "cut": 1}),
+    "the same, equal records": Scenario([["a"], ["a"]], [0, 0], faults={"re": 1}),
+    "retries in another order": Scenario([["a", "b"]], [0], depth=2, faults={"re": 1, "cut": 1}),
+    "equal records in flight": Scenario([["a", "a"]], [0], depth=2, faults={"re": 1}),
+    "crash": Scenario([["a", "b"]], [0], faults={"crash": 1, "resend": 1, "re": 1}),
+    "crash, regrouped": Scenario([["ab", "c"]], [0], regroup=True, faults={"crash": 1, "re": 1}),
+    "mix": Scenario([["a", "b", "a"]], [0], faults={"re": 1, "give": 1, "lost": 1, "resend": 1, "slow": 1}),
+    "mix of one that pipelines": Scenario([["a", "b", "c"]], [0], depth=2, faults={"re": 1, "lost": 1, "resend": 1}),
+    "mix of two": Scenario([["a", "b"], ["a"]], [0, 0], faults={"re": 1, "lost": 1, "resend": 1, "err": 1}),
+    "mix of two producers": Scenario([["a", "b"], ["a"]], [0, 1], faults={"re": 1, "cut": 1, "crash": 1}),
+}
+
+
+def rules(depth: int) -> Rules:
+    """A client's depth is known; a clean end proves that answers were had."""
+    return Rules(window=120.0, clean_window=0.0, in_flight=depth, client_timeout=60.0)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_no_walk_breaks_a_promise(scenario: Scenario) -> None:
+    for seed in range(WALKS):
+        Walk(scenario, rules(scenario.depth), seed).run(STEPS)
