@@ -95,6 +95,8 @@ class LaneTopic:
         metadata = await self._cluster.ask_any(request, _METADATA)
         assert isinstance(metadata, MetadataResponse)
         found = next((topic for topic in metadata.topics if topic.name == TOPIC), None)
+        if found is not None and any(found.topic_id):
+            self._cluster.map.own_topic_ids.add(found.topic_id)  # clients may name it so, too
         if found is not None and found.partitions and not found.error_code:
             await self._look_at_settings()
             return len(found.partitions)
@@ -131,6 +133,8 @@ class LaneTopic:
         assert isinstance(response, CreateTopicsResponse)
         for row in response.topics:
             check("CreateTopics", row.error_code)
+            if any(row.topic_id):
+                self._cluster.map.own_topic_ids.add(row.topic_id)
         log.info("topic made", topic=TOPIC, partitions=topic.num_partitions, replicas=replicas)
         if replicas < config.producer_state_log_replication_factor:
             log.warning(

@@ -18,7 +18,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.dedup.lane_record import encode_key, encode_value
 from kproxy.net.lane_topic import TOPIC, partition_of
 from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Edit, FakeCluster, open_fake_cluster
-from tests.net.harness import eventually
+from tests.net.harness import eventually, proxied
 from tests.net.lane_harness import ONE, TWO, entries, instance, lane
 
 
@@ -313,3 +313,10 @@ async def test_what_is_forgotten_is_handed_over_once_and_lanes_without_epochs_le
             assert kproxy.log.former(ONE) == [lane(1)]
         tombstones = [key for _, key, value in entries(fake.cluster) if value is None]
         assert sorted(tombstones, key=str) == sorted((encode_key(record.key) for record in spent), key=str)
+
+
+async def test_the_topic_is_known_by_its_id_too() -> None:
+    async with proxied(crash_recovery_enable=True) as proxy:
+        await eventually(lambda: TOPIC in proxy.brokers.topics)
+        made = proxy.brokers.topics[TOPIC].topic_id
+        await eventually(lambda: made in proxy.cluster.map.own_topic_ids)
