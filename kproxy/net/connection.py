@@ -160,8 +160,7 @@ class Connection:
         if member is not None:
             member.end(now)
             member.drained()
-            if self._client.was_reset():
-                self.keeper.look_ahead(member, now)
+            self.keeper.look_ahead(member, now)
 
     async def _serve(self) -> None:
         while not self._draining:

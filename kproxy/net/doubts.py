@@ -94,8 +94,9 @@ class DoubtKeeper:
             self._nursery.start_soon(self._look, member.doubts, hindrance, now)
 
     def look_ahead(self, member: Member, now: float) -> None:
-        """Reads back what a connection left in doubt that was cut: before its retry comes, or compaction does."""
-        entries = [entry for left in member.doubts.entries.values() for entry in left if entry.digests is None]
+        """Reads back what was not told in good order: before its retry comes, or compaction does."""
+        left = (entry for entries in member.doubts.entries.values() for entry in entries)
+        entries = [entry for entry in left if entry.digests is None and not entry.clean]
         if entries:
             self.look(member, ReadBack(entries), now)
 

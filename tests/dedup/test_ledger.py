@@ -1,0 +1,58 @@
+"""All producers together."""
+
+import pytest
+
+from kproxy.dedup import ledger as module
+from kproxy.dedup.doubts import Recover
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.member import Suspect
+from tests.dedup.talk import World
+
+
+def test_producers_are_told_apart() -> None:
+    world = World()
+    first, second = world.connect(), world.connect(Identity("", "another", "localhost"))
+    first.write(first.ask("a"))
+    first.close()
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_what_is_in_doubt_is_counted_and_goes_with_the_window() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    talk.close(reset=True)
+    world.ledger.sweep(world.now)
+    assert world.ledger.in_doubt == 1
+    world.now += 121
+    world.ledger.sweep(world.now)
+    assert world.ledger.in_doubt == 0
+    assert talk.member.doubts.idle
+
+
+def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ENTRIES", 1)
+    world = World()
+    for letter in "ab":
+        talk = world.connect()
+        talk.did(letter)
+        talk.close(reset=True)
+    assert world.ledger.sweep(world.now) == 1
+    last = world.connect()
+    last.did("b")
+    last.did("a")
+    assert world.text() == "aba"
+
+
+def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
+    world = World(former=[Suspect(101, 0, 31)])
+    former = world.connect()
+    former.did("a")
+    successor = World(former=[Suspect(101, 0, 31)])
+    successor.logs = world.logs
+    talk = successor.connect()
+    assert isinstance(talk.hindrance(), Recover)
+    talk.did("a")
+    assert talk.hindrance() is None
+    assert successor.text() == "a"

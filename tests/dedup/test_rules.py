@@ -1,0 +1,64 @@
+"""Each rule by itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.entries import Answer, Entry, Stamp
+from tests.dedup.wires import RULES
+
+NOW = 1000.0
+TIMED, LATER, UNKNOWN = Digest(b"a", 7), Digest(b"a", 8), Digest(b"a", UNTIMED)
+
+
+def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> Entry:
+    return Entry((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, sure, clean, NOW - age)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "ours", "theirs", "agree"),
+    [
+        (entry(clean=True, age=100), TIMED, TIMED, True),
+        (entry(), TIMED, LATER, False),
+        (entry(sure=True), TIMED, LATER, True),
+        (entry(), TIMED, UNKNOWN, True),
+        (entry(), UNKNOWN, LATER, True),
+        (entry(clean=True, age=9), UNKNOWN, UNKNOWN, True),
+        (entry(clean=True, age=11), UNKNOWN, UNKNOWN, False),
+    ],
+)
+def test_times(doubt: Entry, ours: Digest, theirs: Digest, agree: bool) -> None:
+    assert RULES.times_agree(doubt, ours, theirs, NOW) is agree
+
+
+def test_the_window_of_retries() -> None:
+    assert not RULES.expired(entry(age=120), NOW)
+    assert RULES.expired(entry(age=121), NOW)
+
+
+def test_late_answers_and_errors_may_be_repeated() -> None:
+    answer = Answer((), due=NOW)
+    assert not RULES.may_repeat(answer)
+    answer.at = NOW + 1
+    assert RULES.may_repeat(answer)
+    assert RULES.may_repeat(Answer((), due=NOW, failed=True))
+
+
+def test_depth_is_what_was_seen_but_where_it_is_known_to_be_one() -> None:
+    assert [RULES.depth(seen) for seen in (1, 9)] == [5, 9]
+    assert replace(RULES, in_flight=1).depth(9) == 1
+
+
+def test_an_answer_was_had_when_requests_or_time_show_it() -> None:
+    answer = Answer((), due=NOW, behind=3, position=10, at=NOW)
+    assert [RULES.had_by_requests(answer, number, 5) for number in (7, 8)] == [False, True]
+    assert [RULES.had_by_time(answer, NOW + age, 10) for age in (89, 90)] == [False, True]
+    assert not RULES.had_by_time(answer, NOW + 90, 9)
+
+
+def test_few_requests_one_by_one_do_not_tell_that_all_come_so() -> None:
+    went_on = [RULES.goes_on_matching(observed=1, requests=number, had_new=True) for number in (9, 10)]
+    assert went_on == [True, False]
+    assert RULES.goes_on_matching(observed=2, requests=99, had_new=True)
+    assert not replace(RULES, in_flight=1).goes_on_matching(observed=1, requests=1, had_new=True)
