@@ -1,0 +1,88 @@
+"""What the connections of one producer share."""
+
+from kproxy.dedup.doubts import ReadBack, Recover, Settle
+from tests.dedup.talk import KEY, OTHER, World
+
+
+def test_a_connection_that_is_alone_needs_no_look_until_another_comes() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    answer = first.did("a")
+    doubts = first.member.doubts
+    assert doubts.is_calm(first.member, answer)
+    second.did("b")
+    assert not doubts.is_calm(first.member, answer)
+    assert doubts.is_calm(second.member, answer)
+
+
+def test_partitions_are_in_doubt_each_by_itself() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.ask("a")
+    first.close()
+    assert second.hindrance() == Settle([KEY])
+    answer = second.did("b", keys=(OTHER,))
+    assert second.hindrance(answer) is None
+
+
+def test_what_is_in_doubt_is_read_back_once() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("ab")
+    first.close(reset=True)
+    hindrance = second.hindrance()
+    assert isinstance(hindrance, ReadBack)
+    world.clear(second, hindrance)
+    assert second.hindrance() is None
+
+
+def test_what_the_log_holds_no_more_is_forgotten() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.close(reset=True)
+    hindrance = second.hindrance()
+    assert isinstance(hindrance, ReadBack)
+    for entry in hindrance.entries:
+        second.member.doubts.forget(entry)
+    assert second.hindrance() is None
+    assert second.member.doubts.count == 0
+
+
+def test_an_abandoned_lane_is_fenced_where_it_was_used_and_only_there() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.ask("a")
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    hindrance = second.hindrance()
+    assert isinstance(hindrance, Recover)
+    assert [lane.producer_id for lane in hindrance.lanes] == [first.lane.producer_id]
+    assert hindrance.keys == [KEY]
+    assert second.hindrance(second.did("b", keys=(OTHER,))) is None
+
+
+def test_of_an_abandoned_lane_only_what_was_open_is_in_doubt() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    world.now += 100
+    first.did("b", keys=(OTHER,))
+    first.ask("c")
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a")
+    talk.member.timed_out(request)
+    assert talk.member.doubts.count == 1
+    talk.write(request)
+    assert talk.hindrance() != Settle([KEY])
+    world.now += 121
+    world.ledger.sweep(world.now)
+    assert talk.member.doubts.count == 0

@@ -1,0 +1,19 @@
+"""What may be in doubt."""
+
+from kproxy.codec.produce import PartitionData
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.entries import Answer, Entry, Stamp
+
+
+def test_records_are_taken_out_into_an_entry_of_their_own() -> None:
+    entry = Entry((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=False, since=9.0)
+    entry.recall([Digest(letter.encode(), 7) for letter in "abc"], [4, 5, 6])
+    taken = entry.part([0, 2])
+    assert (taken.offsets, entry.offsets) == ([4, 6], [5])
+    assert [digest.content for digest in taken.digests or ()] == [b"a", b"c"]
+    assert (taken.key, taken.stamp) == (entry.key, entry.stamp)
+
+
+def test_partitions_are_named_once() -> None:
+    places = [PartitionData(b"t", partition, 0, 0) for partition in (0, 1, 0)]
+    assert Answer(places, due=0.0).keys == [(b"t", 0), (b"t", 1)]

@@ -1,0 +1,93 @@
+"""What is taken out of a request since its client had sent it before."""
+
+import pytest
+
+from kproxy.codec.batch import Record, build_batch, iter_records, read_header
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import PartitionData
+from kproxy.dedup.entries import Answer, Entry, Stamp
+from kproxy.dedup.member import Member
+from kproxy.proxy.calls import Part
+from kproxy.proxy.retries import Retries, digests_at
+from kproxy.proxy.stats import Stats
+from tests.dedup.wires import ONE, FakeWire, ledger, member
+
+KEY = (b"t", 0)
+LIMIT = 1 << 20
+NOW = 1000.0
+
+
+def batch(text: str, *, time: int = 7, codec: int = 0) -> bytes:
+    records = [Record(at, time, None, letter.encode(), ()) for at, letter in enumerate(text)]
+    return bytes(build_batch(records, codec=codec))
+
+
+def in_doubt(one: Member, text: str) -> Entry:
+    """Records in doubt at offset 40 and behind."""
+    entry = Entry(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=False, clean=False, since=NOW)
+    entry.recall(digests_at(batch(text), LIMIT)[0], list(range(40, 40 + len(text))))
+    one.doubts.add(entry)
+    return entry
+
+
+def retries(one: Member) -> tuple[Retries, Answer, Stats]:
+    answer, stats = Answer([PartitionData(*KEY, 0, 0)], NOW), Stats()
+    return Retries(one, answer, NOW, LIMIT, stats), answer, stats
+
+
+def test_nothing_is_left_of_what_is_in_the_log() -> None:
+    one, part = member(), Part(*KEY)
+    in_doubt(one, "ab")
+    taker, answer, stats = retries(one)
+    assert taker.strip((part, memoryview(batch("ab")), 2)) == []
+    assert part.matched == [40, 41]
+    assert (stats.records_matched, stats.records_stripped) == (2, 0)
+    assert [entry.offsets for entry in answer.moved] == [[40, 41]]
+    assert taker.new == set()
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_what_is_new_is_left_with_its_codec(codec: int) -> None:
+    one, part = member(), Part(*KEY)
+    in_doubt(one, "ab")
+    taker, _, stats = retries(one)
+    ((_, rest, count),) = taker.strip((part, memoryview(batch("xby", codec=codec)), 3))
+    assert [record.value for record in iter_records(rest, max_decompressed_bytes=LIMIT)] == [b"x", b"y"]
+    assert (count, read_header(rest).attributes & 7) == (2, codec)
+    assert (part.matched, stats.records_stripped) == ([41], 1)
+    assert taker.new == {KEY}
+
+
+def test_each_record_in_doubt_is_taken_once() -> None:
+    one, part = member(), Part(*KEY)
+    in_doubt(one, "a")
+    taker, _, _ = retries(one)
+    assert taker.strip((part, memoryview(batch("a")), 1)) == []
+    assert len(taker.strip((part, memoryview(batch("a")), 1))) == 1
+
+
+def test_records_without_a_time_of_their_own_are_found() -> None:
+    one, part = member(), Part(*KEY)
+    in_doubt(one, "a")
+    taker, _, _ = retries(one)
+    assert taker.strip((part, memoryview(batch("a", time=99)), 1), arrival_ms=99) == []
+
+
+def test_what_is_damaged_goes_on_as_it_is() -> None:
+    one, part = member(), Part(*KEY)
+    data = bytearray(batch("a"))
+    data[-1] ^= 1
+    taker, _, _ = retries(one)
+    assert taker.strip((part, memoryview(data), 1)) == [(part, memoryview(data), 1)]
+
+
+def test_what_a_newer_connection_outran_is_dropped() -> None:
+    book = ledger()
+    old, new = book.join(ONE, FakeWire(), 1.0), book.join(ONE, FakeWire(), 2.0)
+    _, answer, stats = retries(new)
+    new.doubts.claim(new, answer, [KEY], NOW)
+    old.end(NOW)
+    taker, _, stats = retries(old)
+    part = Part(*KEY)
+    assert taker.strip((part, memoryview(batch("a")), 1)) == []
+    assert (stats.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
