@@ -62,6 +62,9 @@ class Doubts:
         self.changed = changed
         #: The most requests that one of its connections had without an answer.
         self.depth = 1
+        #: Requests that it may have sent before it reads an answer, as far as is known.
+        self.window = rules.depth(1)
+        self.waits = rules.gave_up_open()
         #: How many requests came of it.
         self.requests = 0
         self.members: list[Member] = []

@@ -79,31 +79,39 @@ class Member:
 
     def pipelined(self, requests: int) -> None:
         """Takes note that so many requests came before an answer did."""
-        self.doubts.depth = max(self.doubts.depth, requests)
+        if requests > self.doubts.depth:
+            self.doubts.depth = requests
+            self.doubts.window = self.doubts.rules.depth(requests)
 
     def review(self) -> None:
         """Looks which answers are known to be had, since another request has come."""
-        asked, unread, rules = self._asked, self._unread, self.doubts.rules
+        asked, unread, doubts = self._asked, self._unread, self.doubts
         number = self._number + 1
-        if rules.gave_up_open():
-            for answer in asked:
-                if not (answer.closed or answer.given_up):
-                    self._give_up(answer)
-        if asked and asked[0].position:
-            written = self.wire.written
-            while asked and asked[0].position and (asked[0].position <= written or asked[0].failed):
-                answer = asked.popleft()
-                if answer.given_up:
-                    continue  # all connections of the producer know of it
-                if rules.may_repeat(answer):
-                    self._keep(answer)
-                else:
-                    answer.behind = number
-                    unread.append(answer)
-        if unread:
-            depth = rules.depth(self.doubts.depth)
-            while unread and rules.had_by_requests(unread[0], number, depth):
-                unread.popleft()
+        if doubts.waits:
+            self._give_up_open()
+        while asked:
+            answer = asked[0]
+            position = answer.position
+            if not position or not (position <= self.wire.written or answer.failed):
+                break
+            asked.popleft()
+            if answer.given_up:
+                continue  # all connections of the producer know of it
+            if (answer.failed or answer.at > answer.due) and doubts.rules.may_repeat(answer):
+                self._keep(answer)
+            else:
+                answer.behind = number
+                unread.append(answer)
+        # what the rule says, first by a comparison: this is on the way of every request
+        while unread and unread[0].behind + doubts.window <= number:
+            if not doubts.rules.had_by_requests(unread[0], number, doubts.window):
+                break
+            unread.popleft()
+
+    def _give_up_open(self) -> None:
+        for answer in self._asked:
+            if not (answer.closed or answer.given_up):
+                self._give_up(answer)
 
     def timed_out(self, answer: Answer, told: Collection[TrackKey] = ()) -> None:
         """Takes note that a request is answered with an error while its batches are sent on.
