@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench import load, payloads
 from bench.load import Address, Call, Transfer
 from bench.report import Figure
-from bench.targets import Target, open_kproxy, open_sink
+from bench.targets import FORGETFUL, Target, open_kproxy, open_sink
 
 WINDOW = 5
 ROUNDS = 6
@@ -84,7 +84,7 @@ def latency(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
 def memory(connections: int = CONNECTIONS) -> list[Figure]:
     """Resident memory of a fresh kproxy, then with many producers connected, each of which has sent one record."""
     call = payloads.small_produce_call()
-    with open_sink() as port, open_kproxy(port) as target, contextlib.ExitStack() as stack:
+    with open_sink() as port, open_kproxy(port, *FORGETFUL) as target, contextlib.ExitStack() as stack:
         assert target.program is not None
         time.sleep(_SETTLE_SECONDS)
         idle = target.program.resident_bytes() / _MEGABYTE
@@ -102,7 +102,11 @@ def stalled_broker(limit_bytes: int = BUFFER_BYTES) -> list[Figure]:
     """How far kproxy grows when the broker stops reading and the producers do not stop sending."""
     frame = bytes(payloads.big_produce_call().frame)
     option = ("--buffer-memory", str(limit_bytes))
-    with open_sink(_STALL_AFTER_BYTES) as port, open_kproxy(port, *option) as target, contextlib.ExitStack() as stack:
+    with (
+        open_sink(_STALL_AFTER_BYTES) as port,
+        open_kproxy(port, *FORGETFUL, *option) as target,
+        contextlib.ExitStack() as stack,
+    ):
         assert target.program is not None
         before = target.program.resident_bytes()
         pushed, sockets = load.push_until_blocked(
