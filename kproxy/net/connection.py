@@ -11,16 +11,15 @@ import trio
 
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config import Config
-from kproxy.dedup.identity import Identity, normal_host
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.errands import run_errand
+from kproxy.net.intake import Finished, Intake
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
-from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Errand, Session
 from kproxy.proxy.stats import Stats
@@ -35,7 +34,6 @@ READ_BYTES = 262_144
 #: Answers longer than this go to the client while they come.
 _STREAM_FROM = 32_768
 _LARGEST_ANSWER = (1 << 31) - 1
-_PRODUCE = b"\0\0"
 #: A wait that ends sooner was none: there was something to read before it began.
 _AT_ONCE_SECONDS = 0.001
 
@@ -61,23 +59,20 @@ class Connection:
 
         ``wall`` added to trio's clock gives the time since the epoch, in seconds.
         """
-        self._wall = wall
+        self.wall = wall
         self._frame_since = 0.0
-        self._opened_at = self._heard = self._read_at = self._answered_at = trio.current_time()
+        self.heard = self._read_at = self.answered_at = trio.current_time()
         self.session = session
-        session.link.empty_at = self._heard + wall
+        session.link.empty_at = self.heard + wall
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
         self.written = 0
         #: Bytes behind these of which the kernel may have taken some.
         self.writing = 0
-        #: Requests that came together, before an answer to any.
-        self._together = 1
         self.cluster = cluster
-        self.lanes = lanes
         self.keeper = keeper
         self.config = config
         self.stats = stats
-        self._client = client
+        self.client = client
         self._choose = choose
         self._budget = budget
         self._shared = shared
@@ -97,6 +92,7 @@ class Connection:
         self._resending = False
         self._listening = False
         self._streaming = self._streamed = 0
+        self._intake = Intake(self, lanes, keeper)
 
     async def run(self) -> None:
         """Serves the client until one side ends, then makes the fate of what is in flight definite."""
@@ -109,32 +105,26 @@ class Connection:
             self._close()
 
     def _close(self) -> None:
-        self._client.close()
+        self.client.close()
         self._drop_upstream()
         self._budget.hold(self, 0)
         self.stats.buffered_bytes = self._budget.used
-        gate = self.session.gate
-        if gate.producer.lane is not None and gate.member is not None:
-            self.stats.sends_in_flight -= gate.producer.in_flight
-            now = trio.current_time() + self._wall
-            gate.member.end(now)
-            gate.member.drained()
-            gate.member.abandon(gate.producer.lane, now)
-            self.lanes.give_back(gate.producer.lane)
+        self.stats.sends_in_flight -= self.session.gate.producer.in_flight
+        self._intake.close(trio.current_time() + self.wall)
 
     # -- evidence of what the client has had
 
     def unacked(self) -> int:
         """As ``ByteIO``."""
-        return self._client.unacked()
+        return self.client.unacked()
 
     def peer_closed(self) -> bool:
         """As ``ByteIO``."""
-        return self._client.peer_closed()
+        return self.client.peer_closed()
 
     def was_reset(self) -> bool:
         """As ``ByteIO``."""
-        return self._client.was_reset()
+        return self.client.was_reset()
 
     # -- the client's side
 
@@ -146,21 +136,14 @@ class Connection:
             log.warning("request refused, connection closed", client_id=self.session.ctx.client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
-        except (LocalProtocolError, _Finished) as error:
-            log.debug("client connection closed", peer=self._client.peer, reason=str(error))
-        self._end_member()
+        except (LocalProtocolError, Finished) as error:
+            log.debug("client connection closed", peer=self.client.peer, reason=str(error))
+        self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
-        self._client.close()
+        self.client.close()
         self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
             await self._settle()
-
-    def _end_member(self) -> None:
-        member, now = self.session.gate.member, trio.current_time() + self._wall
-        if member is not None:
-            member.end(now)
-            member.drained()
-            self.keeper.look_ahead(member, now)
 
     async def _serve(self) -> None:
         while not self._draining:
@@ -169,26 +152,27 @@ class Connection:
                 await self._budget.admit(self)
                 self._frame_since += trio.current_time() - asked_at  # but for that, time goes on: frames may drip
             room = self._splitter.room()
-            count = self._client.receive_now([self._shared] if room is None else [room, self._shared])
+            count = self.client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:
                 room = None  # must not outlive its frame
                 await self._listen()
                 continue
             if count == 0:
                 return
-            self._heard = self._read_at = trio.current_time()
+            self.heard = self._read_at = trio.current_time()
             self.stats.client_bytes_in += count
             frames = self._frames(count, room)
-            await self._requests(frames)
+            await self._intake.take(frames)
+            self._pending = 0
             if frames:
-                self._frame_since = self._heard  # what follows had to wait for them: not the client's fault
-            await self._flush()
+                self._frame_since = self.heard  # what follows had to wait for them: not the client's fault
+            await self.flush()
             self._account()
             if self.session.link.finished:
-                raise _Finished("the broker's connection ended")
+                raise Finished("the broker's connection ended")
             if count < READ_BYTES:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
-            elif self._client.had_its_turn():
+            elif self.client.had_its_turn():
                 await trio.lowlevel.checkpoint()
 
         while not self.session.idle and not self.session.link.finished:
@@ -199,20 +183,20 @@ class Connection:
         self._draining = True
         unsaid = self.session.link.to_client or self._writing_client
         if self._listening and self.session.idle and not unsaid:
-            self._client.close()
+            self.client.close()
 
     async def _listen(self) -> None:
         self._listening = True
         began = trio.current_time()
-        await self._client.readable()
+        await self.client.readable()
         now = trio.current_time()
         self._listening = False
         # what is there at once may have come at any time since the last read took all there was
-        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._read_at) + self._wall
+        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._read_at) + self.wall
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
-        config, stalled_at = self.config, self._client.stalled_at
+        config, stalled_at = self.config, self.client.stalled_at
         if stalled_at is not None and now > stalled_at + config.connections_max_idle_ms / 1000:
             return "idle"
         if stalled_at is not None and self._budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
@@ -220,20 +204,20 @@ class Connection:
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None
-        if self.session.idle and now > self._heard + config.connections_max_idle_ms / 1000:
+        if self.session.idle and now > self.heard + config.connections_max_idle_ms / 1000:
             return "idle"
         return None
 
     def check(self, now: float) -> None:
         """Ends what has lasted too long; called every now and then, since a timer for each wait costs more."""
         reason = self.overdue(now)
-        if reason is not None and not self._client.closed:
+        if reason is not None and not self.client.closed:
             self._count_refusal(reason)
-            self._client.close()
+            self.client.close()
         limit_ms = self.config.upstream_request_timeout_ms + self.session.gate.producer.longest_timeout_ms
         if (
             self.session.gate.producer.in_flight
-            and now > self._answered_at + limit_ms / 1000
+            and now > self.answered_at + limit_ms / 1000
             and self._upstream is not None
         ):
             # batches that get no answer in time are as good as lost: they are sent again over another connection
@@ -242,7 +226,7 @@ class Connection:
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
-        self.session.link.now = now + self._wall
+        self.session.link.now = now + self.wall
         self.session.gate.time_out()
         if self.session.link.to_client and not self._writing_client and self._nursery is not None:
             self._nursery.start_soon(self.flush_client)
@@ -260,7 +244,7 @@ class Connection:
         if count:
             frames += self._splitter.feed(self._shared[:count])
         if self._splitter.in_frame and (frames or not began):
-            self._frame_since = self._heard
+            self._frame_since = self.heard
         self._pending = sum(map(len, frames))
         self._account()
         return frames
@@ -273,91 +257,8 @@ class Connection:
         self._budget.hold(self, requests + answers)
         self.stats.buffered_bytes = self._budget.used
 
-    async def _requests(self, frames: list[bytearray]) -> None:
-        session, now = self.session, self._heard + self._wall
-        if len(frames) > 1:
-            self._note_together(frames)
-        for frame in frames:
-            if not session.gate.producer.in_flight:
-                self._answered_at = self._heard  # from here on the broker owes an answer
-            need = session.request(frame, now)
-            if need is not None:
-                await self._wait_for(need, frame)
-            if session.errands:
-                self._start_errands()
-        self._pending = 0
-
-    def _note_together(self, frames: list[bytearray]) -> None:
-        self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
-
-    def _note_unread(self, requests: int) -> None:
-        """So many requests came, or are about to, before an answer to any."""
-        self._together = requests
-        if self.session.gate.member is not None:
-            self.session.gate.member.pipelined(requests)
-
-    async def _wait_for(self, need: Need | None, frame: bytearray) -> None:
-        """Offers a frame again until the session can take it, or its client has to be told something."""
-        due, seen = self._due(frame), -1
-        while need is not None:
-            await self._flush()
-            if self.session.link.finished:
-                raise _Finished("the broker's connection ended")
-            with trio.move_on_at(due):
-                await self._act(need, seen)
-            self._heard = trio.current_time()
-            if self._heard >= due:
-                self._refuse_late(frame)
-                await self._flush()
-                return
-            if not self.session.gate.producer.in_flight:
-                self._answered_at = self._heard
-            seen = self.keeper.version
-            need = self.session.request(frame, self._heard + self._wall)
-
-    async def _act(self, need: Need, seen: int) -> None:
-        if need is Need.UPSTREAM:
-            await self._connect()
-        elif need is Need.LANE:
-            await self._lease()
-        elif need is Need.LOOK:
-            gate, now = self.session.gate, trio.current_time() + self._wall
-            assert gate.member is not None
-            assert gate.hindrance is not None
-            if seen == self.keeper.version:
-                self.keeper.look(gate.member, gate.hindrance, now)
-            await self.keeper.changed(seen)
-        elif need is Need.SETTLE:
-            await self.keeper.changed(seen)
-        elif self.session.blocked:
-            await self._progress.park()
-
-    def _due(self, frame: bytearray) -> float:
-        """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""
-        due = self.session.gate.due(frame)
-        if due is None or self._client.peer_closed():
-            return trio.current_time() + self.config.delivery_timeout_ms / 1000
-        return due - self._wall
-
-    def _refuse_late(self, frame: bytearray) -> None:
-        if self.session.gate.due(frame) is None or self._client.peer_closed():
-            raise _Finished("a request could not be taken")
-        self.session.link.now = self._heard + self._wall
-        if self._client.pending():
-            self._note_unread(2)  # it went on without the answer
-        self.session.gate.refuse_late(frame)
-
-    async def _lease(self) -> None:
-        identity = Identity("", self.session.ctx.client_id, normal_host(self._client.peer_host))
-        with trio.move_on_after(self.config.upstream_request_timeout_ms / 1000):
-            lane = await self.lanes.lease(identity)
-            member = self.keeper.join(identity, self, self._opened_at)
-            member.pipelined(self._together)
-            self.session.lease(lane, member)
-            return
-        raise _Finished("no broker gives a producer id")
-
-    def _start_errands(self) -> None:
+    def start_errands(self) -> None:
+        """Runs what has to be asked of a group's coordinator, wherever that is."""
         assert self._nursery is not None
         for errand in self.session.errands:
             self._nursery.start_soon(self._errand, errand)
@@ -369,12 +270,13 @@ class Connection:
 
     # -- the broker's side
 
-    async def _connect(self) -> None:
+    async def connect(self) -> None:
+        """Connects to the broker behind the client's port. Finished if there is none to be had."""
         tried: list[Broker] = []
         while True:
             broker = self._choose()
             if broker is None or broker in tried:
-                raise _Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
+                raise Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
             tried.append(broker)
             try:
                 versions = await self.cluster.versions(broker)
@@ -410,7 +312,7 @@ class Connection:
                     continue
                 if count == 0:
                     break
-                self._answered_at = trio.current_time()
+                self.answered_at = trio.current_time()
                 self.stats.upstream_bytes_in += count
                 await self._upstream_data(splitter, count)
                 if count < READ_BYTES:
@@ -445,7 +347,7 @@ class Connection:
         if not data:
             return
         frames = splitter.feed(data)
-        now = self._answered_at + self._wall
+        now = self.answered_at + self.wall
         for frame in frames:
             unknown = self.session.response(frame, now)
             if unknown:
@@ -476,13 +378,13 @@ class Connection:
         self._streamed += len(part)
         if not self._client_gone:
             try:
-                size = await self._client.send_shared(part)
+                size = await self.client.send_shared(part)
                 self.stats.client_bytes_out += size
                 self.written += size
             except (OSError, trio.ClosedResourceError):
                 self._client_gone = True
         if not self._streaming:
-            self.session.streamed(trio.current_time() + self._wall, self._streamed)
+            self.session.streamed(trio.current_time() + self.wall, self._streamed)
             await self._answered()
         return kept
 
@@ -502,14 +404,14 @@ class Connection:
             self._resending = True
             self._nursery.start_soon(self._resend)
         if self.session.link.finished and not self.session.link.to_client and not self._writing_client:
-            self._client.close()
+            self.client.close()
 
     async def _resend(self) -> None:
         try:
             await resend_all(self)
         except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
             log.warning("batches can't be sent again, connection closed", reason=str(error))
-            self._client.close()
+            self.client.close()
         finally:
             self._resending = False
         await self._answered()
@@ -517,6 +419,10 @@ class Connection:
     def is_connected_to(self, broker: Broker) -> bool:
         """Whether this is the broker behind the client's port."""
         return self._broker is broker
+
+    async def progressed(self) -> None:
+        """Waits until an answer came, something was written, or batches were sent again."""
+        await self._progress.park()
 
     async def wait_quiet(self) -> None:
         """Waits until no batch is on its way."""
@@ -528,7 +434,8 @@ class Connection:
         while self.session.gate.producer.calls:
             await self._progress.park()
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
+        """Writes what is ready, in both directions."""
         if self.session.link.to_upstream:
             await self._flush_upstream()
         if self.session.link.to_client:
@@ -582,13 +489,13 @@ class Connection:
                 self._unwritten = sum(map(len, batch))
                 self._account()  # the client may never read it
                 self.writing = self._unwritten
-                size = await self._client.send_all(batch)
+                size = await self.client.send_all(batch)
                 self.stats.client_bytes_out += size
                 self.written += size
                 self.writing = 0
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True
-            self._client.close()
+            self.client.close()
         finally:
             self._writing_client = False
             self._unwritten = 0
@@ -596,7 +503,3 @@ class Connection:
 
     def _count_refusal(self, reason: str) -> None:
         self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1
-
-
-class _Finished(Exception):
-    """The client's connection has to end, through no fault of its own."""
