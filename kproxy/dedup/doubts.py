@@ -1,7 +1,7 @@
 """What one producer may send again: shared by its connections, kept for a while behind their ends."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -110,7 +110,7 @@ class Doubts:
             waiting = [key for key in keys if self._is_open(member, key)]
             if waiting:
                 return Settle(waiting)
-        unread = [entry for key in keys for entry in self.candidates(member, key, now) if entry.digests is None]
+        unread = [entry for key in keys for entry in self.candidates(member, key, keys, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
 
     def _look_for_ends(self, now: float) -> None:
@@ -142,21 +142,24 @@ class Doubts:
             for answer, other in self._open.get(key, {}).items()
         )
 
-    def candidates(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
-        """The entries on a partition that a request of this connection may repeat, the likeliest last.
+    def candidates(self, member: Member, key: TrackKey, keys: Collection[TrackKey], now: float) -> list[Entry]:
+        """The entries on a partition that a request of this connection, for ``keys``, may repeat; the likeliest last.
 
         That is the newest; but what another live connection was told an error of is rather that one's to repeat.
         """
+        found = [entry for entry in self._doubtful(member, key, now) if entry.beside.issubset(keys)]
+        live = {other.number for other in self.members if other is not member} if len(found) > 1 else ()
+        return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
+
+    def _doubtful(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
         first = member.passed.get(key, 0)
-        found = [
+        return [
             entry
             for entry in chain(self.entries.get(key, ()), member.kept.get(key, ()))
             if entry.serial >= first
             and not (entry.answered and entry.origin == member.number)
             and not self.rules.expired(entry, now)
         ]
-        live = {other.number for other in self.members if other is not member} if len(found) > 1 else ()
-        return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
 
     # -- when it is taken
 
@@ -164,7 +167,8 @@ class Doubts:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
         if member.ended:
             return True
-        return any(self.candidates(member, key, now) for key in answer.keys)
+        keys = answer.keys
+        return any(self.candidates(member, key, keys, now) for key in keys)
 
     def is_outrun(self, member: Member, key: TrackKey) -> bool:
         """Whether a connection that was opened later has used a partition already."""
@@ -195,7 +199,7 @@ class Doubts:
             _prune(member.kept, key)
             self.disturb(key)
             troubled = member.ended or key in self._suspects or self._is_open(member, key)
-            if not troubled and not self.candidates(member, key, now):
+            if not troubled and not self._doubtful(member, key, now):
                 self._calm[key] = member
 
     # -- what becomes of it

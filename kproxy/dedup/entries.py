@@ -57,6 +57,8 @@ class Entry:
     #: Since when the connection has ended, or the answer been given, in seconds.
     since: float
     log_append_time_ms: int = -1
+    #: A success beside errors of these partitions: repeated only where they are, too, since the whole request is.
+    beside: frozenset[TrackKey] = frozenset()
     #: By record; None until they are read back.
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
@@ -99,6 +101,8 @@ class Answer:
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.
     timed_out: bool = False
+    #: The partitions whose errors were in it.
+    failures: Collection[TrackKey] = ()
     #: Partitions of which it told a success all the same.
     told: Collection[TrackKey] = ()
     #: The client may send the same again on this very connection, since it does not wait for the answer any more.

@@ -47,6 +47,11 @@ class Send:
     base_offset: int = -1
     log_append_time_ms: int = -1
 
+    @property
+    def key(self) -> TrackKey:
+        """The partition."""
+        return self.track.key
+
     def restamp(self, sequence: int) -> None:
         """Writes the track's producer id and epoch and ``sequence`` into the batch; its payload is not read."""
         self.sequence, self.epoch = sequence, self.track.epoch

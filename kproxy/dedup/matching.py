@@ -46,19 +46,19 @@ class _Matching:
 
     def match(self, records: Sequence[Digest]) -> list[Place | None]:
         found: list[Place | None] = [None] * len(records)
-        for at in range(len(records))[:: self._way]:
-            number = self._find(records[at])
-            if number is not None:
-                found[at] = self._take(number)
+        for same_time in (True, False):  # first, lest one with another time takes what is surely another's
+            for at in range(len(records))[:: self._way]:
+                number = self._find(records[at], same_time) if found[at] is None else None
+                if number is not None:
+                    found[at] = self._take(number)
         return found
 
-    def _find(self, record: Digest) -> int | None:
-        numbers = self._by_content.get(record.content)
-        if not numbers:
+    def _find(self, record: Digest, same_time: bool) -> int | None:
+        if not same_time:
+            return self._best(self._by_content.get(record.content, []), record)
+        if record.timestamp_ms == UNTIMED:
             return None
-        same_time = self._by_digest.get(record, []) if record.timestamp_ms != UNTIMED else []
-        best = self._best(same_time, record)
-        return self._best(numbers, record) if best is None else best
+        return self._best(self._by_digest.get(record, []), record)
 
     def _best(self, numbers: list[int], record: Digest) -> int | None:
         second = None

@@ -134,7 +134,9 @@ class Member:
             self._unheard(answer, now)
 
     def _keep(self, answer: Answer) -> None:
+        late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
+            entry.beside = frozenset() if late else frozenset(answer.failures)
             self.kept.setdefault(entry.key, []).append(entry)
             self.doubts.disturb(entry.key)
 
@@ -163,7 +165,7 @@ class Member:
                 had = clean and not late and answer.position <= acknowledged
                 self._leave(_entries(answer, sure=sure, since=now, clean=had), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
-            entry.since = now
+            entry.since, entry.beside = now, frozenset()
             self._leave([entry])
         for mine in (self.kept, self._unread, self._asked):
             mine.clear()

@@ -14,7 +14,7 @@ from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
 from kproxy.dedup.entries import Answer
-from kproxy.dedup.lanes import Send
+from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.matching import offset_of
 from kproxy.proxy.slots import Slot
 
@@ -31,6 +31,11 @@ class Part:
     unsent: bool = False
     #: The offsets of records that are in the log already, from an earlier time that the client sent them.
     matched: list[int] = field(default_factory=list)
+
+    @property
+    def key(self) -> TrackKey:
+        """The partition, as tracks have it."""
+        return self.topic, self.index
 
     @property
     def error(self) -> int:

@@ -186,7 +186,7 @@ class ProduceGate:
             return _NO_REFUSALS  # nobody would hear of it
         keys = [(place.topic, place.partition) for place in layout.partitions]
         link = self._link
-        return self.producer.refusals.of(keys, link.empty_at, link.now, pipelines=member.doubts.depth > 1)
+        return self.producer.refusals.of(keys, link.empty_at, link.now, member.doubts.depth)
 
     # -- time
 
@@ -203,9 +203,10 @@ class ProduceGate:
         slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
+        depth = self.member.doubts.depth if self.member is not None else 1
         for place in layout.partitions:
             key = (place.topic, place.partition)
-            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now)
+            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:
@@ -276,6 +277,7 @@ class ProduceGate:
             for each in failures:
                 if each.error_code and _may_be_sent_again(each.error_code):
                     call.owed.failed = True
+                    call.owed.failures = (*call.owed.failures, each.key)
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return

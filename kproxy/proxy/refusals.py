@@ -18,7 +18,8 @@ class Refusals:
     def __init__(self) -> None:
         """None."""
         self._to_tell: dict[TrackKey, int] = {}
-        self._told: dict[TrackKey, tuple[int, float]] = {}
+        #: The error, until when it counts, and for how many requests more.
+        self._told: dict[TrackKey, tuple[int, float, int]] = {}
         #: Whether there is one; asked for each request.
         self.some = False
 
@@ -27,27 +28,30 @@ class Refusals:
         self._to_tell[key] = error_code
         self.some = True
 
-    def told(self, key: TrackKey, error_code: int, now: float) -> None:
-        """Takes note that a request was refused at ``now``, in seconds."""
-        self._told[key] = (error_code, now + _ON_ITS_WAY)
+    def told(self, key: TrackKey, error_code: int, now: float, depth: int) -> None:
+        """Takes note that a request was refused at ``now``, in seconds.
+
+        ``depth``: so many requests its client has been seen to send before it reads an answer.
+        """
+        self._told[key] = (error_code, now + _ON_ITS_WAY, depth - 1)
         self.some = True
 
-    def of(self, keys: Iterable[TrackKey], empty_at: float, now: float, *, pipelines: bool) -> dict[TrackKey, int]:
+    def of(self, keys: Iterable[TrackKey], empty_at: float, now: float, depth: int) -> dict[TrackKey, int]:
         """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
 
-        ``pipelines``: its client has been seen to send more than one request before it read an answer.
+        ``depth``: as for ``told``.
         """
-        errors = {key: self._check(key, empty_at, now, pipelines) for key in keys}
+        errors = {key: self._check(key, empty_at, now, depth) for key in keys}
         self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
-    def _check(self, key: TrackKey, empty_at: float, now: float, pipelines: bool) -> int:
+    def _check(self, key: TrackKey, empty_at: float, now: float, depth: int) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, now)
+            self.told(key, error_code, now, depth)
             return error_code
-        error_code, until = self._told.get(key, (0, 0.0))
-        if error_code and pipelines and empty_at <= until:
-            return error_code
-        self._told.pop(key, None)
-        return 0
+        error_code, until, left = self._told.pop(key, (0, 0.0, 0))
+        if left <= 0 or empty_at > until:
+            return 0
+        self._told[key] = (error_code, until, left - 1)
+        return error_code

@@ -50,7 +50,8 @@ class Retries:
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
-        found = match(digests, doubts.candidates(self._member, key, self._now), doubts.rules, self._now)
+        entries = doubts.candidates(self._member, key, self._answer.keys, self._now)
+        found = match(digests, entries, doubts.rules, self._now)
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [place for place in found if place is not None])
         if new:

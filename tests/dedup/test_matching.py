@@ -85,3 +85,10 @@ def test_a_base_offset_is_told_where_it_is_true_of_all() -> None:
 def test_places_are_grouped_by_entry_in_order() -> None:
     one, two = entry("ab", [4, 5]), entry("c", [6])
     assert group([(one, 1), (two, 0), (one, 0)]) == [(one, [0, 1]), (two, [0])]
+
+
+def test_a_record_with_another_time_does_not_take_what_is_anothers() -> None:
+    """An equal record came new, together with the retry of an earlier one that was surely not had."""
+    together = [*records("c", time=1), *records("c", time=2)]
+    places = match(together, [entry("c", [4], time=1)], RULES, NOW)
+    assert [place is not None for place in places] == [True, False]

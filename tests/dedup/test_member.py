@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kproxy.dedup.doubts import Settle
+from kproxy.dedup.lanes import TrackKey
 from tests.dedup.talk import KEY, OTHER, World
 from tests.dedup.wires import RULES
 
@@ -119,15 +122,16 @@ def test_what_was_told_beside_a_time_out_may_have_been_had() -> None:
     assert (world.text(KEY), world.text(OTHER)) == ("aa", "a")
 
 
-def test_successes_beside_an_error_come_again_with_the_whole_request() -> None:
+@pytest.mark.parametrize(("keys", "text"), [((KEY, OTHER), "a"), ((KEY,), "aa")])
+def test_successes_beside_an_error_come_again_with_the_whole_request(keys: tuple[TrackKey, ...], text: str) -> None:
     world = World()
     talk = world.connect()
     request = talk.ask("a", keys=(KEY, OTHER))
     talk.write(request)
-    request.failed = True
+    request.failed, request.failures = True, [OTHER]
     talk.tell(request)
-    talk.did("a")
-    assert world.text() == "a"
+    talk.did("a", keys=keys)
+    assert world.text() == text
 
 
 def test_a_request_may_name_a_partition_twice() -> None:
