@@ -17,7 +17,7 @@ def watch_brokers(cluster: FakeCluster, history: History) -> None:
     """Notes each batch and each marker on its arrival, whatever becomes of it."""
 
     def produce(call: Call) -> None:
-        history.last_produce = trio.current_time()
+        history.last_produce = max(history.last_produce, trio.current_time())
         for topic in call.request.topic_data:
             for part in topic.partition_data:
                 header = read_header(part.records)

@@ -24,7 +24,8 @@ from kproxy.testing.simulation.record_sets import record_set
 Request = dict[int, list[Sent]]
 #: kproxy is told that clients have five requests in flight at most (clients.in.flight); it sees an answer written late.
 _EVIDENT_BEHIND: Final = 7
-_BACKOFFS: Final = (0.02, 0.1, 0.3)
+#: Seconds for which a client stays that wants no answers: who closes at once does not mind what becomes of them.
+_LINGERS: Final = 30.0
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 
 
@@ -63,6 +64,11 @@ class Client:
     def _say(self, text: str) -> None:
         self._history.note(f"client {self.plan.number} {text}")
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has sent something that it may send again."""
+        return bool(self._todo or self._flight)
+
     async def run(self) -> None:
         """Until all is done or given up."""
         self._due = trio.current_time() + (self.plan.sends[0].gap if self.plan.sends else 0.0)
@@ -71,9 +77,9 @@ class Client:
                 await self._step()
             except _LOST as error:
                 self._lost(type(error).__name__)
-                await trio.sleep(self._rng.choice(_BACKOFFS))
+                await trio.sleep(self._rng.choice(self.plan.backoffs))
         if self._io is not None:
-            await trio.sleep(0.01)
+            await trio.sleep(_LINGERS if self.plan.acks == 0 else 0.01)
             self._io.close()
             self._say("is done")
 
@@ -100,7 +106,7 @@ class Client:
             self._due = trio.current_time() + self.plan.sends[self._next].gap
         for batch in request.values():
             for sent in batch:
-                sent.timestamp = int(self._host.wall() * 1000)
+                sent.timestamp = int((self._host.wall() - self.plan.age) * 1000)
                 self._history.begin(sent)
         return request
 
@@ -162,7 +168,7 @@ class Client:
         data = [
             ProduceRequestPartitionProduceData(
                 index=index,
-                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch]),
+                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch], plan.key),
             )
             for index, batch in request.items()
         ]
@@ -237,8 +243,9 @@ class Client:
         if request:
             self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
         self._find_evident(number)
-        self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
-        if again:
+        if not again:  # beside an error nothing shows that a success was had: all of it may come again
+            self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
+        else:
             self._history.disturb(self.plan)
             self._again([entry[1] if self.plan.repeats_whole else again])
 

@@ -47,6 +47,9 @@ def _link(leg: str, harm: Callable[["World", Link, FaultPlan], None]) -> Callabl
         link = _pick(world.network.live(leg), fault.where)
         if link is not None:
             world.history.note(f"harms connection {link.number} of {link.hosts[0]} to {link.hosts[1]}")
+            for client in world.clients:
+                if client.link is link:
+                    world.history.troubled.add(client.plan.number)
             harm(world, link, fault)
 
     return strike_link
@@ -100,14 +103,46 @@ async def _clock(world: "World", fault: FaultPlan) -> None:
 
 async def _leader(world: "World", fault: FaultPlan) -> None:
     index = int(fault.where * PARTITIONS)
-    alive = [node for node, broker in world.brokers.brokers.items() if broker.alive]
-    node = _pick(alive, fault.much)
-    if node is not None:
-        world.brokers.move_leader(TOPIC, index, node)
+    topic = world.brokers.topics.get(TOPIC)
+    if topic is not None:
+        in_sync = sorted(topic.partitions[index].isr)
+        able = [node for node in in_sync if world.brokers.brokers[node].serves]
+        node = _pick(able, fault.much)
+        if node is not None:
+            world.brokers.move_leader(TOPIC, index, node)
 
 
 async def _broker(world: "World", fault: FaultPlan) -> None:
     await world.bounce(1 + int(fault.where * BROKERS), fault.much * _LONGEST_OUTAGE)
+
+
+async def _controller(world: "World", fault: FaultPlan) -> None:
+    world.brokers.controller_down()
+    await trio.sleep(fault.much * _LONGEST_OUTAGE)
+    world.brokers.controller_up()
+
+
+async def _disk(world: "World", fault: FaultPlan) -> None:
+    node = 1 + int(fault.where * BROKERS)
+    if not world.brokers.brokers[node].failed:
+        world.brokers.disk_full(node)
+        await trio.sleep(fault.much * _LONGEST_OUTAGE)
+        await world.repair(node)
+
+
+async def _lag(world: "World", fault: FaultPlan) -> None:
+    node = 1 + int(fault.where * BROKERS)
+    world.brokers.pause_replication(node)
+    await trio.sleep(fault.much * _LONGEST_OUTAGE)
+    world.brokers.resume_replication(node)
+
+
+async def _more_partitions(world: "World", _: FaultPlan) -> None:
+    world.grow()
+
+
+async def _topic(world: "World", fault: FaultPlan) -> None:
+    await world.remake_topic(fault.much * _LONGEST_OUTAGE)
 
 
 async def _state_lost(world: "World", fault: FaultPlan) -> None:
@@ -122,7 +157,10 @@ def _answers(make: Callable[[Call, FaultPlan], Fault]) -> Callable[["World", Fau
             if call.broker_id != node or call.request.acks == 0 or trio.current_time() > BUSY_SECONDS:
                 return None
             world.history.note(f"broker {node} does so ({fault.kind})")
-            return make(call, fault)
+            made = make(call, fault)
+            if isinstance(made, Delay):
+                world.history.last_produce = trio.current_time() + made.before
+            return made
 
         world.brokers.control(ApiKey.PRODUCE, control, times=1 + int(fault.much * 4))
 
@@ -130,12 +168,15 @@ def _answers(make: Callable[[Call, FaultPlan], Fault]) -> Callable[["World", Fau
 
 
 def _not_enough_replicas(call: Call, _: FaultPlan) -> Fault:
+    return refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+def refusal(call: Call, error: ErrorCode) -> Fault:
+    """Nothing of a Produce request is applied, and this is said of each batch."""
     response = ProduceResponse()
     for topic in call.request.topic_data:
         rows = [
-            ProduceResponsePartitionProduceResponse(
-                index=part.index, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1
-            )
+            ProduceResponsePartitionProduceResponse(index=part.index, error_code=error, base_offset=-1)
             for part in topic.partition_data
         ]
         response.responses.append(
@@ -188,4 +229,9 @@ _KINDS: Final[dict[str, Callable[["World", FaultPlan], Any]]] = {
     "leader": _leader,
     "broker": _broker,
     "state_lost": _state_lost,
+    "controller": _controller,
+    "disk": _disk,
+    "lag": _lag,
+    "more_partitions": _more_partitions,
+    "topic": _topic,
 }

@@ -56,8 +56,18 @@ class History:
     acknowledged: int = 0
     #: kproxy is told that all clients wait for each answer (clients.in.flight=1): it knows what they gave up.
     single: bool = False
-    #: When a batch last reached a broker (trio's clock).
+    #: Until when (trio's clock) batches reached a broker, or waited there.
     last_produce: float = 0.0
+    #: Clients (by number) that may have lost requests on their way to kproxy, or in it.
+    troubled: set[int] = field(default_factory=set)
+    #: A run made by hand, in which kproxy can tell all equal records apart.
+    strict: bool = False
+    #: The topic's records get the broker's time (LogAppendTime).
+    untimed: bool = False
+    #: What was in partitions before the topic was deleted and made again, once for each time.
+    deleted: list[list[dict[int, bytes]]] = field(default_factory=list)
+    #: What compaction took out of partitions.
+    compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         """Adds a line to the trace."""
@@ -77,8 +87,10 @@ class History:
 
     def cannot_be_seen(self, client: ClientPlan) -> None:
         """A client's connection has ended, or an answer on it is overdue, and nobody can tell."""
+        self.troubled.add(client.number)
         self.half_open.add((client.client_id, client.host))
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not know what it was told."""
+        self.troubled.add(client.number)
         self.disturbed.add((client.client_id, client.host))

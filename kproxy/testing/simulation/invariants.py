@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.fake_broker import FakeCluster
 from kproxy.testing.simulation.history import History, Sent, State
-from kproxy.testing.simulation.plan import TOPIC
+from kproxy.testing.simulation.plan import PARTITIONS, TOPIC
 
 LOST = "no acknowledged record is lost"
 DUPLICATE = "no retry is written twice"
@@ -23,8 +23,9 @@ ANSWERED = "every request is answered"
 LEAKED = "nothing is left at the end"
 CAUSE = "no error without a cause"
 FAILED = "kproxy does not fail"
+UNANSWERED = "what wants no answer is written"
 
-INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED)
+INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
 
 _CONTROL = 0x20
 
@@ -51,15 +52,21 @@ def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
     """The invariants that are broken, and how: the gravest first."""
     if history.broken is not None:
         yield history.broken
-    for partition, log in enumerate(logs):
+    lives = [*history.deleted, logs]
+    for partition in range(max(len(life) for life in lives)):
         records = [sent for sent in history.records if sent.partition == partition]
-        yield from _counts(history, partition, log, records)
-        yield from _offsets(log, records)
-        yield from _order(history, partition, log, records)
+        written = [life[partition] if partition < len(life) else {} for life in lives]
+        written[-1] = {**history.compacted.get(partition, {}), **written[-1]}
+        yield from _counts(history, partition, written, records)
+        if len(lives) == 1:
+            yield from _offsets(history, written[0], records)
+        yield from _order(history, partition, written, records)
 
 
-def _counts(history: History, partition: int, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
-    held = Counter(log.values())
+def _counts(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
+    """Of a topic that was deleted: what was acknowledged was written to one of the two."""
+    held = Counter(value for log in lives for value in log.values())
+    most = {value: max(Counter(log.values())[value] for log in lives) for value in held} if len(lives) > 1 else held
     by_value: dict[bytes, list[Sent]] = defaultdict(list)
     for sent in records:
         by_value[sent.value].append(sent)
@@ -71,15 +78,31 @@ def _counts(history: History, partition: int, log: Log, records: list[Sent]) -> 
             yield LOST, text
         elif count < ok and _told_apart(history, sents):
             yield MERGED, text
-        elif count > ok + unknown and not any(_identity(sent) in history.half_open for sent in sents):
+        elif count < ok + len(_silent(history, sents)) and _told_apart(history, sents) and len(lives) == 1:
+            yield UNANSWERED, text
+        elif most.get(value, 0) > ok + unknown and not any(_identity(sent) in history.half_open for sent in sents):
             yield DUPLICATE, text
 
 
+def _silent(history: History, sents: list[Sent]) -> list[Sent]:
+    """Records without an answer (acks=0) that came in on a connection to which nothing happened."""
+    return [
+        sent
+        for sent in sents
+        if sent.client.acks == 0
+        and sent.state is State.OPEN
+        and sent.client.number not in history.troubled
+        and sent.partition < PARTITIONS
+    ]
+
+
 def _told_apart(history: History, sents: list[Sent]) -> bool:
+    if history.strict:
+        return True
     alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
     if (alone and _identity(sents[0]) not in history.disturbed) or all(sent.clear for sent in sents):
         return True
-    stamps = [sent.timestamp for sent in sents if sent.client.magic]
+    stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
     return len(set(stamps)) == len(sents)
 
 
@@ -87,15 +110,24 @@ def _identity(sent: Sent) -> tuple[str, str]:
     return sent.client.client_id, sent.client.host
 
 
-def _offsets(log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+    given: dict[int, list[Sent]] = defaultdict(list)
     for sent in records:
-        if sent.state is State.OK and sent.offset >= 0 and log.get(sent.offset) != sent.value:
-            yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
+        if sent.state is State.OK and sent.offset >= 0:
+            given[sent.offset].append(sent)
+            if log.get(sent.offset) != sent.value:
+                yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
+    for offset, sents in given.items():
+        if len(sents) > 1 and _told_apart(history, sents):
+            yield MERGED, f"{len(sents)} records {sents[0].value.decode()} were told to be at {offset}"
 
 
-def _order(history: History, partition: int, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
-    """Of clients that wait for each answer and share their identity with nobody: acknowledged one after another."""
-    places = {value: offset for offset, value in log.items()}
+def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
+    """Of clients that wait for each answer and share their identity with nobody: acknowledged one after another.
+
+    Of others at least what was acknowledged when it was first sent.
+    """
+    places = {value: (life, offset) for life, log in enumerate(lives) for offset, value in log.items()}
     counts = Counter(sent.value for sent in records)
     clients = {sent.client.number: sent.client for sent in records}
     distinct = {
@@ -108,15 +140,19 @@ def _order(history: History, partition: int, log: Log, records: list[Sent]) -> I
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
         unseen = (client.client_id, client.host) in history.half_open
-        if client.depth > 1 or len(twins) > 1 or client.acks == 0 or unseen:
+        if client.acks == 0 or unseen:
             continue
-        mine = sorted(
-            (sent for sent in records if sent.client.number == number and sent.state is State.OK),
-            key=lambda sent: sent.order,
-        )
+        mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
+        if client.depth > 1 or len(twins) > 1:
+            mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
+        else:
+            mine.sort(key=lambda sent: sent.order)
         unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places]
-        answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct]
-        for ordered, where in ((unique, [places[s.value] for s in unique]), (answered, [s.offset for s in answered])):
+        answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct] if len(lives) == 1 else []
+        for ordered, where in (
+            (unique, [places[s.value] for s in unique]),
+            (answered, [(0, s.offset) for s in answered]),
+        ):
             for at in range(1, len(ordered)):
                 if where[at] <= where[at - 1]:
                     one, two = ordered[at - 1].value.decode(), ordered[at].value.decode()

@@ -1,12 +1,20 @@
 """What one run of the simulation does: plain data, made from a seed, that can be cut down to what breaks a rule."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kproxy.testing.simulation.world import World
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 6
 BROKERS: Final = 3
+
+Settings: TypeAlias = tuple[tuple[str, str], ...]
+"""Of the topic."""
 
 #: Seconds in which clients begin their sends and faults strike; behind them the world is whole again.
 BUSY_SECONDS: Final = 20.0
@@ -34,7 +42,13 @@ FAULTS: Final = (
     "leader",
     "broker",
     "state_lost",
+    "controller",
+    "disk",
+    "lag",
+    "more_partitions",
 )
+#: Kinds of which only runs that are made for them know what to expect.
+OTHER_FAULTS: Final = ("topic",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,12 @@ class ClientPlan:
     #: Of the request, as kproxy is told.
     timeout_ms: int = 4000
     tries: int = 12
+    #: Of all its records; a compacted topic needs one.
+    key: bytes | None = None
+    #: Its records are so old when they are sent first (seconds).
+    age: float = 0.0
+    #: Seconds that it waits before it connects again, one of these.
+    backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +115,25 @@ class Plan:
     instances: int = 1
     #: Of kproxy, beside those of all runs.
     options: dict[str, Any] = field(default_factory=dict)
+    #: Of the topic.
+    topic: Settings = ()
+    #: Brokers look so often which producers they may forget, in ms.
+    expiry_check_ms: int = 600_000
+    #: Of a run made by hand: what happens beside the faults.
+    script: "Callable[[World], Awaitable[None]] | None" = None
+    #: kproxy can tell all equal records of this run apart.
+    strict: bool = False
 
     @property
     def sends(self) -> int:
         """How many requests the clients mean to make."""
         return sum(len(client.sends) for client in self.clients)
+
+
+LOG_APPEND_TIME: Final[Settings] = (("message.timestamp.type", "LogAppendTime"),)
+GZIP: Final[Settings] = (("compression.type", "gzip"),)
+#: Two days: brokers forget a producer whose records are so old when they next look.
+OLD: Final = 172_800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +162,11 @@ class Taste:
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
+    topics: tuple[Settings, ...] = ((), (), (), (), LOG_APPEND_TIME, GZIP)
+    #: How old records are when they are sent, in seconds.
+    ages: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, OLD)
+    #: How many clients write to a partition that comes into being later, if ever, in [0, 1].
+    pioneers: float = 0.1
 
 
 def make_plan(seed: int, taste: Taste) -> Plan:
@@ -142,7 +181,32 @@ def make_plan(seed: int, taste: Taste) -> Plan:
         for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
     ]
     faults.sort(key=lambda fault: fault.time)
-    return Plan(seed, tuple(clients), tuple(faults), instances, dict(taste.options))
+    plan = Plan(seed, tuple(clients), tuple(faults), instances, dict(taste.options))
+    return _vary(plan, Random(f"more {seed}"), taste)
+
+
+def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
+    """What the topic and the clocks of clients are like."""
+    age, topic = rng.choice(taste.ages), rng.choice(taste.topics)
+    clients = tuple(_pioneer(client, rng, taste) for client in plan.clients)
+    if age:
+        clients = tuple(replace(client, age=age) for client in clients)
+    return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+
+
+def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:
+    """A client whose second partition is one that the topic does not have at first."""
+    if rng.random() >= taste.pioneers:
+        return client
+    first = client.sends[0].batches[0][0]
+    sends = tuple(
+        replace(
+            send,
+            batches=tuple((at if at == first else first % BROKERS + PARTITIONS, values) for at, values in send.batches),
+        )
+        for send in client.sends
+    )
+    return replace(client, sends=sends)
 
 
 def _client(rng: Random, taste: Taste, number: int, instances: int, before: ClientPlan | None) -> ClientPlan:

@@ -11,20 +11,21 @@ from kproxy.codec.batch import Record, build_batch
 _HEAD: Final = struct.Struct(">qiI")
 
 
-def record_set(magic: int, codec: int, rows: Sequence[tuple[int, bytes]]) -> bytes:
-    """Rows of (timestamp in ms, value) in one batch or message set."""
+def record_set(magic: int, codec: int, rows: Sequence[tuple[int, bytes]], key: bytes | None = None) -> bytes:
+    """Rows of (timestamp in ms, value) in one batch or message set, all with one key."""
     if magic == 2:
         return bytes(
-            build_batch([Record(n, time, None, value, ()) for n, (time, value) in enumerate(rows)], codec=codec)
+            build_batch([Record(n, time, key, value, ()) for n, (time, value) in enumerate(rows)], codec=codec)
         )
-    inner = b"".join(_entry(n, magic, 0, time, value) for n, (time, value) in enumerate(rows))
+    inner = b"".join(_entry(n, magic, 0, time, key, value) for n, (time, value) in enumerate(rows))
     if not codec:
         return inner
     value = compression.compress(codec, inner, magic=magic)
-    return _entry(len(rows) - 1, magic, codec, rows[-1][0], value)
+    return _entry(len(rows) - 1, magic, codec, rows[-1][0], None, value)
 
 
-def _entry(offset: int, magic: int, attributes: int, timestamp: int, value: bytes) -> bytes:
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes) -> bytes:
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
-    body += struct.pack(">ii", -1, len(value)) + value
+    body += struct.pack(">i", -1 if key is None else len(key)) + (key or b"")
+    body += struct.pack(">i", len(value)) + value
     return _HEAD.pack(offset, len(body) + 4, zlib.crc32(body)) + body

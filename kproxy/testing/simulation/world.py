@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.cluster import ClusterConfig
 from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.testing.simulation import invariants
 from kproxy.testing.simulation.broker_watch import watch_brokers
@@ -20,7 +21,15 @@ from kproxy.testing.simulation.history import History, State
 from kproxy.testing.simulation.instance import PORT, Instance
 from kproxy.testing.simulation.logs import watched_logs
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualNetwork
-from kproxy.testing.simulation.plan import BROKERS, BUSY_SECONDS, PARTITIONS, TOPIC, FaultPlan, Plan
+from kproxy.testing.simulation.plan import (
+    BROKERS,
+    BUSY_SECONDS,
+    LOG_APPEND_TIME,
+    PARTITIONS,
+    TOPIC,
+    FaultPlan,
+    Plan,
+)
 from kproxy.testing.simulation.streams import BrokerStream
 
 _EPOCH: Final = 1_700_000_000.0
@@ -57,14 +66,15 @@ class World:
     def __init__(self, plan: Plan) -> None:
         """Nothing runs yet."""
         self.plan = plan
-        self.history = History(single=plan.options.get("clients_in_flight") == 1)
+        self.history = History(
+            single=plan.options.get("clients_in_flight") == 1, strict=plan.strict, untimed=plan.topic == LOG_APPEND_TIME
+        )
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
         self.network = VirtualNetwork(plan.seed, self.wall)
         self._wall = _EPOCH
         self._fake: FakeServer
         self._nursery: trio.Nursery
-        self._faults_on = 0
 
     def wall(self) -> float:
         """The time of day, in seconds since the epoch."""
@@ -95,21 +105,65 @@ class World:
             await trio.sleep(pause)
             await self._fake.start_broker(node)
 
+    async def repair(self, node: int) -> None:
+        """Gives a broker its disk back; one that is down comes back with it."""
+        if self.brokers.brokers[node].alive:
+            self.brokers.disk_repaired(node)
+        else:
+            self.brokers.brokers[node].failed = False
+
     def expire_producers(self, partition: int) -> None:
-        """A partition forgets its producers, as it does when they have been silent for long."""
-        silent = trio.current_time() - self.history.last_produce > _SILENCE
-        if not silent or any(i.stats.sends_in_flight or i.stats.oldest_unacknowledged for i in self.instances):
-            return  # it takes a day of silence
-        self.brokers.topics[TOPIC].partitions[partition].log.producers = ProducerStates()
+        """A partition forgets its producers, as it does when they have been silent for a day.
+
+        No batch is on its way then, no client is about to send one again, and no kproxy has just been killed.
+        """
+        if TOPIC in self.brokers.topics and self._is_silent():
+            log = self.brokers.topics[TOPIC].partitions[partition].log
+            log.producers = ProducerStates(check_ms=self.plan.expiry_check_ms)
+
+    def _is_silent(self) -> bool:
+        if trio.current_time() - self.history.last_produce < _SILENCE or any(client.waits for client in self.clients):
+            return False
+        if any(i.stats.sends_in_flight or i.stats.oldest_unacknowledged or not i.up for i in self.instances):
+            return False
+        return not any(link.up.on_way for link in self.network.links if link.leg == BROKER_LEG)
+
+    def grow(self) -> None:
+        """The topic gets more partitions, once."""
+        topic = self.brokers.topics.get(TOPIC)
+        if topic is not None and len(topic.partitions) == PARTITIONS and self.brokers.controller_alive:
+            self.brokers.add_partitions(topic, BROKERS, BROKERS)
+            self.brokers.notify()
+
+    async def remake_topic(self, pause: float) -> None:
+        """The topic is deleted, and made again after a pause (seconds)."""
+        if TOPIC in self.brokers.topics:
+            self.history.deleted.append(invariants.read_logs(self.brokers))
+            self.brokers.delete_topic(TOPIC)
+            await trio.sleep(pause)
+            self._make_topic()
+
+    def _make_topic(self) -> None:
+        self.brokers.create_topic(TOPIC, PARTITIONS, BROKERS, dict(self.plan.topic))
+
+    def compact(self, partition: int) -> None:
+        """Compacts all of a partition, as if a new segment had just begun; what was in it is still known."""
+        self.history.compacted.setdefault(partition, {}).update(invariants.read_logs(self.brokers)[partition])
+        self.brokers.compact(TOPIC, partition, self.brokers.topics[TOPIC].partitions[partition].log.end_offset)
 
     # -- the run
 
     async def run(self) -> Outcome:
         """From the first connection to the last look at the logs."""
         broken: tuple[str, str] | None = None
-        async with open_fake_cluster(BROKERS, clock=lambda: int(self.wall() * 1000), listen=False) as fake:
+        config = ClusterConfig(
+            auto_create_topics=False, producer_id_expiration_check_interval_ms=self.plan.expiry_check_ms
+        )
+        async with open_fake_cluster(
+            BROKERS, clock=lambda: int(self.wall() * 1000), config=config, listen=False
+        ) as fake:
             self._fake, self.brokers = fake, fake.cluster
-            self.brokers.create_topic(TOPIC, PARTITIONS, BROKERS)
+            self._make_topic()
             for broker in self.brokers.brokers.values():
                 take = partial(self._serve, broker.node_id)
                 self.network.takers[broker.host, broker.port] = (BROKER_LEG, take)
@@ -157,6 +211,8 @@ class World:
                 async with trio.open_nursery() as busy:
                     for fault in self.plan.faults:
                         busy.start_soon(self._strike, fault)
+                    if self.plan.script is not None:
+                        busy.start_soon(self.plan.script, self)
                     for client in self.clients:
                         busy.start_soon(client.run)
                 nursery.cancel_scope.cancel()

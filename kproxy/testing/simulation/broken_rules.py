@@ -1,0 +1,145 @@
+"""What is put in the place of kproxy's rules to see what happens without them."""
+
+import hashlib
+from math import inf
+from typing import Any, Final
+from unittest.mock import patch
+
+import trio
+
+from kproxy.codec.batch import Record
+from kproxy.dedup import resend as resend_core
+from kproxy.dedup.digest import Digest, read_batch
+from kproxy.dedup.doubts import Doubts
+from kproxy.dedup.entries import Answer, Entry
+from kproxy.dedup.fate import Fate
+from kproxy.dedup.lanes import Lane, LanePool, Track
+from kproxy.dedup.matching import Place
+from kproxy.dedup.rules import Rules
+from kproxy.net.broker_log import BrokerLog
+from kproxy.net.broker_log_tail import Tail
+from kproxy.net.lanes import Lanes
+from kproxy.proxy.calls import Part
+from kproxy.proxy.produce_gate import ProduceGate
+from kproxy.proxy.retries import Retries
+
+_MOVE: Final = Retries._move
+_READ_BATCH: Final = read_batch
+_PRODUCE: Final = ProduceGate._produce
+_BATCH_HEADER: Final = 61
+
+
+def no(*_: Any, **__: Any) -> bool:
+    """Any question of a rule."""
+    return False
+
+
+def yes(*_: Any, **__: Any) -> bool:
+    """Any question of a rule."""
+    return True
+
+
+async def nothing(*_: Any, **__: Any) -> None:
+    """Not done, though it is waited for."""
+
+
+def keep_nothing(*_: Any, **__: Any) -> None:
+    """Not done."""
+
+
+def only_late(_: Rules, answer: Answer) -> bool:
+    """What succeeded beside an error is had."""
+    return answer.at > answer.due
+
+
+def any_time(_: Rules, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
+    """Timestamps are not looked at."""
+    return True
+
+
+def everybody_ends(self: Doubts, now: float) -> None:
+    """Other connections of a producer count as ended."""
+    for member in self.members[:-1]:
+        member.end(now)
+
+
+def base(offsets: list[int], *, whole: bool) -> int:
+    """The offset of the first record, whatever follows."""
+    return offsets[0]
+
+
+def has_room(self: Track, limit: int) -> bool:
+    """A new producer id is treated as any other."""
+    return len(self.sends) < limit
+
+
+def wait_for_nothing(self: Tail, _: int) -> None:
+    """A tail ends where the log could be read to."""
+    self.may_wait, self._window = False, None
+
+
+def bump(track: Track, now: float) -> resend_core.Step:
+    """Where the broker knows nothing of the producer, everything is sent again under a new epoch."""
+    head = track.sends[0] if track.sends else None
+    if head is None or head.fate is not Fate.OUT_OF_SEQUENCE:
+        return resend_core.next_step(track, now)
+    track.bump()
+    head.fate = None
+    return resend_core.Resend(head, "state_lost", wait=True)
+
+
+async def wait_for_requests(self: BrokerLog, *_: Any, **__: Any) -> None:
+    """A fence only gives old requests the time to arrive."""
+    await trio.sleep(self._config.upstream_request_timeout_ms / 1000)
+
+
+def hand_on(self: LanePool, lane: Lane) -> None:
+    """A lane goes on with its epoch and its sequences."""
+    self.leased -= 1
+    self._free.append(lane)
+
+
+def without_rest(self: Lanes, lane: Lane) -> None:
+    """A lane may be had by anybody at once."""
+    del self._leases[lane]
+    self._count()
+    self._pool.give_back(lane)
+
+
+def only_failed(_: Rules, answer: Answer) -> bool:
+    """A late answer is had as any other."""
+    return answer.failed
+
+
+def pass_over(self: Retries, part: Part, places: list[Place]) -> None:
+    """Entries older than one that is repeated are in doubt no more."""
+    newest = max((entry.serial for entry, _ in places), default=-1)
+    _MOVE(self, part, places)
+    doubts = self._member.doubts
+    for entry in list(doubts.entries.get((part.topic, part.index), ())):
+        if entry.serial < newest:
+            doubts.forget(entry)
+
+
+def bytes_of_batch(batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int) -> list[tuple[Digest, Record]]:
+    """Records are known by the bytes of their batch."""
+    pairs = _READ_BATCH(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
+    body = hashlib.sha256(bytes(batch[_BATCH_HEADER:])).digest()
+    return [(digest._replace(content=b"%b %d" % (body, at)), record) for at, (digest, record) in enumerate(pairs)]
+
+
+def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int) -> Any:
+    """A request that wants no answer is compared with what is in doubt, as others are."""
+    if layout.acks or self.member is None:
+        return _PRODUCE(self, slot, frame, layout, upstream)
+    owed = Answer(layout.partitions, inf)
+    need = self._look(self.member, owed)
+    if need is not None:
+        return need
+    found, accept = self._retries(self.member, owed), self.producer.accept
+
+    def accept_compared(call: Any, frame: bytearray, layout: Any, arrival_ms: int, _: Any, refused: Any) -> None:
+        accept(call, frame, layout, arrival_ms, found, refused)
+
+    with patch.object(self.producer, "accept", accept_compared):
+        return _PRODUCE(self, slot, frame, layout, upstream)
