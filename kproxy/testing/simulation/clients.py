@@ -80,6 +80,8 @@ class Client:
                 await trio.sleep(self._rng.choice(self.plan.backoffs))
         if self._io is not None:
             await trio.sleep(_LINGERS if self.plan.acks == 0 else 0.01)
+            if self._io.ended:
+                self._history.troubled.add(self.plan.number)
             self._io.close()
             self._say("is done")
 

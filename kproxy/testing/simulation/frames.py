@@ -53,6 +53,11 @@ class FrameIO:
         body = frame[response_header_size(api_key, version, frame) :]
         return number, response_class(api_key).decode(body, version)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the other end has closed it."""
+        return self._io.peer_closed()
+
     def close(self) -> None:
         """Closes the connection."""
         self._io.close()

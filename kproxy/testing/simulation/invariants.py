@@ -140,10 +140,11 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
         unseen = (client.client_id, client.host) in history.half_open
-        if client.acks == 0 or unseen:
+        pipelines = client.depth > 1 or len(twins) > 1
+        if client.acks == 0 or unseen or (pipelines and client.age):  # a forgotten producer may begin anywhere
             continue
         mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
-        if client.depth > 1 or len(twins) > 1:
+        if pipelines:
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
         else:
             mine.sort(key=lambda sent: sent.order)

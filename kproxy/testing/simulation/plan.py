@@ -191,6 +191,8 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     clients = tuple(_pioneer(client, rng, taste) for client in plan.clients)
     if age:
         clients = tuple(replace(client, age=age) for client in clients)
+    # who repeats what succeeded beside an error repeats the request as it was: else it can't be told from a new one
+    clients = tuple(replace(client, regroup="same") if client.repeats_whole else client for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kproxy.testing.simulation.plan import Taste, make_plan
+from kproxy.testing.simulation.plan import GZIP, LOG_APPEND_TIME, OLD, Taste, make_plan
 from kproxy.testing.simulation.world import Outcome, run
 from tests.testing.simulation.worlds import client, fault, plan, send
 
@@ -64,3 +64,39 @@ def test_time_costs_nothing_and_every_client_comes_to_an_end() -> None:
     outcome = run(plan(client(send(b"a"), send(b"b", gap=15.0))))
     assert outcome.broken is None
     assert float(outcome.trace[-1].split()[0]) > 15
+
+
+OTHERS = {
+    "topic made again": Taste(faults=("topic", "cut", "crash", "lost_answer", "slow_broker"), pioneers=0.0),
+    "times of the broker": Taste(topics=(LOG_APPEND_TIME,), pioneers=0.0),
+    "compression of the topic": Taste(topics=(GZIP,), pioneers=0.0),
+    "old records": Taste(ages=(OLD,), pioneers=0.0),
+    "cluster in trouble": Taste(faults=("controller", "disk", "lag", "broker", "leader"), pioneers=0.0),
+}
+
+
+@pytest.mark.parametrize("taste", OTHERS.values(), ids=OTHERS)
+def test_invariants_hold_in_other_worlds(taste: Taste) -> None:
+    for seed in range(12):
+        assert run(make_plan(seed, taste)).broken is None
+
+
+def test_a_partition_that_comes_into_being_is_written_to() -> None:
+    late = client(*(send(b"%d" % n, gap=1.0, partition=6) for n in range(4)), backoffs=(1.0,))
+    outcome = run(plan(late, faults=(fault("more_partitions", 0.5),)))
+    assert (outcome.broken, outcome.acknowledged) == (None, 4)
+
+
+def test_what_is_acknowledged_on_both_sides_of_a_deletion_is_held_against_both_logs() -> None:
+    sends = [send(b"%d" % n, gap=1.0) for n in range(8)]
+    outcome = run(plan(client(*sends), faults=(fault("topic", 4.5, much=0.05),)))
+    assert outcome.broken is None
+    assert outcome.acknowledged > 4
+
+
+def test_a_producer_is_not_forgotten_while_a_batch_is_on_its_way() -> None:
+    sends = [send(b"%d" % n, gap=0.4) for n in range(6)]
+    faults = [fault("state_lost", 0.5 + n / 10) for n in range(20)]
+    calm = run(plan(client(*sends)))
+    struck = run(plan(client(*sends), faults=tuple(faults)))
+    assert [line for line in struck.trace if "state_lost" not in line] == list(calm.trace)
