@@ -1,6 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from struct import Struct
@@ -273,11 +273,9 @@ class ProduceGate:
 
     def _answer_call(self, call: Call) -> None:
         if call.owed is not None and self.member is not None:
-            failures: Sequence[Send] | Sequence[Part] = call.owed.sends if call.raw is not None else call.parts
-            for each in failures:
-                if each.error_code and _may_be_sent_again(each.error_code):
-                    call.owed.failed = True
-                    call.owed.failures = (*call.owed.failures, each.key)
+            _note_failures(call.owed, call.owed.sends)
+            if call.raw is None:
+                _note_failures(call.owed, call.parts)  # what was not sent
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return
@@ -358,6 +356,13 @@ class ProduceGate:
 
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)
+
+
+def _note_failures(owed: Answer, parts: Iterable[Send | Part]) -> None:
+    for part in parts:
+        if part.error_code and _may_be_sent_again(part.error_code):
+            owed.failed = True
+            owed.failures = (*owed.failures, part.key)
 
 
 def _may_be_sent_again(error_code: int) -> bool:

@@ -274,3 +274,16 @@ async def test_what_a_killed_self_had_on_its_way_is_fenced_off() -> None:
                 assert errors_of(await again.receive()) == [0]
         await end(client)
         assert values_in(fake.cluster, "t") == [b"held up"]
+
+
+async def test_a_whole_request_may_be_repeated_many_times_for_one_partitions_error() -> None:
+    """One partition is not there: the other one's success comes again each time, and is written once."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t", 1)
+        asked = request(batch(b"a"), batch(b"b"))
+        asked.topic_data[0].partition_data[1].index = 8
+        async with await proxy.client(1) as client:
+            for _ in range(6):
+                errors = errors_of(await client.call(asked, 8))
+                assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert values_in(proxy.brokers, "t") == [b"a"]
