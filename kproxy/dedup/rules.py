@@ -14,7 +14,7 @@ _TIMEOUT_MARGIN = 1.5
 #: Seconds. A host may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
 _SLOWEST_ACKNOWLEDGEMENT = 1.0
 #: So many requests, each behind the answer to the one before, show that a client waits for each answer.
-_TELLING_REQUESTS = 10
+_TELLING_REQUESTS = 100
 
 
 @dataclass(frozen=True, slots=True)
