@@ -58,7 +58,7 @@ def test_an_answer_was_had_when_requests_or_time_show_it() -> None:
 
 
 def test_few_requests_one_by_one_do_not_tell_that_all_come_so() -> None:
-    went_on = [RULES.goes_on_matching(observed=1, requests=number, had_new=True) for number in (9, 10)]
+    went_on = [RULES.goes_on_matching(observed=1, requests=number, had_new=True) for number in (99, 100)]
     assert went_on == [True, False]
-    assert RULES.goes_on_matching(observed=2, requests=99, had_new=True)
+    assert RULES.goes_on_matching(observed=2, requests=999, had_new=True)
     assert not replace(RULES, in_flight=1).goes_on_matching(observed=1, requests=1, had_new=True)
