@@ -42,7 +42,8 @@ def test_a_topic_made_again_knows_nothing_of_the_former_one(client: ClusterClien
     client.delete_topic(topic)
     deadline = time.monotonic() + 10
     data = batch(b"a", pid=PID, epoch=4, seq=2)
-    while send(client.any_broker(), topic, data)[0] is ErrorCode.NONE and time.monotonic() < deadline:
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    while send(client.any_broker(), topic, data)[0] is not gone and time.monotonic() < deadline:
         data = batch(b"a")
     assert send(client.any_broker(), topic, data) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert _send_by_id(client, former, data) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
@@ -63,7 +64,7 @@ def test_an_added_partition_begins_empty_and_the_old_ones_keep_their_producers(
     assert grown.error_code == ErrorCode.NONE
     answer = client.produce(topic, 2, batch(b"b", pid=PID, epoch=0, seq=77))
     deadline = time.monotonic() + 10
-    while answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < deadline:
+    while ErrorCode(answer.error_code).retriable and time.monotonic() < deadline:  # the broker is still to hear of it
         answer = client.produce(topic, 2, batch(b"b", pid=PID, epoch=0, seq=77))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
     assert producers(client.any_broker(), topic) == {PID: (0, 0)}
