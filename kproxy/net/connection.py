@@ -61,7 +61,7 @@ class Connection:
         """
         self.wall = wall
         self._frame_since = 0.0
-        self.heard = self._read_at = self.answered_at = trio.current_time()
+        self.heard = self._emptied_at = self.answered_at = trio.current_time()
         self.session = session
         session.link.empty_at = self.heard + wall
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
@@ -159,7 +159,7 @@ class Connection:
                 continue
             if count == 0:
                 return
-            self.heard = self._read_at = trio.current_time()
+            self.heard = self._emptied_at = trio.current_time()
             self.stats.client_bytes_in += count
             frames = self._frames(count, room)
             await self._intake.take(frames)
@@ -192,7 +192,12 @@ class Connection:
         now = trio.current_time()
         self._listening = False
         # what is there at once may have come at any time since the last read took all there was
-        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._read_at) + self.wall
+        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._emptied_at) + self.wall
+
+    def look_whether_empty(self) -> None:
+        """Behind a long wait: what comes from now on has not waited as long."""
+        if not self.client.pending():
+            self._emptied_at = trio.current_time()
 
     def overdue(self, now: float) -> str | None:
         """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""

@@ -48,6 +48,7 @@ class Intake:
             need = session.request(frame, now)
             if need is not None:
                 await self._wait_for(need, frame)
+                connection.look_whether_empty()
             if session.errands:
                 connection.start_errands()
 

@@ -1,0 +1,72 @@
+"""What becomes of requests that can't be taken at once."""
+
+import trio
+
+from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker import Answer, Drop
+from tests.net.harness import errors_of, metadata, produce, proxied, values_in
+
+
+def _no_id(call: object) -> Answer:
+    return Answer(InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+
+
+async def test_a_request_waits_for_a_producer_id() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id, times=5)
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        async with await proxy.client(1) as client:
+            answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
+            assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            assert errors_of(await client.call(produce("t", b"b"), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"b"]
+        assert proxy.stats.requests_timed_out == 1
+
+
+async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
+    """Taken, it would be in the log before the retry of the first."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        async with await proxy.client(1) as client:
+            await client.stream.send_all(
+                client.encode(produce("t", b"a", timeout_ms=200), 7) + client.encode(produce("t", b"b"), 7)
+            )
+            assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            await trio.sleep(0.1)  # what comes at once may have been sent before the answer was read
+            for value in (b"a", b"b"):
+                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_without_a_producer_id_for_long_the_connection_ends() -> None:
+    async with proxied(upstream_request_timeout_ms=100) as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda call: Drop())
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a", timeout_ms=30_000), 7)
+            assert await client.ended()
+
+
+async def test_other_requests_wait_behind_one_that_waits() -> None:
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id, times=3)
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a"), 7)
+            await client.send(metadata("t"), 4)
+            assert errors_of(await client.receive()) == [0]
+            assert [topic.name for topic in (await client.receive()).topics] == ["t"]
