@@ -38,7 +38,8 @@ def main() -> None:
             "acks": "all",
             "linger.ms": 20,
             "compression.type": job.get("codec", "none"),
-            "max.in.flight.requests.per.connection": job.get("in_flight", 5),
+            # with more, what follows a batch that was answered with an error is written before its retry, by design
+            "max.in.flight.requests.per.connection": job.get("in_flight", 1),
             "request.timeout.ms": 4000,
             "socket.timeout.ms": 6000,
             "message.timeout.ms": 60_000,
