@@ -103,7 +103,7 @@ class Doubts:
         """What has to be done or to happen before a request can be compared with what is in doubt."""
         self._look_for_ends(now)
         keys = answer.keys
-        recover = self.to_recover(keys)
+        recover = self._to_recover(keys)
         if recover is not None:
             return recover
         if self.rules.joins_open():
@@ -118,8 +118,7 @@ class Doubts:
             if member.wire.peer_closed():
                 member.end(now)
 
-    def to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
-        """The lanes to fence on these partitions, and the partitions that need it; None if none does."""
+    def _to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
         lanes: dict[Suspect, None] = {}
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None

@@ -6,6 +6,7 @@ import structlog
 import trio
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import TopicRef
@@ -20,6 +21,8 @@ log = structlog.get_logger("kproxy.cluster")
 
 #: The newest Metadata that kproxy asks at: topics by name or id; older brokers are asked at what they have.
 _METADATA = 12
+#: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
+_UNUSED_TIMEOUT_MS = 60_000
 
 
 class Cluster:
@@ -174,6 +177,15 @@ class Cluster:
                     return self.map.brokers.get(row.leader_id), row.error_code
             return None, found.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None, 0
+
+    async def new_producer_id(self) -> int:
+        """A producer id that brokers gave to nobody else (KIP-98). OSError, RemoteProtocolError if none can be had."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
+        response = await self.ask_any(request, (0, 4))
+        assert isinstance(response, InitProducerIdResponse)
+        if response.error_code:
+            raise OSError(f"InitProducerId failed with error {response.error_code}")
+        return response.producer_id
 
     async def coordinator(self, group_id: str) -> Broker | None:
         """The broker that coordinates a group now; None if there is none. OSError, RemoteProtocolError."""

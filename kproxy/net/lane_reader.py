@@ -1,39 +1,30 @@
 """Reads the lane log of an instance from its start to its end."""
 
-from typing import Final
+from typing import TypeVar
 
 import structlog
 import trio
 
-from kproxy.codec._generated.fetch import (
-    FetchRequest,
-    FetchRequestFetchPartition,
-    FetchRequestFetchTopic,
-    FetchResponse,
-    FetchResponsePartitionData,
-)
-from kproxy.codec._generated.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsRequestListOffsetsPartition,
-    ListOffsetsRequestListOffsetsTopic,
-    ListOffsetsResponse,
-)
+from kproxy.codec._generated.fetch import FetchResponse, FetchResponsePartitionData
+from kproxy.codec._generated.list_offsets import ListOffsetsResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.batch_reader import entry_size
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ErrorCode, Message
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log_leaders import Question
+from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
 from kproxy.net.lane_topic import TOPIC, check
 from kproxy.net.partition_client import NoLeader, PartitionClient
+from kproxy.proxy.routing import VersionRange
 
 log = structlog.get_logger("kproxy.lane_log")
 
-_LATEST: Final = -1
-_EARLIEST: Final = -2
+T = TypeVar("T")
+
 #: From v5 on a new leader that does not know the high watermark yet says so (KIP-207).
 _LIST_OFFSETS, _FETCH = (1, 5), (4, 11)
 _FETCH_BYTES = 1 << 20
-_FETCH_WAIT_MS = 500
 _DECOMPRESSED_BYTES = 16 << 20
 _PROGRESS_SECONDS = 5.0
 
@@ -51,9 +42,9 @@ class LaneReader:
     async def read(self) -> None:
         """Reads to what is the end now. OSError, RemoteProtocolError: try again; Refused."""
         try:
-            end = await self._offset(_LATEST)
+            end = await self._offset(LATEST)
             if self._next is None:
-                self._next = await self._offset(_EARLIEST)
+                self._next = await self._offset(EARLIEST)
             while self._next < end:
                 part = await self._fetch(self._next)
                 if not part.records:
@@ -69,32 +60,26 @@ class LaneReader:
             self._client.moved()
             raise
 
+    async def _ask(self, question: Question[T], answer: type[Message], versions: VersionRange) -> tuple[int, T]:
+        """The error code and what was asked for of the log's partition."""
+        place = TOPIC, self._client.partition
+        request = question.request([place])
+        response = await self._client.call(request, answer, versions, extra_ms=question.extra_ms)
+        _, error_code, value = next(iter(question.answers(response)))
+        return error_code, value
+
     async def _offset(self, timestamp: int) -> int:
-        wanted = ListOffsetsRequestListOffsetsPartition(partition_index=self._client.partition, timestamp=timestamp)
-        topic = ListOffsetsRequestListOffsetsTopic(name=TOPIC, partitions=[wanted])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        response = await self._client.call(request, ListOffsetsResponse, _LIST_OFFSETS)
-        row = response.topics[0].partitions[0]
-        check("ListOffsets", row.error_code)
-        return row.offset
+        error_code, offset = await self._ask(list_offsets(timestamp), ListOffsetsResponse, _LIST_OFFSETS)
+        check("ListOffsets", error_code)
+        return offset
 
     async def _fetch(self, offset: int) -> FetchResponsePartitionData:
-        wanted = FetchRequestFetchPartition(
-            partition=self._client.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=_FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            topics=[FetchRequestFetchTopic(topic=TOPIC, partitions=[wanted])],
-        )
-        response = await self._client.call(request, FetchResponse, _FETCH, extra_ms=_FETCH_WAIT_MS)
-        check("Fetch", response.error_code)
-        part = response.responses[0].partitions[0]
-        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        wish = {(TOPIC, self._client.partition): (offset, _FETCH_BYTES)}
+        error_code, part = await self._ask(fetch(wish, _FETCH_BYTES), FetchResponse, _FETCH)
+        if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._next = None  # deleted under the reader: what is left is read from its start
             raise OSError(f"{TOPIC} begins behind offset {offset}")
-        check("Fetch", part.error_code)
+        check("Fetch", error_code)
         return part
 
     def _take(self, data: memoryview, offset: int) -> int:

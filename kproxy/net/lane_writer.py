@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import trio
 
-from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -105,7 +104,8 @@ class LaneWriter:
         while True:
             try:
                 if self._producer_id is None:
-                    self._producer_id, self._sequence = await self._new_producer_id(), 0
+                    self._producer_id = await self._cluster.new_producer_id() | KPROXY_BIT
+                    self._sequence = 0
                 if stamped != self._producer_id:
                     stamp(batch, self._producer_id, 0, self._sequence)
                     stamped = self._producer_id
@@ -139,11 +139,3 @@ class LaneWriter:
             for row in found.partition_responses:
                 return row.error_code
         raise RemoteProtocolError("Produce answer without the partition")
-
-    async def _new_producer_id(self) -> int:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = await self._cluster.ask_any(request, (0, 4))
-        assert isinstance(response, InitProducerIdResponse)
-        if response.error_code:
-            raise OSError(f"InitProducerId failed with error {response.error_code}")
-        return response.producer_id | KPROXY_BIT

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import trio
 
-from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.config import Config
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
@@ -14,8 +13,6 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.lane_log import LaneLog
 from kproxy.proxy.stats import Stats
 
-#: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
-_UNUSED_TIMEOUT_MS = 60_000
 #: More lanes at rest than this are given up: their producer ids are not used again before a restart.
 _MOST_RESTING = 10_000
 
@@ -157,16 +154,10 @@ class Lanes:
 
     async def _new_lane(self) -> Lane | None:
         try:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
-            response = await self._cluster.ask_any(request, (0, 4))
+            return self._pool.adopt(await self._cluster.new_producer_id())
         except (OSError, RemoteProtocolError):
             self._cluster.count_error("init_producer_id")
             return None
-        assert isinstance(response, InitProducerIdResponse)
-        if response.error_code:
-            self._cluster.count_error("init_producer_id")
-            return None
-        return self._pool.adopt(response.producer_id)
 
     def _count(self) -> None:
         self._stats.producer_ids_active = len(self._leases)

@@ -1,10 +1,5 @@
-"""Kafka's own jars from Maven, fetched once into a cache that several processes may share.
+"""Kafka's own jars from Maven, fetched once into the cache: one directory for each Kafka version."""
 
-The cache is ``$KPROXY_CACHE`` or ``~/.cache/kproxy``; one directory for each Kafka version. A lock file makes
-concurrent test processes wait for one download instead of racing it.
-"""
-
-import fcntl
 import os
 import re
 import shutil
@@ -12,6 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from kproxy.testing.cache import cache_directory, filled_once
 
 MINIMUM_JAVA: Final = 17
 _MAVEN_TIMEOUT_S: Final = 900
@@ -63,12 +60,6 @@ def find_maven() -> str:
     return maven
 
 
-def cache_directory() -> Path:
-    """Return the directory that holds downloaded jars; it may not exist yet."""
-    configured = os.environ.get("KPROXY_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "kproxy"
-
-
 def kafka_jars(version: str) -> Path:
     """Return a directory with all jars of a Kafka broker and its tools, resolving them by Maven when first needed.
 
@@ -79,31 +70,20 @@ def kafka_jars(version: str) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaUnavailable(f"not a Kafka release: {version!r}")
-    cache = cache_directory()
-    jars = cache / f"kafka-{version}"
-    if jars.is_dir():
-        return jars
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"kafka-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars.is_dir():
-            _resolve(version, jars)
-    return jars
+    return filled_once(cache_directory() / f"kafka-{version}", lambda jars: _resolve(version, jars))
 
 
-def _resolve(version: str, target: Path) -> None:
-    """Download into a directory beside ``target`` and rename it, so that ``target`` is whole whenever it exists."""
+def _resolve(version: str, jars: Path) -> None:
     find_java()
     maven = find_maven()
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="download-") as work:
+    with tempfile.TemporaryDirectory(prefix="kproxy-pom-") as work:
         pom = Path(work) / "pom.xml"
         pom.write_text(_POM.format(version), encoding="utf-8")
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        command.append(f"-DoutputDirectory={work}/jars")
+        command.append(f"-DoutputDirectory={jars}")
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise KafkaUnavailable(f"Maven did not resolve Kafka {version} in {_MAVEN_TIMEOUT_S} s") from error
         if done.returncode != 0:
             raise KafkaUnavailable(f"Maven cannot resolve Kafka {version}:\n{(done.stdout + done.stderr)[-3000:]}")
-        (Path(work) / "jars").rename(target)

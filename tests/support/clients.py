@@ -5,20 +5,19 @@ all that went into it, and is made under a lock, so that several test processes 
 raises :class:`ToolUnavailable`: a test fails then, it is never skipped.
 """
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kproxy.testing.maven import KafkaUnavailable, cache_directory, find_java, find_maven
+from kproxy.testing.cache import installed
+from kproxy.testing.maven import KafkaUnavailable, find_java, find_maven
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
 _INSTALL_TIMEOUT_S: Final = 600
@@ -89,7 +88,7 @@ def java_driver(client: str, *sources: str) -> Command:
         _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
         _run([javac, "-proc:none", "-nowarn", "-d", "classes", "-cp", "libs/*", *map(str, files)], target)
 
-    home = _installed("java", [client, _GSON, *(path.read_text(encoding="utf-8") for path in files)], install)
+    home = installed("java", [client, _GSON, *(path.read_text(encoding="utf-8") for path in files)], install)
     return Command(("java", *_JVM, "-cp", f"{home}/classes:{home}/libs/*", "Driver"))
 
 
@@ -100,7 +99,7 @@ def python_driver(script: str, *requirements: str) -> Command:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
         _run([*pip, "--target", str(target / "site"), *requirements], target)
 
-    home = _installed("python", [sys.version, *requirements], install)
+    home = installed("python", [sys.version, *requirements], install)
     return Command((sys.executable, str(DRIVERS / "python" / script)), {"PYTHONPATH": f"{home}/site"})
 
 
@@ -114,7 +113,7 @@ def go_driver(modfile: str, *tags: str) -> Command:
         _run([go, "build", *options, "-o", str(target / "driver"), "."], source)
 
     files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()]
-    home = _installed("go", [modfile, *tags, *files], install)
+    home = installed("go", [modfile, *tags, *files], install)
     return Command((f"{home}/driver",))
 
 
@@ -132,7 +131,7 @@ def node_driver() -> Command:
         quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=optional"]
         _run([npm, "install", *quiet], target)
 
-    home = _installed("node", [path.read_text(encoding="utf-8") for path in files], install)
+    home = installed("node", [path.read_text(encoding="utf-8") for path in files], install)
     return Command((_tool("node", "Node 18 or later"), "--no-deprecation", f"{home}/driver.js"))
 
 
@@ -148,26 +147,6 @@ def _pom(coordinates: Iterable[str]) -> str:
         "<groupId>kproxy</groupId><artifactId>drivers</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
-
-
-def _installed(kind: str, inputs: Sequence[str], install: Callable[[Path], None]) -> Path:
-    """Return the directory that ``install`` filled for just these inputs, filling it first when it is not there."""
-    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
-    target = cache_directory() / "clients" / f"{kind}-{digest}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            # Whole or absent: only a finished installation gets the name that is looked for.
-            work = Path(tempfile.mkdtemp(dir=target.parent, prefix="install-"))
-            try:
-                install(work)
-                work.rename(target)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return target
 
 
 def _tool(name: str, advice: str) -> str:

@@ -8,19 +8,17 @@ makes ``ask`` raise. Several releases of one library fit into one JVM if the pro
 its own: hand it the directories as arguments.
 """
 
-import fcntl
-import hashlib
 import re
 import select
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kproxy.testing.maven import cache_directory, find_java, find_maven
+from kproxy.testing.cache import installed
+from kproxy.testing.maven import find_java, find_maven
 
 BUILD_TIMEOUT_S = 600
 ANSWER_TIMEOUT_S = 60
@@ -49,7 +47,7 @@ def jars(*coordinates: str) -> Path:
         )
         _run([find_maven(), "-q", "-B", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={work}"], work)
 
-    return _cached([COPY, *coordinates], build)
+    return installed("java-jars", [COPY, *coordinates], build)
 
 
 def classes(source: Path, classpath: Sequence[Path]) -> Path:
@@ -60,7 +58,7 @@ def classes(source: Path, classpath: Sequence[Path]) -> Path:
         path = ":".join(f"{directory}/*" for directory in classpath)
         _run([str(javac), "-nowarn", "-proc:none", "-d", str(work), "-cp", path, str(source.resolve())], work)
 
-    return _cached([source.read_text(), *map(str, classpath)], build)
+    return installed("java-classes", [source.read_text(), *map(str, classpath)], build)
 
 
 class JavaLines:
@@ -114,25 +112,6 @@ class JavaLines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _cached(inputs: Sequence[str], build: Callable[[Path], None]) -> Path:
-    """The directory that ``build`` fills for just these inputs: built once, whole or absent, safe among processes."""
-    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
-    target = cache_directory() / "java" / digest
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            work = Path(tempfile.mkdtemp(dir=target.parent, prefix="build-"))
-            try:
-                build(work)
-                work.rename(target)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return target
 
 
 def _run(command: Sequence[str], directory: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.testing import maven
+from kproxy.testing.cache import cache_directory
 
 
 def _tool(directory: Path, name: str, script: str) -> None:
@@ -49,11 +50,11 @@ def test_a_failed_resolution_shows_mavens_words_and_leaves_no_cache(tools: Path)
     _tool(tools, "mvn", "echo no such artefact; exit 1")
     with pytest.raises(maven.KafkaUnavailable, match="no such artefact"):
         maven.kafka_jars("4.3.0")
-    assert not (maven.cache_directory() / "kafka-4.3.0").exists()
+    assert not (cache_directory() / "kafka-4.3.0").exists()
 
 
 def test_cached_jars_need_no_maven(tools: Path) -> None:
-    jars = maven.cache_directory() / "kafka-4.3.0"
+    jars = cache_directory() / "kafka-4.3.0"
     jars.mkdir(parents=True)
     assert maven.kafka_jars("4.3.0") == jars
 

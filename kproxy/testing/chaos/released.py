@@ -1,13 +1,9 @@
 """Released clients as processes of their own, which write down their operations themselves."""
 
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +11,8 @@ from typing import Any, Final
 
 import trio
 
+from kproxy.testing.cache import installed
 from kproxy.testing.chaos.recorder import Recorder
-from kproxy.testing.maven import cache_directory
 
 _INSTALL_TIMEOUT_S: Final = 600
 _SETTLE_S: Final = 100.0
@@ -108,20 +104,7 @@ def _installed(requirements: Sequence[str]) -> Path:
 
     :raises ClientFailed: pip cannot.
     """
-    digest = hashlib.sha256("\0".join([sys.version, *requirements]).encode()).hexdigest()[:16]
-    target = cache_directory() / "clients" / f"chaos-{digest}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            # Whole or absent: only a finished installation gets the name that is looked for.
-            work = Path(tempfile.mkdtemp(dir=target.parent, prefix="install-"))
-            try:
-                _pip(work, requirements)
-                work.rename(target)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return target
+    return installed("chaos", [sys.version, *requirements], lambda target: _pip(target, requirements))
 
 
 def _pip(target: Path, requirements: Sequence[str]) -> None:

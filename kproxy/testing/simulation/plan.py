@@ -95,6 +95,22 @@ class ClientPlan:
     backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
 
 
+def plain_client(number: int, sends: tuple[Send, ...], **more: Any) -> ClientPlan:
+    """A producer of v2 batches with one request at a time; ``more``: in what it differs."""
+    given: dict[str, Any] = {
+        "client_id": f"c{number}",
+        "host": f"10.0.0.{number + 1}",
+        "instance": 0,
+        "version": 5,
+        "magic": 2,
+        "codec": 0,
+        "depth": 1,
+        "acks": -1,
+        **more,
+    }
+    return ClientPlan(number=number, sends=sends, **given)
+
+
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
     """A fault: when, what, and two numbers in [0, 1) from which it picks where and how hard."""

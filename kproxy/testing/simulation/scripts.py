@@ -13,7 +13,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
 from kproxy.testing.simulation.faults import refusal
-from kproxy.testing.simulation.plan import OLD, TOPIC, ClientPlan, Plan, Send
+from kproxy.testing.simulation.plan import OLD, TOPIC, ClientPlan, Plan, Send, plain_client
 from kproxy.testing.simulation.world import World
 
 Script: TypeAlias = Callable[[World], Awaitable[None]]
@@ -23,19 +23,7 @@ _LIMIT: Final = 1 << 20
 
 def _client(number: int, *sends: tuple[float, bytes], **more: Any) -> ClientPlan:
     """A producer of single records for partition 0, each so many seconds behind the one before."""
-    given: dict[str, Any] = {
-        "client_id": f"c{number}",
-        "host": f"10.0.0.{number + 1}",
-        "instance": 0,
-        "version": 5,
-        "magic": 2,
-        "codec": 0,
-        "depth": 1,
-        "acks": -1,
-        **more,
-    }
-    made = tuple(Send(gap, ((0, (value,)),)) for gap, value in sends)
-    return ClientPlan(number=number, sends=made, **given)
+    return plain_client(number, tuple(Send(gap, ((0, (value,)),)) for gap, value in sends), **more)
 
 
 def _on(world: World, value: bytes, *faults: Callable[[Call], Fault | None] | None) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kproxy.testing.simulation.plan import ClientPlan, FaultPlan, Plan, Send
+from kproxy.testing.simulation.plan import ClientPlan, FaultPlan, Plan, Send, plain_client
 
 
 def send(*values: bytes, partition: int = 0, gap: float = 0.1) -> Send:
@@ -12,18 +12,7 @@ def send(*values: bytes, partition: int = 0, gap: float = 0.1) -> Send:
 
 def client(*sends: Send, number: int = 0, **more: Any) -> ClientPlan:
     """A producer of v2 batches, one request at a time."""
-    given: dict[str, Any] = {
-        "client_id": f"c{number}",
-        "host": f"10.0.0.{number + 1}",
-        "instance": 0,
-        "version": 5,
-        "magic": 2,
-        "codec": 0,
-        "depth": 1,
-        "acks": -1,
-        **more,
-    }
-    return ClientPlan(number=number, sends=sends, **given)
+    return plain_client(number, sends, **more)
 
 
 def plan(*clients: ClientPlan, faults: tuple[FaultPlan, ...] = (), seed: int = 1) -> Plan:
