@@ -243,6 +243,41 @@ class Config:
         whole_number(1, 1000, "replicas"),
         "Of __kproxy_producer_state, when kproxy makes it; never more than its replicas.",
     )
+    transactional_id_timeout_ms: int = option(
+        7 * _DAY_MS,
+        whole_number(1, 365 * _DAY_MS, "ms"),
+        "A transactional id without a transaction for so long is forgotten. KIP-98's name; Kafka has it as "
+        "transactional.id.expiration.ms.",
+        group="Transactions",
+    )
+    transaction_max_timeout_ms: int = option(
+        900_000,
+        _MS,
+        "The longest transaction.timeout.ms that a producer may ask for; more is refused, because what comes behind an "
+        "open transaction waits for it. Kafka's transaction.max.timeout.ms.",
+    )
+    transaction_state_log_replication_factor: int = option(
+        3,
+        whole_number(1, 1000, "replicas"),
+        "Of __kproxy_transaction_state, when kproxy makes it. Fewer, with a warning, where the cluster has fewer "
+        "brokers.",
+    )
+    transaction_state_log_num_partitions: int = option(
+        50,
+        whole_number(1, 10_000, "partitions"),
+        "Of __kproxy_transaction_state, when kproxy makes it. Never change those of the topic later: each "
+        "transactional id has its partition by their number.",
+    )
+    transaction_state_log_min_isr: int = option(
+        2,
+        whole_number(1, 1000, "replicas"),
+        "Of __kproxy_transaction_state, when kproxy makes it; never more than its replicas.",
+    )
+    transaction_state_log_segment_bytes: int = option(
+        100 * _MIB,
+        whole_number(_MIB, _INT32_MAX, "bytes"),
+        "Of __kproxy_transaction_state, when kproxy makes it.",
+    )
     deliver_codecs: tuple[DeliverRule, ...] = option(
         (DeliverRule("kafka-node-client*", ((3, 1),)), DeliverRule("no-kafka-client*", ((2, 1), (3, 1)))),
         DELIVER_RULES,
