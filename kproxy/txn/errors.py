@@ -1,0 +1,14 @@
+"""What stops a transaction, as Kafka's error codes say it."""
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import KproxyError
+
+
+class TxnError(KproxyError):
+    """A request about a transaction can't be done; ``error_code`` is what the client is told."""
+
+    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
+        """``message`` says what is wrong and what would be right, for people."""
+        super().__init__(f"{error_code.name}: {message}" if message else error_code.name)
+        self.error_code = error_code
+        self.message = message

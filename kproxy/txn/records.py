@@ -1,0 +1,113 @@
+"""The records of the transaction log ``__kproxy_transaction_state``: what they are, their bytes, their text.
+
+Key and value begin with a version (int16), as those of Kafka's ``__transaction_state`` do; what follows is in the
+grammar of the wire messages (``schema/kproxy``). Who meets a kind or version that it does not know must decide nothing.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from struct import Struct
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
+from kproxy.codec._generated.transaction_log_key import TransactionLogKey
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec.messages import Message
+from kproxy.errors import RemoteProtocolError
+
+_VERSION: Final = Struct(">h")
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 0
+
+
+class Kind(IntEnum):
+    """What a record says of a transactional id."""
+
+    CLAIM = 0
+    """An instance takes the id and the next block of epochs; all that is undecided below is aborted."""
+    PARTITIONS = 1
+    """A transaction begins, or goes on in partitions that its block has not written yet."""
+    OFFSETS = 2
+    """Offsets of a consumer group that move if the transaction is committed."""
+    DECISION = 3
+    """A transaction is committed or aborted."""
+    MEMBER = 4
+    """A producer with an id of its own joins the owner's transaction."""
+    PREPARE = 5
+    """A part is durable: claims leave it alone, the then owner decides it."""
+    MIRRORED = 6
+    """The offsets of a committed transaction stand in the broker's own group offsets, too."""
+    EXPIRY = 7
+    """The id was not used for transactional.id.timeout.ms."""
+    SNAPSHOT = 8
+    """What all records before an offset said."""
+
+
+_MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
+    {
+        Kind.CLAIM: TransactionClaim,
+        Kind.PARTITIONS: TransactionPartitions,
+        Kind.OFFSETS: TransactionOffsets,
+        Kind.DECISION: TransactionDecision,
+        Kind.MEMBER: TransactionMember,
+        Kind.PREPARE: TransactionPrepare,
+        Kind.MIRRORED: TransactionMirrored,
+        Kind.EXPIRY: TransactionExpiry,
+    }
+)
+_KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})
+
+
+class UnknownRecord(RemoteProtocolError):
+    """A newer kproxy wrote this: whoever can't read it may decide nothing."""
+
+
+class Entry(NamedTuple):
+    """One record as it is understood."""
+
+    transactional_id: str
+    body: Message
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return _KINDS[type(self.body)]
+
+
+RawRecord: TypeAlias = tuple[bytes, bytes]
+"""Key and value."""
+
+
+def encode(entry: Entry) -> RawRecord:
+    """Key and value of a record; LocalProtocolError if it can't be said."""
+    key = TransactionLogKey(entry.kind, entry.transactional_id)
+    return (
+        _VERSION.pack(_KEY_VERSION) + key.encode(_KEY_VERSION),
+        _VERSION.pack(_VALUE_VERSION) + entry.body.encode(_VALUE_VERSION),
+    )
+
+
+def decode(key: bytes | None, value: bytes | None) -> Entry:
+    """The record; UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
+    named = TransactionLogKey.decode(key or b"", _version(key, _KEY_VERSION), _VERSION.size)
+    kind = next((kind for kind in _MESSAGES if kind == named.kind), None)
+    if kind is None:
+        raise UnknownRecord(f"record of kind {named.kind}")
+    body = _MESSAGES[kind].decode(value or b"", _version(value, _VALUE_VERSION), _VERSION.size)
+    return Entry(named.transactional_id, body)
+
+
+def _version(data: bytes | None, newest: int) -> int:
+    if data is None or len(data) < _VERSION.size:
+        raise RemoteProtocolError("record without a version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if not 0 <= version <= newest:
+        raise UnknownRecord(f"record of version {version}, newer than {newest}")
+    return version

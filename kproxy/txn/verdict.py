@@ -1,0 +1,27 @@
+"""What became of the data of a transaction, and who can say so."""
+
+from enum import Enum, auto
+from typing import Protocol
+
+
+class Verdict(Enum):
+    """Whether the data of one (producer id, epoch) are to be seen by a read_committed consumer."""
+
+    COMMITTED = auto()
+    ABORTED = auto()
+    UNDECIDED = auto()
+    """Hidden, and so is everything behind: here is the last stable offset."""
+
+
+class Decisions(Protocol):
+    """What a filter needs to know of kproxy's transactions."""
+
+    def verdict(self, producer_id: int, epoch: int) -> Verdict:
+        """Of an epoch of a producer id with both of kproxy's bits."""
+        ...
+
+    def is_other_copy(
+        self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
+    ) -> bool:
+        """Of a committed epoch: whether this batch was sent more than once, and another copy counts."""
+        ...

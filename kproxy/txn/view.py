@@ -1,0 +1,341 @@
+"""What the transaction log says of one transactional id: a function of its records, the same for every reader.
+
+The order of the log is the truth. Two readers that have read as far agree, whoever they are; so a record counts by what
+stands before it in the log, never by who wrote it or by what a broker answered.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.txn.epoch_set import EpochSet
+from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
+from kproxy.txn.verdict import Verdict
+
+Place: TypeAlias = tuple[str, int]
+"""A topic and a partition."""
+
+#: So many batch ids are remembered of each id: a decision that is repeated later than that is none.
+_BATCH_IDS: Final = 128
+
+
+class Stand(NamedTuple):
+    """Where in the log a record stands, and when the broker took it (ms since 1970)."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who owns an id, and the epochs that its transactions may take."""
+
+    generation: int
+    producer_id: int
+    first_epoch: int
+    epochs: int
+    nonce: bytes
+    client: Producer
+    timeout_ms: int
+    instance_id: str
+    client_id: str
+    at: Stand
+
+    @property
+    def end_epoch(self) -> int:
+        """The epoch behind the last one."""
+        return self.first_epoch + self.epochs
+
+    def covers(self, producer: Producer) -> bool:
+        """Whether an epoch is one of those that were claimed."""
+        return producer.producer_id == self.producer_id and self.first_epoch <= producer.epoch < self.end_epoch
+
+
+class Ongoing(NamedTuple):
+    """A transaction that has begun and is not decided."""
+
+    producer: Producer
+    since: Stand
+
+
+class Decided(NamedTuple):
+    """The decision that came last."""
+
+    producer: Producer
+    client: Producer
+    next_client: Producer
+    committed: bool
+    reason: str
+    at: Stand
+
+
+class Joined(NamedTuple):
+    """A member of a transaction: whose it is, its name, and the nonce that its records carry."""
+
+    owner: Producer
+    name: str
+    nonce: bytes
+    at: Stand
+
+
+class Prepared(NamedTuple):
+    """A part that waits for the owner's decision, for as long as it takes."""
+
+    record: TransactionPrepare
+    name: str
+    at: Stand
+
+
+@dataclass(slots=True)
+class IdView:
+    """The view of one transactional id."""
+
+    transactional_id: str
+    claim: Claim | None = None
+    #: The client's identity from now on: the claim's, until a decision names the next.
+    client: Producer = Producer(-1, -1)  # noqa: RUF009  # a constant
+    #: Producer ids by generation, the first first.
+    generations: list[int] = field(default_factory=list)
+    committed: dict[int, EpochSet] = field(default_factory=dict)
+    #: Of the claim's epochs, and of parts that were prepared; what lies below the claim is aborted without a word.
+    aborted: set[Producer] = field(default_factory=set)
+    #: Of committed epochs: the base offset that counts, for batches that may be there more than once.
+    copies: dict[Producer, dict[tuple[str, int, int], int]] = field(default_factory=dict)
+    members: dict[Producer, Joined] = field(default_factory=dict)
+    prepared: dict[Producer, Prepared] = field(default_factory=dict)
+    #: Where undecided data may begin, by the epoch that writes them.
+    bounds: dict[Producer, dict[Place, int]] = field(default_factory=dict)
+    pending: dict[Producer, list[TransactionOffsets]] = field(default_factory=dict)
+    #: Offsets of committed transactions that the broker's own group offsets may not have yet, the oldest first.
+    unmirrored: dict[tuple[Producer, str], list[TransactionOffsets]] = field(default_factory=dict)
+    ongoing: Ongoing | None = None
+    last: Decided | None = None
+    batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_BATCH_IDS))
+    expired: bool = False
+    touched: Stand = Stand(-1, -1)  # noqa: RUF009  # a constant
+
+    # -- what is asked
+
+    def verdict(self, producer: Producer) -> Verdict:
+        """Whether what was written under an epoch of this id's is to be seen."""
+        epochs = self.committed.get(producer.producer_id)
+        if epochs is not None and producer.epoch in epochs:
+            return Verdict.COMMITTED
+        if producer in self.aborted:
+            return Verdict.ABORTED
+        if producer in self.prepared:
+            return Verdict.UNDECIDED
+        joined = self.members.get(producer)
+        if joined is not None:
+            return Verdict.UNDECIDED if self.verdict(joined.owner) is Verdict.UNDECIDED else Verdict.ABORTED
+        return Verdict.ABORTED if self._is_below_claim(producer) else Verdict.UNDECIDED
+
+    def _is_below_claim(self, producer: Producer) -> bool:
+        if self.claim is None or producer.producer_id not in self.generations:
+            return False
+        generation = self.generations.index(producer.producer_id) + 1
+        return (generation, producer.epoch) < (self.claim.generation, self.claim.first_epoch)
+
+    def is_ours(self, nonce: bytes) -> bool:
+        """Whether the claim with this nonce is the one that holds."""
+        return self.claim is not None and self.claim.nonce == nonce
+
+    def bound(self, place: Place) -> int | None:
+        """The lowest offset of a partition at which undecided data of this id may lie; None if there are none."""
+        return min((places[place] for places in self.bounds.values() if place in places), default=None)
+
+    def undecided_groups(self) -> Iterator[tuple[Producer, TransactionOffsets]]:
+        """The group offsets that wait for a decision."""
+        return ((producer, record) for producer, records in self.pending.items() for record in records)
+
+    # -- what is read
+
+    def apply(self, body: Any, at: Stand) -> bool:
+        """Takes the next record of this id; False if it changes nothing, for it came too late or from nobody."""
+        took = _RULES[type(body)](self, body, at)
+        if took:
+            self.touched = at
+        return took
+
+    def _claim(self, body: TransactionClaim, at: Stand) -> bool:
+        """Claims are ordered by (generation, epoch); of two to one place the first in the log wins."""
+        sound = body.epochs > 0 and body.first_epoch >= 0 and body.first_epoch + body.epochs - 1 <= LAST_EPOCH
+        if not sound or not self._is_next(body):
+            return False
+        if body.producer_id not in self.generations:
+            self.generations.append(body.producer_id)
+        self.claim = Claim(
+            body.generation,
+            body.producer_id,
+            body.first_epoch,
+            body.epochs,
+            body.nonce,
+            Producer(body.client_producer_id, body.client_epoch),
+            body.transaction_timeout_ms,
+            body.instance_id,
+            body.client_id,
+            at,
+        )
+        self.client, self.ongoing, self.expired = self.claim.client, None, False
+        self._forget_aborted()
+        return True
+
+    def _is_next(self, body: TransactionClaim) -> bool:
+        old = self.claim
+        if old is not None and body.producer_id == old.producer_id:
+            return body.generation == old.generation and body.first_epoch >= old.end_epoch
+        new = body.producer_id not in self.generations and is_transactional_producer_id(body.producer_id)
+        return new and body.generation == len(self.generations) + 1
+
+    def _forget_aborted(self) -> None:
+        """Behind a claim or a decision: drops what is only of use for parts that are undecided."""
+        self.aborted = {part for part in self.aborted if part in self.members or not self._is_below_claim(part)}
+        kept = {producer for producer in self.bounds if self.verdict(producer) is Verdict.UNDECIDED}
+        self.bounds = {producer: places for producer, places in self.bounds.items() if producer in kept}
+        self.pending = {
+            producer: records
+            for producer, records in self.pending.items()
+            if self.verdict(producer) is Verdict.UNDECIDED
+        }
+
+    def _partitions(self, body: TransactionPartitions, at: Stand) -> bool:
+        producer = Producer(body.producer_id, body.epoch)
+        if not self._may_write(producer, body.nonce):
+            return False
+        places = self.bounds.setdefault(producer, {})
+        for topic in body.topics:
+            for row in topic.partitions:
+                places.setdefault((topic.name, row.index), row.end_offset)
+        if producer not in self.members and (self.ongoing is None or self.ongoing.producer != producer):
+            self.ongoing = Ongoing(producer, at)
+        return True
+
+    def _may_write(self, producer: Producer, nonce: bytes) -> bool:
+        """Whether a part is open, and the record of it is from who owns it."""
+        joined = self.members.get(producer)
+        if joined is not None:
+            owned = joined.nonce == nonce
+        else:
+            owned = self.claim is not None and self.claim.nonce == nonce and self.claim.covers(producer)
+        return owned and producer not in self.prepared and self.verdict(producer) is Verdict.UNDECIDED
+
+    def _offsets(self, body: TransactionOffsets, at: Stand) -> bool:
+        producer = Producer(body.producer_id, body.epoch)
+        if not self._may_write(producer, body.nonce):
+            return False
+        self.pending.setdefault(producer, []).append(body)
+        if producer not in self.members and (self.ongoing is None or self.ongoing.producer != producer):
+            self.ongoing = Ongoing(producer, at)
+        return True
+
+    def _member(self, body: TransactionMember, at: Stand) -> bool:
+        owner = Producer(body.producer_id, body.epoch)
+        member = Producer(body.member_producer_id, body.member_epoch)
+        known = member in self.members or member.producer_id in self.generations
+        if known or not is_transactional_producer_id(member.producer_id) or owner in self.members:
+            return False
+        if not self._may_write(owner, body.nonce):
+            return False
+        self.members[member] = Joined(owner, body.name, body.member_nonce, at)
+        return True
+
+    def _prepare(self, body: TransactionPrepare, at: Stand) -> bool:
+        producer = Producer(body.producer_id, body.epoch)
+        if not self._may_write(producer, body.nonce):
+            return False
+        joined = self.members.get(producer)
+        self.prepared[producer] = Prepared(body, joined.name if joined else "", at)
+        if self.ongoing is not None and self.ongoing.producer == producer:
+            self.ongoing = None
+        return True
+
+    def _decision(self, body: TransactionDecision, at: Stand) -> bool:
+        """Counts if it is the owner's, of an epoch of its block, and every part that it names may be decided."""
+        producer = Producer(body.producer_id, body.epoch)
+        if producer in self.members or not self._may_write(producer, body.nonce):
+            return False
+        parts = [Producer(part.producer_id, part.epoch) for part in body.parts]
+        if len(set(parts)) < len(parts) or not all(self._may_decide(part, producer) for part in parts):
+            return False
+        if body.batch_id is not None:
+            if body.batch_id in self.batch_ids:
+                return False
+            self.batch_ids.append(body.batch_id)
+        for part in {producer, *parts}:
+            self._settle(part, body.committed)
+        if body.committed:
+            for row in body.parts:
+                self._note_copies(row)
+        assert self.claim is not None
+        self.last = Decided(
+            producer,
+            self.client,
+            Producer(body.next_client_producer_id, body.next_client_epoch),
+            body.committed,
+            body.reason,
+            at,
+        )
+        self.client, self.ongoing = self.last.next_client, None
+        self._forget_aborted()
+        return True
+
+    def _may_decide(self, part: Producer, main: Producer) -> bool:
+        if part == main or part in self.prepared:
+            return True
+        joined = self.members.get(part)
+        return joined is not None and joined.owner == main and part not in self.aborted
+
+    def _settle(self, part: Producer, committed: bool) -> None:
+        self.prepared.pop(part, None)
+        self.bounds.pop(part, None)
+        records = self.pending.pop(part, [])
+        if not committed:
+            self.aborted.add(part)
+            return
+        self.committed.setdefault(part.producer_id, EpochSet()).add(part.epoch)
+        for record in records:
+            self.unmirrored.setdefault((part, record.group_id), []).append(record)
+
+    def _note_copies(self, part: TransactionDecisionPart) -> None:
+        named = {
+            (topic.name, row.index, copy.base_sequence): copy.base_offset
+            for topic in part.topics
+            for row in topic.partitions
+            for copy in row.copies
+        }
+        if named:
+            self.copies[Producer(part.producer_id, part.epoch)] = named
+
+    def _mirrored(self, body: TransactionMirrored, at: Stand) -> bool:
+        key = (Producer(body.producer_id, body.epoch), body.group_id)
+        return self.unmirrored.pop(key, None) is not None
+
+    def _expiry(self, body: TransactionExpiry, at: Stand) -> bool:
+        if not self.is_ours(body.nonce) or self.ongoing is not None or self.prepared:
+            return False
+        self.expired, self.last = True, None
+        return True
+
+
+_RULES: Mapping[type, Callable[[IdView, Any, Stand], bool]] = MappingProxyType(
+    {
+        TransactionClaim: IdView._claim,
+        TransactionPartitions: IdView._partitions,
+        TransactionOffsets: IdView._offsets,
+        TransactionMember: IdView._member,
+        TransactionPrepare: IdView._prepare,
+        TransactionDecision: IdView._decision,
+        TransactionMirrored: IdView._mirrored,
+        TransactionExpiry: IdView._expiry,
+    }
+)

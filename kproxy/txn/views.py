@@ -1,0 +1,142 @@
+"""All views of the transaction log: what follows the log fills them, what filters and coordinates asks them."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.errors import RemoteProtocolError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry, UnknownRecord, decode
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Place, Stand
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class Views:
+    """The views of every transactional id, as far as the log has been read."""
+
+    def __init__(self, told: Callable[[str, str], None] = lambda what, why: None) -> None:
+        """``told(what, why)`` hears of records that are not understood."""
+        self._told = told
+        self._partitions: dict[int, dict[str, IdView]] = {}
+        self._by_producer: dict[int, IdView] = {}
+        self._by_place: dict[Place, set[str]] = {}
+        self._by_group: dict[str, set[str]] = {}
+        self._ids: dict[str, IdView] = {}
+        #: Partitions of the log with records of a newer kproxy: nothing is decided there, and no snapshot taken.
+        self.foreign: set[int] = set()
+
+    # -- what is read
+
+    def restart(self, partition: int) -> None:
+        """Forgets what one partition of the log said; it is read anew."""
+        for name, view in self._partitions.pop(partition, {}).items():
+            self._ids.pop(name, None)
+            for producer_id in (*view.generations, *(member.producer_id for member in view.members)):
+                self._by_producer.pop(producer_id, None)
+        self.foreign.discard(partition)
+
+    def apply(self, partition: int, at: Stand, key: bytes | None, value: bytes | None) -> Entry | None:
+        """Takes the next record of a partition; the record if it changed something."""
+        try:
+            entry = decode(key, value)
+        except UnknownRecord as error:
+            self.foreign.add(partition)
+            self._told("newer", str(error))
+            return None
+        except RemoteProtocolError as error:
+            self.foreign.add(partition)
+            self._told("damaged", str(error))
+            return None
+        view = self._ids.get(entry.transactional_id)
+        if view is None:
+            view = IdView(entry.transactional_id)
+        if not view.apply(entry.body, at):
+            return None
+        self._ids[entry.transactional_id] = view
+        self._partitions.setdefault(partition, {})[entry.transactional_id] = view
+        self._index(view, entry)
+        return entry
+
+    def _index(self, view: IdView, entry: Entry) -> None:
+        body, name = entry.body, entry.transactional_id
+        if isinstance(body, TransactionClaim):
+            self._by_producer[body.producer_id] = view
+        elif isinstance(body, TransactionMember):
+            self._by_producer[body.member_producer_id] = view
+        elif isinstance(body, TransactionPartitions):
+            for topic in body.topics:
+                for row in topic.partitions:
+                    self._by_place.setdefault((topic.name, row.index), set()).add(name)
+        elif isinstance(body, TransactionOffsets):
+            self._by_group.setdefault(body.group_id, set()).add(name)
+
+    # -- what is asked
+
+    def of(self, transactional_id: str) -> IdView | None:
+        """The view of an id; None if the log says nothing of it."""
+        return self._ids.get(transactional_id)
+
+    def all(self) -> Iterator[IdView]:
+        """Every view."""
+        return iter(self._ids.values())
+
+    def of_producer(self, producer_id: int) -> IdView | None:
+        """Whose producer id it is."""
+        return self._by_producer.get(producer_id)
+
+    def verdict(self, producer_id: int, epoch: int) -> Verdict:
+        """Whether data of one of kproxy's transactions are to be seen: not, while nothing is known of them."""
+        view = self._by_producer.get(producer_id)
+        return Verdict.UNDECIDED if view is None else view.verdict(Producer(producer_id, epoch))
+
+    def is_other_copy(
+        self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
+    ) -> bool:
+        """Whether another copy of this batch is the one that counts: it was sent more than once."""
+        view = self._by_producer.get(producer_id)
+        copies = view.copies.get(Producer(producer_id, epoch)) if view is not None else None
+        return copies is not None and copies.get((topic, partition, base_sequence), base_offset) != base_offset
+
+    def bound(self, topic: str, partition: int) -> int | None:
+        """The lowest offset of a partition at which undecided data may lie; None if there are none."""
+        place = (topic, partition)
+        bounds: list[int] = []
+        for name in list(self._by_place.get(place, _NOBODY)):
+            view = self._ids.get(name)
+            bound = view.bound(place) if view is not None else None
+            if bound is None:
+                self._by_place[place].discard(name)
+            else:
+                bounds.append(bound)
+        return min(bounds, default=None)
+
+    def undecided_offsets(self, group_id: str) -> Iterator[tuple[IdView, Producer, TransactionOffsets]]:
+        """Group offsets that wait for the decision of a transaction."""
+        for name in self._of_group(group_id):
+            view = self._ids[name]
+            for producer, record in view.undecided_groups():
+                if record.group_id == group_id:
+                    yield view, producer, record
+
+    def unmirrored_offsets(self, group_id: str) -> Iterator[tuple[IdView, Producer, TransactionOffsets]]:
+        """Group offsets of committed transactions that the broker may not have yet, the oldest of each id first."""
+        for name in self._of_group(group_id):
+            view = self._ids[name]
+            for (producer, group), records in view.unmirrored.items():
+                if group == group_id:
+                    yield from ((view, producer, record) for record in records)
+
+    def _of_group(self, group_id: str) -> list[str]:
+        names = self._by_group.get(group_id)
+        if not names:
+            return []
+        for name in list(names):
+            view = self._ids.get(name)
+            if view is None or not (view.pending or view.unmirrored):
+                names.discard(name)
+        return sorted(names)
