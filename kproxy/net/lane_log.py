@@ -15,8 +15,9 @@ from kproxy.dedup.sequence import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_reader import LaneReader
-from kproxy.net.lane_topic import TOPIC, LaneTopic, Refused, TopicGone, partition_of, pause
+from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
+from kproxy.net.own_topic import Refused, TopicGone, pause
 from kproxy.net.partition_client import PartitionClient
 from kproxy.proxy.stats import Stats
 
@@ -24,7 +25,6 @@ log = structlog.get_logger("kproxy.lane_log")
 
 #: A start that takes longer is told of.
 _PATIENCE_SECONDS = 10.0
-_GRANT = f"Create, Describe, DescribeConfigs, Read and Write on topic {TOPIC}, to kproxy's principal"
 
 
 class LaneLog:
@@ -35,7 +35,7 @@ class LaneLog:
         self._cluster = cluster
         self._config = config
         self._stats = stats
-        self._topic = LaneTopic(cluster, config)
+        self._topic = lane_topic(cluster, config)
         self._former = FormerLanes(config.instance_id)
         #: Whether lanes are noted; False once the cluster has refused it.
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
@@ -99,14 +99,7 @@ class LaneLog:
     def _give_up(self, refused: Refused) -> None:
         self.enabled = False
         self._cluster.count_error("producer_state_log_refused")
-        log.warning(
-            "no crash recovery: the cluster refuses the topic in which producer ids are noted, so retries after a "
-            "crash of kproxy may become duplicates; grant what is missing and restart kproxy, or set "
-            "crash.recovery.enable to false",
-            topic=TOPIC,
-            error=str(refused),
-            grant=_GRANT,
-        )
+        self._topic.tell_refused(refused)
 
     # -- what the former self had
 

@@ -14,7 +14,8 @@ from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Question
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
-from kproxy.net.lane_topic import TOPIC, check
+from kproxy.net.lane_topic import TOPIC
+from kproxy.net.own_topic import check
 from kproxy.net.partition_client import NoLeader, PartitionClient
 from kproxy.proxy.routing import VersionRange
 
@@ -54,7 +55,7 @@ class LaneReader:
                 self._next = self._take(memoryview(part.records), self._next)
                 self._tell(end)
         except NoLeader as lost:
-            check("Metadata", lost.error_code)
+            check("Metadata", TOPIC, lost.error_code)
             raise
         except BaseException:
             self._client.moved()
@@ -70,7 +71,7 @@ class LaneReader:
 
     async def _offset(self, timestamp: int) -> int:
         error_code, offset = await self._ask(list_offsets(timestamp), ListOffsetsResponse, _LIST_OFFSETS)
-        check("ListOffsets", error_code)
+        check("ListOffsets", TOPIC, error_code)
         return offset
 
     async def _fetch(self, offset: int) -> FetchResponsePartitionData:
@@ -79,7 +80,7 @@ class LaneReader:
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._next = None  # deleted under the reader: what is left is read from its start
             raise OSError(f"{TOPIC} begins behind offset {offset}")
-        check("Fetch", error_code)
+        check("Fetch", TOPIC, error_code)
         return part
 
     def _take(self, data: memoryview, offset: int) -> int:

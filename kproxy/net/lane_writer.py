@@ -19,7 +19,8 @@ from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.sequence import KPROXY_BIT, advance
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.lane_topic import TOPIC, Refused, check, pause
+from kproxy.net.lane_topic import TOPIC
+from kproxy.net.own_topic import Refused, check, pause
 from kproxy.net.partition_client import NoLeader, PartitionClient
 
 #: Well below the 1 MiB that a topic takes by default; one entry has at most 100 KB.
@@ -127,7 +128,7 @@ class LaneWriter:
         if fate_of(error) is Fate.OUT_OF_SEQUENCE:
             self._producer_id = None
         elif fate_of(error) is Fate.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
-            check("Produce", error)
+            check("Produce", TOPIC, error)
 
     async def _send(self, batch: bytearray) -> int:
         part = ProduceRequestPartitionProduceData(index=self.client.partition, records=memoryview(batch))

@@ -1,0 +1,183 @@
+"""A topic of kproxy's own: found or made, and its settings looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from kproxy.codec._generated.create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+    CreateTopicsRequestCreatableTopicConfig,
+    CreateTopicsResponse,
+)
+from kproxy.codec._generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestDescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.proxy.routing import Address
+
+log = structlog.get_logger("kproxy.own_topic")
+
+_METADATA, _CREATE, _DESCRIBE = (4, 12), (2, 7), (1, 4)
+_CREATE_TIMEOUT_MS = 30_000
+_TOPIC_RESOURCE = 2
+_KNOWN = frozenset(map(int, ErrorCode))
+#: Not called retriable, and yet the next attempt may go well: brokers that come up, a cluster that settles.
+_AGAIN = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+#: The topic, or the partition, is not there.
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Refused(Exception):
+    """The cluster will not have it, however often it is asked."""
+
+    def __init__(self, what: str, error_code: int) -> None:
+        """What was asked for, and Kafka's error code."""
+        name = ErrorCode(error_code).name if error_code in _KNOWN else str(error_code)
+        super().__init__(f"{what}: {name}")
+        self.error_code = error_code
+
+
+class TopicGone(OSError):
+    """The topic, or the partition, is not there (any more, or yet)."""
+
+
+def check(what: str, topic: str, error_code: int) -> None:
+    """Nothing if ``error_code`` is 0. TopicGone; OSError if another attempt may go well, else Refused."""
+    if not error_code:
+        return
+    if error_code in GONE:
+        raise TopicGone(f"{what}: {topic} is not there")
+    if error_code not in _KNOWN or error_code in _AGAIN or ErrorCode(error_code).retriable:
+        raise OSError(f"{what} failed with error {error_code}")
+    raise Refused(what, error_code)
+
+
+async def pause(backoff_ms: int, config: Config) -> int:
+    """Waits before the next attempt; the wait before the one behind it, in ms."""
+    await trio.sleep(backoff_ms / 1000)
+    return min(backoff_ms * 2, config.retry_backoff_max_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What a topic is like that kproxy makes, and what it says where it can't have that."""
+
+    name: str
+    partitions: int
+    #: Fewer where the cluster has fewer brokers.
+    replicas: int
+    #: The option that says how many.
+    replicas_option: str
+    #: Never more than there are replicas.
+    min_isr: int
+    #: The other settings.
+    settings: Mapping[str, str]
+    #: By setting, what a topic with another value does wrong.
+    wrong: Mapping[str, str]
+    #: What it means that the cluster refuses the topic.
+    refused: str
+    #: The rights that it takes.
+    rights: str
+
+
+class OwnTopic:
+    """Makes the topic if there is none; one that is there is used as it is."""
+
+    def __init__(self, cluster: Cluster, plan: TopicPlan) -> None:
+        """Asks the brokers that ``cluster`` knows."""
+        self._cluster = cluster
+        self._plan = plan
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        return self._plan.name
+
+    async def prepare(self) -> int:
+        """The number of its partitions. OSError, RemoteProtocolError: try again; Refused."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
+        metadata = await self._cluster.ask_any(request, _METADATA)
+        assert isinstance(metadata, MetadataResponse)
+        found = next((topic for topic in metadata.topics if topic.name == self.name), None)
+        if found is not None and any(found.topic_id):
+            self._cluster.map.own_topic_ids.add(found.topic_id)  # clients may name it so, too
+        if found is not None and found.partitions and not found.error_code:
+            await self._look_at_settings()
+            return len(found.partitions)
+        if found is not None and found.error_code not in GONE:
+            check("Metadata", self.name, found.error_code)
+        await self._create(metadata)
+        return self._plan.partitions
+
+    def tell_refused(self, refused: Refused) -> None:
+        """Warns of what can't be had, and tells which rights are missing."""
+        grant = f"{self._plan.rights} on topic {self.name}, to kproxy's principal"
+        log.warning(self._plan.refused, topic=self.name, error=str(refused), grant=grant)
+
+    async def _create(self, metadata: MetadataResponse) -> None:
+        plan = self._plan
+        replicas = min(plan.replicas, max(1, len(metadata.brokers)))
+        settings = {**plan.settings, "min.insync.replicas": str(min(plan.min_isr, replicas))}
+        topic = CreateTopicsRequestCreatableTopic(
+            name=plan.name,
+            num_partitions=plan.partitions,
+            replication_factor=replicas,
+            configs=[CreateTopicsRequestCreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+        )
+        # the controller, where brokers don't pass such a request on to it
+        place = next(
+            (Address(row.host, row.port) for row in metadata.brokers if row.node_id == metadata.controller_id), None
+        )
+        if place is None:
+            raise OSError("the cluster has no controller")
+        client = await self._cluster.client(place)
+        version = min(_CREATE[1], client.versions.get(ApiKey.CREATE_TOPICS, (0, 0))[1])
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
+        response = await client.call(request, version, extra_ms=_CREATE_TIMEOUT_MS)
+        assert isinstance(response, CreateTopicsResponse)
+        for row in response.topics:
+            check("CreateTopics", plan.name, row.error_code)
+            if any(row.topic_id):
+                self._cluster.map.own_topic_ids.add(row.topic_id)
+        log.info("topic made", topic=plan.name, partitions=plan.partitions, replicas=replicas)
+        if replicas < plan.replicas:
+            log.warning(
+                f"the cluster has fewer brokers than {plan.replicas_option}; raise the topic's replicas when it has "
+                "more",
+                topic=plan.name,
+                replicas=replicas,
+                wanted=plan.replicas,
+            )
+
+    async def _look_at_settings(self) -> None:
+        """Warns of settings that do harm. Who may not look does without."""
+        resource = DescribeConfigsRequestDescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=self.name, configuration_keys=list(self._plan.wrong)
+        )
+        try:
+            response = await self._cluster.ask_any(DescribeConfigsRequest(resources=[resource]), _DESCRIBE)
+        except (OSError, RemoteProtocolError):
+            return
+        assert isinstance(response, DescribeConfigsResponse)
+        for row in (row for result in response.results for row in result.configs):
+            wanted = self._plan.settings.get(row.name)
+            if row.name in self._plan.wrong and row.value != wanted:
+                log.warning(
+                    self._plan.wrong[row.name], topic=self.name, setting=row.name, value=row.value, wanted=wanted
+                )
