@@ -23,7 +23,13 @@ _CRC_FROM: Final = 21
 _STAMP: Final = Struct(">qhi")
 _STAMP_FROM: Final = 43
 _STAMP_END: Final = 57
+_LAST_DELTA: Final = Struct(">i")
+_LAST_DELTA_AT: Final = 23
+_MOST_DELTA: Final = (1 << 31) - 1
 _BEFORE_STAMP: Final = Struct(">8xi4xbI22x14s")
+_ATTRIBUTES_END: Final = 23
+_BEFORE_ATTRIBUTES: Final = Struct(">8xi4xbIh")
+_ATTRIBUTES: Final = Struct(">h")
 
 
 class BatchHeader(NamedTuple):
@@ -99,6 +105,36 @@ def stamp(buf: bytearray | memoryview, producer_id: int, producer_epoch: int, ba
     new = _STAMP.pack(producer_id, producer_epoch, base_sequence)
     buf[pos + _STAMP_FROM : pos + _STAMP_END] = new
     _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, behind))
+
+
+def extend(batch: memoryview, next_offset: int) -> tuple[bytearray, memoryview]:
+    """A whole batch whose offsets reach up to ``next_offset``, as if compaction had left gaps there: header and rest.
+
+    The checksum is mended as in ``stamp``. As far as 31 bits allow, if that is too far.
+    """
+    header = bytearray(batch[:HEADER_SIZE])
+    read = read_header(header)
+    old = bytes(header[_LAST_DELTA_AT : _LAST_DELTA_AT + _LAST_DELTA.size])
+    new = _LAST_DELTA.pack(min(next_offset - 1 - read.base_offset, _MOST_DELTA))
+    header[_LAST_DELTA_AT : _LAST_DELTA_AT + _LAST_DELTA.size] = new
+    _CRC.pack_into(header, _CRC_AT, mend(read.crc, old, new, len(batch) - _LAST_DELTA_AT - _LAST_DELTA.size))
+    return header, batch[HEADER_SIZE:]
+
+
+def clear_transactional(buf: bytearray | memoryview, pos: int = 0) -> None:
+    """Clear the isTransactional bit of the batch at ``pos``, in place, and mend the checksum; the payload is not read.
+
+    Raises ``RemoteProtocolError`` when the batch is not whole.
+    """
+    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+        raise RemoteProtocolError("record batch header cut short")
+    length, magic, crc, attributes = _BEFORE_ATTRIBUTES.unpack_from(buf, pos)
+    if magic != 2 or length < HEADER_SIZE - LOG_OVERHEAD or length + LOG_OVERHEAD > len(buf) - pos:
+        raise RemoteProtocolError("record batch is not whole, or not of magic 2")
+    if attributes & TRANSACTIONAL:
+        old, new = _ATTRIBUTES.pack(attributes), _ATTRIBUTES.pack(attributes & ~TRANSACTIONAL)
+        buf[pos + _CRC_FROM : pos + _ATTRIBUTES_END] = new
+        _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, length + LOG_OVERHEAD - _ATTRIBUTES_END))
 
 
 def crc_ok(buf: bytes | bytearray | memoryview, pos: int, end: int) -> bool:

@@ -25,3 +25,17 @@ class Decisions(Protocol):
     ) -> bool:
         """Of a committed epoch: whether this batch was sent more than once, and another copy counts."""
         ...
+
+
+class NothingKnown:
+    """``Decisions`` where no transaction log is read: nothing of kproxy's transactions is to be seen."""
+
+    def verdict(self, producer_id: int, epoch: int) -> Verdict:
+        """Undecided, for ever."""
+        return Verdict.UNDECIDED
+
+    def is_other_copy(
+        self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
+    ) -> bool:
+        """Never asked: nothing is committed."""
+        return False

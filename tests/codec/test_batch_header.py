@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.batch import build_batch
-from kproxy.codec.batch_header import HEADER_SIZE, BatchHeader, assemble, crc_ok, read_header, stamp
+from kproxy.codec.batch_header import HEADER_SIZE, BatchHeader, assemble, crc_ok, extend, read_header, stamp
 from kproxy.codec.records import Record
 from kproxy.errors import RemoteProtocolError
 from tests.codec.record_lists import MIB, NOW, plain, record_lists, records_in
@@ -145,3 +145,26 @@ class TestAssemble:
 
 def test_header_type_is_a_tuple_in_wire_order() -> None:
     assert BatchHeader._fields[:3] == ("base_offset", "length", "partition_leader_epoch")
+
+
+class TestExtend:
+    @settings(max_examples=100, deadline=None)
+    @given(record_lists, st.integers(0, 4), st.integers(1, 1 << 20))
+    def test_later_offsets_same_records_right_checksum(self, records: list[Record], codec: int, more: int) -> None:
+        batch = bytes(build_batch(records, codec=codec, base_offset=100))
+        behind = 100 + records[-1].offset + 1
+        longer = b"".join(extend(memoryview(batch), behind + more))
+        assert crc_ok(longer, 0, len(longer))
+        header = read_header(longer)
+        assert header.base_offset + header.last_offset_delta + 1 == behind + more
+        assert records_in(longer) == records_in(batch)
+
+    def test_no_further_than_31_bits_allow(self) -> None:
+        batch = b"".join(extend(memoryview(build_batch(plain(), base_offset=7)), 1 << 40))
+        assert read_header(batch).last_offset_delta == 2**31 - 1
+        assert crc_ok(batch, 0, len(batch))
+
+    def test_damage_stays_visible(self) -> None:
+        damaged = build_batch(plain())
+        damaged[-1] ^= 1
+        assert not crc_ok(b"".join(extend(memoryview(damaged), 50)), 0, len(damaged))
