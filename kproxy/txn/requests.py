@@ -1,0 +1,35 @@
+"""What clients ask of a transaction's coordinator, without the versions of the wire."""
+
+from typing import NamedTuple
+
+from kproxy.txn.ids import Producer
+
+
+class TxnRequest(NamedTuple):
+    """Who asks, and of which transactional id."""
+
+    transactional_id: str
+    #: As the client knows itself.
+    client: Producer
+    #: The serial number of the client's connection: what comes over an older one than the newest is late.
+    connection: int
+    client_id: str
+
+
+class ClientBatch(NamedTuple):
+    """One batch of format v2 as a client sent it, in memory that may be written."""
+
+    topic: str
+    partition: int
+    batch: memoryview
+    records: int
+    #: The client's own: it counts on over its transactions.
+    base_sequence: int
+
+
+class Written(NamedTuple):
+    """What became of a batch: an error, or where it stands."""
+
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
