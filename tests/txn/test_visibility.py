@@ -1,0 +1,165 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproxy.codec.batch import crc_ok, iter_records, read_header
+from kproxy.codec.batch_header import clear_transactional
+from kproxy.codec.records import CorruptRecord
+from kproxy.txn.ids import Producer
+from kproxy.txn.verdict import NothingKnown, Verdict
+from kproxy.txn.visibility import Aborted, Seen, entries, marker, undecided_in, visible
+from tests.txn.mixed_logs import TXN_PID, UNDECIDED, MixedLog, log_of, steps
+
+
+def see(log: MixedLog, offset: int = 0, max_bytes: int = 1 << 30) -> Seen:
+    return visible(
+        log.read(offset, max_bytes), topic="t", partition=0, first_offset=offset, aborted=log.aborted, decisions=log
+    )
+
+
+def joined(seen: Seen) -> bytes:
+    return b"".join(seen.pieces)
+
+
+def offsets(seen: Seen) -> list[int]:
+    return [record.offset for record in iter_records(joined(seen), max_decompressed_bytes=1 << 20)]
+
+
+def position_behind(seen: Seen, position: int) -> int:
+    """Where a client goes on that advances by the last batch."""
+    for entry in entries(joined(seen)):
+        header = read_header(entry) if entry[16] == 2 else None
+        base = int.from_bytes(entry[:8], "big")
+        position = max(position, base + (header.last_offset_delta if header else 0) + 1)
+    return position
+
+
+class TestVisible:
+    @settings(max_examples=300, deadline=None)
+    @given(steps, steps, st.booleans(), st.data())
+    def test_the_right_records_in_every_stretch(
+        self, before: list[tuple[str, int, int]], behind: list[tuple[str, int, int]], waits: bool, data: st.DataObject
+    ) -> None:
+        log = log_of([*before, *([("undecided", 2, 0)] if waits else []), *behind])
+        offset = data.draw(st.integers(0, log.stable))
+        seen = see(log, offset, data.draw(st.integers(1, 2000)))
+        assert [n for n in offsets(seen) if n >= offset] == [n for n in log.visible(offset) if n < seen.next_offset]
+        assert all(one < two for one, two in pairwise(offsets(seen)))
+        assert seen.next_offset <= max(offset, log.stable)
+        assert seen.next_offset > offset or not seen.pieces
+        for entry in entries(joined(seen)):
+            if entry[16] == 2:
+                assert crc_ok(entry, 0, len(entry))
+                assert read_header(entry).record_count
+                assert not read_header(entry).is_control
+        if not seen.changed:
+            assert log.read(offset, 1 << 30).startswith(joined(seen))
+
+    @settings(max_examples=200, deadline=None)
+    @given(steps, st.integers(100, 2000))
+    def test_read_to_the_end_nothing_is_missed(self, written: list[tuple[str, int, int]], max_bytes: int) -> None:
+        log, offset, got = log_of(written), 0, list[int]()
+        while offset < log.stable:
+            seen = see(log, offset, max_bytes)
+            assert seen.next_offset > offset
+            got += [n for n in offsets(seen) if n >= offset]
+            offset = seen.next_offset
+        assert got == log.visible(0)
+
+    def test_nothing_hidden_nothing_changed(self) -> None:
+        log = log_of([("plain", 2, 0), ("committed", 3, 0), ("lane", 1, 0), ("old", 1, 0), ("native", 2, 1)])
+        log.add("plain")
+        log._open.clear()
+        seen = see(log)
+        assert not seen.changed
+        assert joined(seen) == log.read(0)
+
+    def test_the_first_undecided_batch_is_the_last_stable_offset(self) -> None:
+        log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 1, 0), ("plain", 1, 0)])
+        seen = see(log)
+        assert (seen.next_offset, seen.undecided, offsets(seen)) == (5, Producer(TXN_PID, UNDECIDED), [0, 1])
+        log.verdicts[UNDECIDED] = Verdict.COMMITTED
+        assert offsets(see(log)) == [0, 1, 5, 6]
+        log.verdicts[UNDECIDED] = Verdict.ABORTED
+        assert offsets(see(log)) == [0, 1, 6]
+
+    def test_a_reader_that_begins_inside_an_undecided_batch_waits_there(self) -> None:
+        seen = see(log_of([("undecided", 5, 0)]), 3)
+        assert (seen.next_offset, seen.pieces) == (3, [])
+
+    def test_what_is_hidden_behind_a_batch_goes_into_its_offsets(self) -> None:
+        log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("plain", 1, 0), ("aborted", 4, 0), ("copy", 2, 0)])
+        seen = see(log)
+        assert offsets(seen) == [0, 1, 5]
+        assert position_behind(seen, 0) == seen.next_offset == log.end
+
+    def test_an_old_message_set_has_no_room_for_that(self) -> None:
+        log = log_of([("old", 1, 0), ("aborted", 3, 0)])
+        seen = see(log)
+        assert (position_behind(seen, 0), seen.next_offset) == (1, 4)
+
+    def test_nothing_but_hidden_batches_leaves_nothing(self) -> None:
+        seen = see(log_of([("aborted", 3, 0), ("empty", 4, 0), ("native-commit", 1, 1)]))
+        assert (seen.pieces, seen.next_offset, seen.changed, seen.leader_epoch) == ([], 8, True, 6)
+
+    def test_kafkas_own_aborted_transactions_end_with_their_marker(self) -> None:
+        log = log_of([("native", 1, 1), ("native", 1, 2), ("native-abort", 1, 1), ("native", 1, 1)])
+        log.add("native-commit", number=2)
+        log.add("native-commit", number=1)
+        assert log.aborted == [Aborted(1, 0)]
+        assert offsets(see(log)) == [1, 3]
+
+    def test_a_producer_that_aborts_twice_and_is_read_from_the_middle(self) -> None:
+        log = log_of([("native", 3, 1), ("native-abort", 1, 1), ("native", 2, 1), ("native-abort", 1, 1)])
+        assert offsets(see(log, 1)) == []
+        assert see(log, 1).next_offset == 7
+
+    def test_plain_data_of_a_producer_with_an_aborted_transaction_is_seen(self) -> None:
+        log = MixedLog()
+        log.add("native", number=5)
+        log.batches.append((1, 2, bytes(read_plain(producer_id=5, offset=1))))
+        log.end = 2
+        log.add("native-abort", number=5)
+        assert offsets(see(log)) == [1]
+
+    def test_a_batch_cut_off_at_the_end_is_left_out(self) -> None:
+        log = log_of([("aborted", 2, 0), ("plain", 3, 0)])
+        first, whole = len(log.batches[0][2]), len(log.read(0))
+        for cut in range(first, whole):
+            assert see(log, 0, cut).pieces == []
+            assert see(log, 0, cut).next_offset == 2
+
+    def test_garbage_is_told(self) -> None:
+        with pytest.raises(CorruptRecord):
+            visible(bytes(100), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
+
+    def test_where_nothing_is_known_transactions_of_kproxys_stay_hidden(self) -> None:
+        log = log_of([("plain", 1, 0), ("committed", 1, 0)])
+        seen = visible(log.read(0), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
+        assert (offsets(seen), seen.next_offset) == ([0], 1)
+
+
+def read_plain(producer_id: int, offset: int) -> bytes:
+    log = MixedLog(end=offset)
+    log.add("native", number=producer_id)
+    data = bytearray(log.batches[0][2])
+    clear_transactional(data)
+    return bytes(data)
+
+
+def test_undecided_in() -> None:
+    log = log_of([("plain", 1, 0), ("old", 1, 0), ("committed", 1, 0), ("undecided", 1, 0), ("native-abort", 1, 1)])
+    told = [undecided_in(memoryview(data), log) for _, _, data in log.batches]
+    assert told == [None, None, None, Producer(TXN_PID, UNDECIDED), None]
+
+
+def test_marker() -> None:
+    data = marker(100, 9)
+    header = read_header(data)
+    assert (header.base_offset, header.last_offset_delta, header.record_count) == (99, 0, 1)
+    assert (header.attributes, header.partition_leader_epoch) == (0x30, 9)
+    assert crc_ok(data, 0, len(data))
+    (record,) = iter_records(data, max_decompressed_bytes=100, include_control=True)
+    assert record.key == b"\0\0\0\0"
