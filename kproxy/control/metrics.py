@@ -3,9 +3,7 @@
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,9 +12,9 @@ from prometheus_client.registry import Collector
 
 from kproxy import __version__
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.stats import LATENCY_BUCKETS, Stats
-
-_BOUNDS = tuple("+Inf" if bound == LATENCY_BUCKETS[-1] else repr(bound) for bound in LATENCY_BUCKETS)
+from kproxy.control.families import add_durations, age, counter, printable, single
+from kproxy.control.transaction_metrics import transaction_families
+from kproxy.proxy.stats import Stats
 
 
 def api_name(api_key: int) -> str:
@@ -58,6 +56,7 @@ class StatsCollector(Collector):
         yield from self._batches()
         yield from self._retries()
         yield from self._recovery()
+        yield from transaction_families(self._stats.transactions, self._now())
         yield from self._faults()
 
     def _process(self) -> Iterator[Metric]:
@@ -75,8 +74,8 @@ class StatsCollector(Collector):
         yield CounterMetricFamily(
             "kproxy_connections_accepted", "Client connections since the start.", value=stats.connections_total
         )
-        yield _counter(
-            "kproxy_connections_refused", "Client connections refused.", ("reason",), _single(stats.connections_refused)
+        yield counter(
+            "kproxy_connections_refused", "Client connections refused.", ("reason",), single(stats.connections_refused)
         )
         yield GaugeMetricFamily(
             "kproxy_upstream_connections", "Connections to brokers open.", value=stats.upstream_connections_open
@@ -94,14 +93,14 @@ class StatsCollector(Collector):
         for (key, version), stat in sorted(self._stats.requests.items()):
             labels = (api_name(key), str(version))
             total.add_metric(labels, stat.count)
-            seconds.add_metric(labels, list(zip(_BOUNDS, accumulate(stat.buckets), strict=True)), stat.seconds_sum)
+            add_durations(seconds, labels, stat)
         yield total
         yield seconds
         # A sum, because two client ids may become one when they are made printable.
         legacy: Counter[tuple[str, ...]] = Counter()
         for (key, version, client_id, software), count in self._stats.legacy_requests.items():
-            legacy[api_name(key), str(version), _printable(client_id), _printable(software)] += count
-        yield _counter(
+            legacy[api_name(key), str(version), printable(client_id), printable(software)] += count
+        yield counter(
             "kproxy_legacy_requests",
             "Requests in versions that Kafka 4 removed: who must be upgraded before a direct connection works.",
             ("api_key", "api_version", "client_id", "client_software"),
@@ -112,8 +111,8 @@ class StatsCollector(Collector):
         stats = self._stats
         client = {("in",): stats.client_bytes_in, ("out",): stats.client_bytes_out}
         upstream = {("in",): stats.upstream_bytes_in, ("out",): stats.upstream_bytes_out}
-        yield _counter("kproxy_client_bytes", "Bytes from (in) and to (out) clients.", ("direction",), client)
-        yield _counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
+        yield counter("kproxy_client_bytes", "Bytes from (in) and to (out) clients.", ("direction",), client)
+        yield counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
         yield GaugeMetricFamily(
             "kproxy_buffered_bytes",
             "Bytes held in buffers; near buffer.memory for long: brokers or readers are slower than the clients.",
@@ -125,7 +124,7 @@ class StatsCollector(Collector):
         yield CounterMetricFamily("kproxy_batches_stamped", "Batches stamped.", value=stats.batches_stamped)
         yield CounterMetricFamily("kproxy_records_stamped", "Records in stamped batches.", value=stats.records_stamped)
         for what, counts in (("batches", stats.batches_converted), ("records", stats.records_converted)):
-            yield _counter(
+            yield counter(
                 f"kproxy_{what}_converted",
                 f"{what.capitalize()} converted from (up) or to (down) an old format.",
                 ("direction", "magic"),
@@ -136,12 +135,11 @@ class StatsCollector(Collector):
 
     def _retries(self) -> Iterator[Metric]:
         stats = self._stats
-        oldest = stats.oldest_unacknowledged
         yield GaugeMetricFamily(
             "kproxy_oldest_unacknowledged_seconds",
             "Age of the oldest batch whose fate is open, 0 if there is none; if it only grows, look at the leader of "
             "its partition.",
-            value=0.0 if oldest is None else max(self._now() - oldest, 0.0),
+            value=age(stats.oldest_unacknowledged, self._now()),
         )
         yield GaugeMetricFamily(
             "kproxy_in_doubt",
@@ -179,19 +177,19 @@ class StatsCollector(Collector):
         yield CounterMetricFamily(
             "kproxy_readback_bytes", "Bytes read from partitions' logs for it.", value=stats.readback_bytes
         )
-        yield _counter(
+        yield counter(
             "kproxy_readbacks_failed",
             "Reads that failed, so that what came was taken as new: each may have let a duplicate through; look at "
             "the reason, and at recovery.max.bytes.",
             ("reason",),
-            _single(stats.readbacks_failed),
+            single(stats.readbacks_failed),
         )
-        yield _counter(
+        yield counter(
             "kproxy_fences",
             "Markers that fenced a producer epoch, or were refused, where kproxy waited instead: then give it "
             "ClusterAction on the cluster.",
             ("outcome",),
-            _single(stats.fences),
+            single(stats.fences),
         )
         yield CounterMetricFamily(
             "kproxy_recoveries",
@@ -207,22 +205,6 @@ class StatsCollector(Collector):
     def _faults(self) -> Iterator[Metric]:
         stats = self._stats
         yield CounterMetricFamily("kproxy_epoch_bumps", "Producer epochs given up.", value=stats.epoch_bumps)
-        yield _counter("kproxy_resends", "Batches sent again.", ("reason",), _single(stats.resends))
-        yield _counter("kproxy_refusals", "Requests or batches refused.", ("reason",), _single(stats.refusals))
-        yield _counter("kproxy_upstream_errors", "Faults towards brokers.", ("kind",), _single(stats.upstream_errors))
-
-
-def _single(counts: Mapping[str, int]) -> dict[tuple[str, ...], int]:
-    return {(label,): count for label, count in counts.items()}
-
-
-def _counter(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, count in sorted(counts.items()):
-        family.add_metric(values, count)
-    return family
-
-
-def _printable(label: str) -> str:
-    # A client chooses its id; one lone surrogate must not cost us the whole page.
-    return label.encode("utf-8", "replace").decode()
+        yield counter("kproxy_resends", "Batches sent again.", ("reason",), single(stats.resends))
+        yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals))
+        yield counter("kproxy_upstream_errors", "Faults towards brokers.", ("kind",), single(stats.upstream_errors))

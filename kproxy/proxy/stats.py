@@ -3,26 +3,15 @@
 Plain attributes and dictionaries: counting must cost next to nothing, all formatting happens when somebody asks.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
-from math import inf
 
-LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, inf)
-"""Upper bounds in seconds, each included. Fine below 1 ms, since that is what kproxy itself may add."""
+from kproxy.proxy.durations import Durations
+from kproxy.proxy.transaction_stats import TransactionStats
 
 OTHER_CLIENTS = "(other)"
 """Stands for all clients beyond ``legacy_clients_max``, both as client.id and as software."""
 
 _LABEL_LIMIT = 128
-
-
-@dataclass(slots=True)
-class RequestStat:
-    """Requests of one API key and version: how many, how long in all, and how many fell into which bucket."""
-
-    count: int = 0
-    seconds_sum: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * len(LATENCY_BUCKETS))
 
 
 @dataclass(slots=True)
@@ -42,7 +31,7 @@ class Stats:
     connections_refused: dict[str, int] = field(default_factory=dict)
     """By reason."""
 
-    requests: dict[tuple[int, int], RequestStat] = field(default_factory=dict)
+    requests: dict[tuple[int, int], Durations] = field(default_factory=dict)
     """By API key and version."""
     legacy_requests: dict[tuple[int, int, str, str], int] = field(default_factory=dict)
     """Requests in versions that Kafka 4 removed, by API key, version, client.id and client software."""
@@ -94,16 +83,16 @@ class Stats:
     oldest_unacknowledged: float | None = None
     """When the oldest batch whose fate is open was taken, in seconds since the epoch; None if there is none."""
 
+    transactions: TransactionStats = field(default_factory=TransactionStats)
+
     _legacy_clients: set[tuple[str, str]] = field(default_factory=set)
 
     def observe(self, api_key: int, api_version: int, seconds: float) -> None:
         """Count one answered request and the seconds from its last byte to the first byte of its answer."""
         stat = self.requests.get((api_key, api_version))
         if stat is None:
-            stat = self.requests[api_key, api_version] = RequestStat()
-        stat.count += 1
-        stat.seconds_sum += seconds
-        stat.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
+            stat = self.requests[api_key, api_version] = Durations()
+        stat.observe(seconds)
 
     def count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         """Add to the conversion counters."""

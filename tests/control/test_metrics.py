@@ -8,7 +8,9 @@ from prometheus_client.samples import Sample
 
 from kproxy import __version__
 from kproxy.control.metrics import StatsCollector, api_name, make_registry, render
-from kproxy.proxy.stats import LATENCY_BUCKETS, Stats
+from kproxy.proxy.durations import LATENCY_BUCKETS
+from kproxy.proxy.stats import Stats
+from kproxy.proxy.transaction_stats import TransactionStats
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -22,6 +24,15 @@ def samples(stats: Stats) -> list[Sample]:
 def value(stats: Stats, name: str, **labels: str) -> float:
     [found] = [sample.value for sample in samples(stats) if sample.name == name and sample.labels == labels]
     return float(found)
+
+
+def fill_transactions(stats: TransactionStats) -> None:
+    stats.open, stats.prepared, stats.commits, stats.fenced = 41, 42, 43, 44
+    stats.aborted("timeout")
+    stats.claimed("lost")
+    stats.appends.observe(0.003)
+    stats.log_lag, stats.log_load_seconds, stats.hidden_bytes = 45, 46.5, 47
+    stats.stable("orders", 3, 48)
 
 
 def filled() -> Stats:
@@ -42,6 +53,7 @@ def filled() -> Stats:
     stats.readbacks_failed["timeout"] = 33
     stats.fences["refused"] = 34
     stats.recoveries, stats.recovery_seconds = 35, 36.5
+    fill_transactions(stats.transactions)
     stats.observe(0, 2, 0.003)
     stats.observe(0, 2, 100.0)
     stats.observe_legacy(0, 2, "shipper", "")
@@ -86,6 +98,18 @@ def filled() -> Stats:
         ("kproxy_fences_total", {"outcome": "refused"}, 34),
         ("kproxy_recoveries_total", {}, 35),
         ("kproxy_recovery_seconds_total", {}, 36.5),
+        ("kproxy_transactions_open", {}, 41),
+        ("kproxy_transactions_prepared", {}, 42),
+        ("kproxy_transactions_committed_total", {}, 43),
+        ("kproxy_transactions_fenced_total", {}, 44),
+        ("kproxy_transactions_aborted_total", {"reason": "timeout"}, 1),
+        ("kproxy_transaction_claims_total", {"outcome": "lost"}, 1),
+        ("kproxy_transaction_append_seconds_count", {}, 1),
+        ("kproxy_transaction_append_seconds_sum", {}, 0.003),
+        ("kproxy_transaction_log_lag", {}, 45),
+        ("kproxy_transaction_log_load_seconds", {}, 46.5),
+        ("kproxy_last_stable_offset_lag", {"topic": "orders", "partition": "3"}, 48),
+        ("kproxy_hidden_bytes_total", {}, 47),
     ],
 )
 def test_every_counter_is_on_the_page(name: str, labels: dict[str, str], expected: float) -> None:
@@ -98,10 +122,12 @@ def test_legacy_requests_name_the_client() -> None:
 
 
 @pytest.mark.parametrize(("oldest", "age"), [(None, 0.0), (997.5, 2.5), (1001.0, 0.0)])
-def test_the_oldest_unacknowledged_batch_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
-    collector = StatsCollector(Stats(oldest_unacknowledged=oldest), now=lambda: 1000.0)
+def test_the_oldest_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
+    stats = Stats(oldest_unacknowledged=oldest, transactions=TransactionStats(oldest_open=oldest))
+    collector = StatsCollector(stats, now=lambda: 1000.0)
     found = {sample.name: sample.value for family in collector.collect() for sample in family.samples}
     assert found["kproxy_oldest_unacknowledged_seconds"] == age
+    assert found["kproxy_transaction_oldest_seconds"] == age
 
 
 def test_each_field_of_the_counters_has_its_test() -> None:
@@ -109,6 +135,9 @@ def test_each_field_of_the_counters_has_its_test() -> None:
     untouched = Stats()
     for name in Stats.__slots__:
         assert name in told_otherwise or getattr(filled(), name) != getattr(untouched, name), name
+    for name in TransactionStats.__slots__:
+        same = getattr(filled().transactions, name) == getattr(untouched.transactions, name)
+        assert not same or name in ("partitions_max", "oldest_open"), name
 
 
 def test_buckets_are_cumulative() -> None:

@@ -1,0 +1,83 @@
+"""The part of the Prometheus page that speaks of transactions."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from kproxy.control.families import add_durations, age, counter, printable, single
+from kproxy.proxy.transaction_stats import TransactionStats
+
+
+def transaction_families(stats: TransactionStats, now: float) -> Iterator[Metric]:
+    """All families, in the order of the page; ``now`` in seconds since the epoch."""
+    yield from _states(stats, now)
+    yield from _decisions(stats)
+    yield from _log(stats)
+    yield from _reading(stats)
+
+
+def _states(stats: TransactionStats, now: float) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "kproxy_transactions_open", "Transactions that this kproxy has begun and not decided.", value=stats.open
+    )
+    yield GaugeMetricFamily(
+        "kproxy_transaction_oldest_seconds",
+        "Age of the oldest of them, 0 if there is none; what was written behind it waits to be read.",
+        value=age(stats.oldest_open, now),
+    )
+    yield GaugeMetricFamily(
+        "kproxy_transactions_prepared",
+        "Parts that are prepared and wait for their owner; no time-out ends them: if they stay, commit or abort them.",
+        value=stats.prepared,
+    )
+
+
+def _decisions(stats: TransactionStats) -> Iterator[Metric]:
+    yield CounterMetricFamily("kproxy_transactions_committed", "Transactions committed.", value=stats.commits)
+    yield counter("kproxy_transactions_aborted", "Transactions aborted.", ("reason",), single(stats.aborts))
+    yield counter(
+        "kproxy_transaction_claims",
+        "Claims of transactional ids; if many are lost, one producer's connections land on several instances.",
+        ("outcome",),
+        single(stats.claims),
+    )
+    yield CounterMetricFamily(
+        "kproxy_transactions_fenced",
+        "Requests of producers that a newer one of their transactional id has replaced.",
+        value=stats.fenced,
+    )
+    seconds = HistogramMetricFamily(
+        "kproxy_transaction_append_seconds",
+        "Time to append a decision to the transaction log, until its fate is known.",
+        labels=(),
+    )
+    add_durations(seconds, (), stats.appends)
+    yield seconds
+
+
+def _log(stats: TransactionStats) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "kproxy_transaction_log_lag",
+        "Records of the transaction log not applied yet; if it grows, decisions are seen late.",
+        value=stats.log_lag,
+    )
+    yield GaugeMetricFamily(
+        "kproxy_transaction_log_load_seconds",
+        "How long the transaction log took to load, the last time.",
+        value=stats.log_load_seconds,
+    )
+
+
+def _reading(stats: TransactionStats) -> Iterator[Metric]:
+    lag = GaugeMetricFamily(
+        "kproxy_last_stable_offset_lag",
+        "Offsets between the last stable offset and the high watermark, of the partitions where there are most; if it "
+        "only grows, an undecided transaction holds readers up.",
+        labels=("topic", "partition"),
+    )
+    for (topic, partition), offsets in sorted(stats.last_stable_lag.items()):
+        lag.add_metric((printable(topic), str(partition)), offsets)
+    yield lag
+    yield CounterMetricFamily(
+        "kproxy_hidden_bytes", "Bytes of batches that were left out of Fetch answers.", value=stats.hidden_bytes
+    )

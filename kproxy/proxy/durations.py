@@ -1,0 +1,23 @@
+"""How long things took, as a histogram keeps it."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from math import inf
+
+LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, inf)
+"""Upper bounds in seconds, each included. Fine below 1 ms, since that is what kproxy itself may add."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """How many there were, how long they took in all (seconds), and how many fell into which bucket."""
+
+    count: int = 0
+    seconds_sum: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * len(LATENCY_BUCKETS))
+
+    def observe(self, seconds: float) -> None:
+        """Counts one."""
+        self.count += 1
+        self.seconds_sum += seconds
+        self.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
