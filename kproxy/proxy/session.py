@@ -5,9 +5,10 @@ The shell hands in whole frames (``request`` from the client, ``response`` from 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
+from types import MappingProxyType
 
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
@@ -18,7 +19,18 @@ from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
+from kproxy.proxy.handlers.base import (
+    Again,
+    AsItIs,
+    Context,
+    Exchange,
+    Handler,
+    Local,
+    Lowered,
+    Park,
+    Place,
+    Stable,
+)
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
@@ -32,6 +44,7 @@ _CORRELATION_ID = Struct(">i")
 _PREFIX = 4
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
+NOTHING_TOLD: Mapping[Place, int | None] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -42,6 +55,16 @@ class Errand:
     exchange: Exchange
     group_id: str
     request: Message
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An answer that has to wait for something that no broker tells; report with ``resume``."""
+
+    slot: Slot
+    handler: Handler
+    exchange: Exchange
+    reason: Park | Stable
 
 
 class Session:
@@ -57,10 +80,10 @@ class Session:
         self._transcode_for = transcode_for
         self._client_id: bytes | None = None
         self._tokens: BareTokens | None = None
-        self._software = ""
         self.link = Link(stats)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward)
         self.errands: list[Errand] = []
+        self.waiting: list[Waiting] = []
 
     # -- from the client
 
@@ -86,7 +109,7 @@ class Session:
 
     def request(self, frame: bytearray, now: float) -> Need | None:
         """Takes one frame (prefix included), or says what it needs first. RemoteProtocolError: end the connection."""
-        self.link.now = now
+        self.link.now = self.ctx.now = now
         if self.blocked:
             return Need.PROGRESS
         if not self.link.connected:
@@ -138,22 +161,22 @@ class Session:
     def _open(self, slot: Slot, upstream: int) -> None:
         self.link.order.open(slot)
         if upstream != slot.api_version:
-            self._stats.observe_legacy(slot.api_key, slot.api_version, self.ctx.client_id, self._software)
+            self._stats.observe_legacy(slot.api_key, slot.api_version, self.ctx.client_id, self.ctx.software)
 
     def _forward(self, slot: Slot, frame: bytearray, upstream: int) -> None:
         handler = handler_of(slot.api_key)
         version = slot.api_version
-        if not handler.rewrites(self.ctx, version, upstream):
+        view = memoryview(frame)[_PREFIX:]
+        if not handler.rewrites(self.ctx, version, upstream) and not handler.rewrites_this(self.ctx, version, view):
             if slot.api_key == ApiKey.FETCH and version >= _FETCH_NODE_ENDPOINTS:
                 frame[6:8] = (_FETCH_NODE_ENDPOINTS - 1).to_bytes(2, "big")
             self._relay(slot, frame)
             return
-        header = decode_request_header(memoryview(frame)[_PREFIX:])
-        body = memoryview(frame)[_PREFIX + header.size :]
-        request = request_class(slot.api_key).decode(body, version, surplus=True)
+        header = decode_request_header(view)
+        request = request_class(slot.api_key).decode(view[header.size :], version, surplus=True)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
         if slot.api_key == ApiKey.API_VERSIONS and version >= 3:
-            self._software = f"{getattr(request, 'client_software_name', '')}"
+            self.ctx.software = f"{getattr(request, 'client_software_name', '')}"
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
@@ -173,6 +196,7 @@ class Session:
         self.link.relay(slot, frame)
 
     def _ask(self, slot: Slot, handler: Handler, exchange: Exchange, request: Message) -> None:
+        exchange.asked = request.API_KEY
         self.link.ask(slot, handler, exchange, request, None if self._client_id is None else self.ctx.client_id)
 
     # -- from the broker
@@ -202,7 +226,7 @@ class Session:
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
-        self.link.now = now
+        self.link.now = self.ctx.now = now
         if not self.link.expected:
             raise RemoteProtocolError("the broker sent an answer that nobody asked for")
         head = self.link.expected[0]
@@ -223,7 +247,8 @@ class Session:
     def _lower(
         self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, learnt: bool
     ) -> list[tuple[int, Address]]:
-        api_key, view = head.slot.api_key, memoryview(frame)[_PREFIX:]
+        api_key = head.slot.api_key if exchange.asked is None else exchange.asked
+        view = memoryview(frame)[_PREFIX:]
         body = response_header_size(api_key, exchange.upstream_version, view)
         if head.watched and not any(r.error_code for r in walk_response(view, body, exchange.upstream_version)):
             self.link.expected.popleft()
@@ -234,16 +259,19 @@ class Session:
         if unknown and not learnt:
             return unknown
         self.link.expected.popleft()
-        self._lowered(head.slot, handler, exchange, response, frame)
+        self._lowered(head.slot, handler, exchange, handler.lower(self.ctx, exchange, response), frame)
         return []
 
     def _lowered(
-        self, slot: Slot, handler: Handler, exchange: Exchange, response: Message, frame: bytearray | None
+        self, slot: Slot, handler: Handler, exchange: Exchange, answer: Lowered, frame: bytearray | None
     ) -> None:
-        answer = handler.lower(self.ctx, exchange, response)
-        if isinstance(answer, Again):
+        if isinstance(answer, Again) and not self.link.connected:
+            self.link.fail(slot)
+        elif isinstance(answer, Again):
             exchange.upstream_version = exchange.upstream_version if answer.version is None else answer.version
             self._ask(slot, handler, exchange, answer.request)
+        elif isinstance(answer, Park | Stable):
+            self.waiting.append(Waiting(slot, handler, exchange, answer))
         elif isinstance(answer, AsItIs) and frame is not None:
             self.link.answer_raw(slot, frame)
         elif isinstance(answer, Message):
@@ -255,7 +283,19 @@ class Session:
         if response is None:
             self.link.fail(errand.slot)
         else:
-            self._lowered(errand.slot, handler_of(errand.slot.api_key), errand.exchange, response, None)
+            handler = handler_of(errand.slot.api_key)
+            answer = handler.lower(self.ctx, errand.exchange, response)
+            self._lowered(errand.slot, handler, errand.exchange, answer, None)
+
+    def resume(self, waiting: Waiting, now: float, told: Mapping[Place, int | None] = NOTHING_TOLD) -> Waiting | None:
+        """Goes on with an answer that had to wait, or says what it waits for now; may be called before its time."""
+        self.link.now = self.ctx.now = now
+        answer = waiting.handler.resume(self.ctx, waiting.exchange, told)
+        if isinstance(answer, Park):
+            waiting.reason = answer
+            return waiting
+        self._lowered(waiting.slot, waiting.handler, waiting.exchange, answer, None)
+        return None
 
     def upstream_lost(self) -> None:
         """Notes that the broker's connection ended. Batches are sent again; what else is owed ends the client's."""

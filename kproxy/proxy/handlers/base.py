@@ -1,11 +1,19 @@
 """What a handler of one API key is: two pure functions, one towards the broker and one towards the client."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
+from kproxy.txn.verdict import Decisions
+
+#: A topic's name and a partition.
+Place: TypeAlias = tuple[str, int]
+
+
+def _as_asked(client_id: str) -> None:
+    """No client has an isolation level of its own."""
 
 
 @dataclass(slots=True)
@@ -29,6 +37,16 @@ class Context:
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     #: Where nothing can be delivered to an old consumer: {(topic, partition): (its offset, the next with records)}.
     hidden: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: The time of the frame at hand, in seconds since the epoch.
+    now: float = 0.0
+    #: What ApiVersions v3 and later called the client's software (KIP-511).
+    software: str = ""
+    #: What kproxy's transaction log says; None if it is not read.
+    decisions: Decisions | None = None
+    #: Whether clients that can't say so read committed data only.
+    legacy_committed: bool = True
+    #: By client id whether it reads committed data only, whatever it asks for; None: as it asks.
+    committed_for: Callable[[str], bool | None] = _as_asked
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""
@@ -48,6 +66,8 @@ class Exchange:
     client_version: int
     upstream_version: int
     notes: dict[str, Any] = field(default_factory=dict)
+    #: The API key of the question that is asked of the broker, where that is not the client's.
+    asked: int | None = None
 
 
 @dataclass(slots=True)
@@ -65,8 +85,29 @@ class Local:
     answer: Message
 
 
+@dataclass(slots=True)
+class Park:
+    """Not to be answered yet: resumed when the transaction log says more, or at ``until`` (seconds since the epoch)."""
+
+    until: float
+
+
+@dataclass(slots=True)
+class Stable:
+    """Not to be answered yet: to be resumed when it is known up to where all is decided.
+
+    What is told then is, for each place, its offset or, if lower, the last stable one; None where neither is known.
+    """
+
+    ends: Mapping[Place, int]
+
+
 class AsItIs:
     """The answer of the broker is the client's, to the byte."""
+
+
+#: What becomes of a broker's answer.
+Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable
 
 
 class Handler:
@@ -75,6 +116,10 @@ class Handler:
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Whether answers (or requests) must be decoded though both sides speak the same version."""
         return upstream != version
+
+    def rewrites_this(self, ctx: Context, version: int, request: memoryview) -> bool:
+        """Whether this request, header included, must be decoded though ``rewrites`` says no: its content tells."""
+        return False
 
     def ask_version(self, ctx: Context, version: int, upstream: int) -> int:
         """The version for the broker, given the one that ``upstream_version`` chose."""
@@ -89,7 +134,14 @@ class Handler:
         """The brokers (node id, host, port) that an answer names: each needs an address of kproxy's first."""
         return ()
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """What to answer the client, or what else to ask."""
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """What to answer the client, or what else to ask or wait for."""
         answer: Message = response
         return answer
+
+    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[Place, int | None]) -> Lowered:
+        """As ``lower``, behind a ``Park`` or ``Stable``; ``told`` is what the latter asked for.
+
+        May be called before its time. Only for handlers that return these.
+        """
+        raise NotImplementedError
