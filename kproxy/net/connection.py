@@ -64,6 +64,8 @@ class Connection:
         self.heard = self._emptied_at = self.answered_at = trio.current_time()
         self.session = session
         session.link.empty_at = self.heard + wall
+        #: Whether something was there to read already when a long wait was over.
+        self._left_over = False
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
         self.written = 0
         #: Bytes behind these of which the kernel may have taken some.
@@ -192,11 +194,14 @@ class Connection:
         now = trio.current_time()
         self._listening = False
         # what is there at once may have come at any time since the last read took all there was
-        self.session.link.empty_at = (now if now - began > _AT_ONCE_SECONDS else self._emptied_at) + self.wall
+        waited = now - began > _AT_ONCE_SECONDS and not self._left_over
+        self._left_over = False
+        self.session.link.empty_at = (now if waited else self._emptied_at) + self.wall
 
     def look_whether_empty(self) -> None:
         """Behind a long wait: what comes from now on has not waited as long."""
-        if not self.client.pending():
+        self._left_over = self.client.pending()
+        if not self._left_over:
             self._emptied_at = trio.current_time()
 
     def overdue(self, now: float) -> str | None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.produce import FIRST_FLEXIBLE, ProduceLayout, walk_request
+from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, walk_request
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
@@ -19,7 +19,7 @@ from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.producing import Producer, ProducerLimits
-from kproxy.proxy.retries import Retries
+from kproxy.proxy.retries import Retries, first_content
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 
@@ -150,7 +150,7 @@ class ProduceGate:
                 retries = self._retries(self.member, owed)
         self._open(slot, upstream)
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
-        refused = self._refused(self.member, layout) if self.producer.refusals.some else _NO_REFUSALS
+        refused = self._refused(self.member, frame, layout) if self.producer.refusals.some else _NO_REFUSALS
         self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
         if owed is not None:
             self.member.arrived(owed)
@@ -181,12 +181,20 @@ class ProduceGate:
             return None
         return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
 
-    def _refused(self, member: Member, layout: ProduceLayout) -> Mapping[TrackKey, int]:
+    def _refused(self, member: Member, frame: bytearray, layout: ProduceLayout) -> Mapping[TrackKey, int]:
         if layout.acks == 0:
             return _NO_REFUSALS  # nobody would hear of it
-        keys = [(place.topic, place.partition) for place in layout.partitions]
+        places = {(place.topic, place.partition): place for place in layout.partitions}
         link = self._link
-        return self.producer.refusals.of(keys, link.empty_at, link.now, member.doubts.depth)
+
+        def first(key: TrackKey) -> bytes | None:
+            return self._first(frame, places[key])
+
+        return self.producer.refusals.of(places, link.empty_at, link.now, member.doubts.depth, first)
+
+    def _first(self, frame: bytearray, place: PartitionData) -> bytes | None:
+        limits = self._limits.producer
+        return first_content(frame, place, limits.max_batch_bytes, limits.max_decompressed_bytes)
 
     # -- time
 
@@ -205,8 +213,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         depth = self.member.doubts.depth if self.member is not None else 1
         for place in layout.partitions:
-            key = (place.topic, place.partition)
-            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth)
+            key, first = (place.topic, place.partition), self._first(frame, place)
+            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth, first)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

@@ -1,15 +1,31 @@
 """Partitions whose next requests are refused unsent.
 
 A client that sends several requests before it reads an answer has sent more behind the one that was refused; were they
-taken, they would overtake its retry.
+taken, they would overtake its retry. And librdkafka has the next request ready while it waits for an answer, and sends
+it before it repeats what was refused, also with one request in flight.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from kproxy.dedup.lanes import TrackKey
 
-#: Seconds that a refusal may take to the client; what arrives within may have been sent before it was read.
-_ON_ITS_WAY = 0.05
+#: Seconds behind a refusal within which the client may still send what it had ready when it read it.
+_ON_ITS_WAY = 0.5
+
+
+@dataclass(slots=True)
+class _Told:
+    """A refusal that a client was told."""
+
+    error_code: int
+    #: When, in seconds; and until when it counts.
+    at: float
+    until: float
+    #: So many requests more that its client had ready are refused.
+    left: int
+    #: What the first record of the refused request holds: its retry begins with it. None if it can't be read.
+    first: bytes | None
 
 
 class Refusals:
@@ -18,8 +34,7 @@ class Refusals:
     def __init__(self) -> None:
         """None."""
         self._to_tell: dict[TrackKey, int] = {}
-        #: The error, until when it counts, and for how many requests more.
-        self._told: dict[TrackKey, tuple[int, float, int]] = {}
+        self._told: dict[TrackKey, _Told] = {}
         #: Whether there is one; asked for each request.
         self.some = False
 
@@ -28,30 +43,57 @@ class Refusals:
         self._to_tell[key] = error_code
         self.some = True
 
-    def told(self, key: TrackKey, error_code: int, now: float, depth: int) -> None:
+    def told(self, key: TrackKey, error_code: int, now: float, depth: int, first: bytes | None) -> None:
         """Takes note that a request was refused at ``now``, in seconds.
 
-        ``depth``: so many requests its client has been seen to send before it reads an answer.
+        ``depth``: so many requests its client has been seen to send before it reads an answer; it may have as many
+        ready. ``first``: what the request's first record for the partition holds.
         """
-        self._told[key] = (error_code, now + _ON_ITS_WAY, depth - 1)
+        before = self._told.get(key)
+        if before is not None and now <= before.until:
+            first = before.first  # the first one's retry comes first
+        self._told[key] = _Told(error_code, now, now + _ON_ITS_WAY, 2 * depth - 1, first)
         self.some = True
 
-    def of(self, keys: Iterable[TrackKey], empty_at: float, now: float, depth: int) -> dict[TrackKey, int]:
+    def of(
+        self,
+        keys: Iterable[TrackKey],
+        empty_at: float,
+        now: float,
+        depth: int,
+        first: Callable[[TrackKey], bytes | None],
+    ) -> dict[TrackKey, int]:
         """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
 
-        ``depth``: as for ``told``.
+        ``depth``, ``first``: as for ``told``.
         """
-        errors = {key: self._check(key, empty_at, now, depth) for key in keys}
+        errors = {key: self._check(key, empty_at, now, depth, first) for key in keys}
         self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
-    def _check(self, key: TrackKey, empty_at: float, now: float, depth: int) -> int:
+    def _check(
+        self, key: TrackKey, empty_at: float, now: float, depth: int, first: Callable[[TrackKey], bytes | None]
+    ) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, now, depth)
+            self.told(key, error_code, now, depth, first(key))
             return error_code
-        error_code, until, left = self._told.pop(key, (0, 0.0, 0))
-        if left <= 0 or empty_at > until:
+        told = self._told.get(key)
+        if told is None:
             return 0
-        self._told[key] = (error_code, until, left - 1)
-        return error_code
+        if _overtakes(told, empty_at, first(key)):
+            return told.error_code
+        del self._told[key]
+        return 0
+
+
+def _overtakes(told: _Told, empty_at: float, first: bytes | None) -> bool:
+    """Whether a request would be written before the retry of the refused one."""
+    if first is not None and first == told.first:
+        return False
+    if empty_at < told.at:
+        return True  # it was there before the client could read the refusal
+    if told.left <= 0 or empty_at > told.until:
+        return False
+    told.left -= 1
+    return True

@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, TypeAlias
 
 from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce import PartitionData
 from kproxy.codec.records import CODEC_MASK
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.matching import Place, group, match
 from kproxy.dedup.member import Member
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.batches import MAGIC_AT
 from kproxy.proxy.calls import Part
 from kproxy.proxy.stats import Stats
 
@@ -21,6 +25,7 @@ Batch: TypeAlias = tuple[Part, memoryview, int]
 
 #: A batch with more records is not compared but written: a small one may unpack to gigabytes of objects.
 MOST_RECORDS = 100_000
+_FIRST_MAGIC_OF_BATCHES = 2
 
 
 class Retries:
@@ -76,6 +81,25 @@ class Retries:
         rest = build_batch(records, codec=header.attributes & CODEC_MASK)
         self._stats.records_stripped += header.record_count - len(new)
         return part, memoryview(rest), len(new)
+
+
+def first_content(
+    frame: bytearray, place: PartitionData, max_batch_bytes: int, max_decompressed_bytes: int
+) -> bytes | None:
+    """What the first record of a record set holds (``Digest.content``); None if there is none, or it is damaged."""
+    data: memoryview | bytearray = memoryview(frame)[max(place.start, 0) : place.end]
+    if len(data) <= MAGIC_AT:
+        return None
+    try:
+        if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
+            limits = {"max_batch_bytes": max_batch_bytes, "max_decompressed_bytes": max_decompressed_bytes}
+            data = to_v2(data, arrival_ms=0, **limits)[0].data
+        if read_header(data).record_count > MOST_RECORDS:
+            return None
+    except (RemoteProtocolError, IndexError):
+        return None
+    pairs = read_batch(data, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
+    return pairs[0][0].content if pairs else None
 
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:

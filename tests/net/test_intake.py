@@ -1,5 +1,7 @@
 """What becomes of requests that can't be taken at once."""
 
+import time
+
 import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
@@ -29,8 +31,8 @@ async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
             answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
             assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
-            assert errors_of(await client.call(produce("t", b"b"), 7)) == [0]
-        assert values_in(proxy.brokers, "t") == [b"b"]
+            assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
         assert proxy.stats.requests_timed_out == 1
 
 
@@ -46,10 +48,55 @@ async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
             assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
             assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
-            await trio.sleep(0.1)  # what comes at once may have been sent before the answer was read
             for value in (b"a", b"b"):
                 assert errors_of(await client.call(produce("t", value), 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too() -> None:
+    """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        async with await proxy.client(1) as client:
+            answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
+            assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            assert errors_of(await client.call(produce("t", b"b"), 7)) == [ErrorCode.REQUEST_TIMED_OUT]
+            for value in (b"a", b"b"):
+                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kproxy_is() -> None:
+    asked, values = trio.Event(), [b"b", b"c", b"d"]
+
+    def no_id(call: object) -> Answer:
+        asked.set()
+        return _no_id(call)
+
+    async def keep_busy() -> None:
+        while True:
+            time.sleep(0.002)  # noqa: ASYNC251 - so that no wait is short
+            await trio.lowlevel.checkpoint()
+
+    async with proxied() as proxy, trio.open_nursery() as nursery:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, no_id)
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a", timeout_ms=200), 7)
+            await asked.wait()
+            for value in values:
+                await client.send(produce("t", value), 7)
+            nursery.start_soon(keep_busy)
+            assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            for _ in values:
+                assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            for value in (b"a", *values):
+                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+            nursery.cancel_scope.cancel()
+        assert values_in(proxy.brokers, "t") == [b"a", *values]
 
 
 async def test_without_a_producer_id_for_long_the_connection_ends() -> None:

@@ -8,8 +8,9 @@ from kproxy.codec.produce import PartitionData
 from kproxy.dedup.entries import Answer, Entry, Stamp
 from kproxy.dedup.member import Member
 from kproxy.proxy.calls import Part
-from kproxy.proxy.retries import Retries, digests_at
+from kproxy.proxy.retries import Retries, digests_at, first_content
 from kproxy.proxy.stats import Stats
+from kproxy.testing.simulation.record_sets import record_set
 from tests.dedup.wires import ONE, FakeWire, ledger, member
 
 KEY = (b"t", 0)
@@ -91,3 +92,23 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     part = Part(*KEY)
     assert taker.strip((part, memoryview(batch("a")), 1)) == []
     assert (stats.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def first_in(records: bytes) -> bytes | None:
+    place = PartitionData(b"t", 0, 3, 3 + len(records))
+    return first_content(bytearray(b"xxx" + records), place, 1 << 20, 1 << 20)
+
+
+def test_the_first_record_is_known_in_any_format_beside_any_others_at_any_time() -> None:
+    known = first_in(record_set(2, 0, [(7, b"a"), (8, b"b")]))
+    assert known is not None
+    for magic, codec in (0, 0), (0, 1), (1, 0), (1, 2), (2, 3):
+        assert first_in(record_set(magic, codec, [(9, b"a")])) == known
+        assert first_in(record_set(magic, codec, [(9, b"c"), (9, b"a")])) not in (known, None)
+
+
+@pytest.mark.parametrize(
+    "records", [b"", b"short", record_set(2, 0, [(7, b"a")])[:-1], record_set(1, 0, [(7, b"a")])[:-1]]
+)
+def test_the_first_record_of_what_is_damaged_is_not_known(records: bytes) -> None:
+    assert first_in(records) is None
