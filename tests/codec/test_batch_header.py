@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.batch import build_batch
-from kproxy.codec.batch_header import HEADER_SIZE, BatchHeader, assemble, crc_ok, extend, read_header, stamp
+from kproxy.codec.batch_header import (
+    HEADER_SIZE,
+    BatchHeader,
+    assemble,
+    clear_transactional,
+    crc_ok,
+    extend,
+    read_header,
+    stamp,
+)
 from kproxy.codec.records import Record
 from kproxy.errors import RemoteProtocolError
 from tests.codec.record_lists import MIB, NOW, plain, record_lists, records_in
@@ -120,6 +129,39 @@ class TestStamp:
             bad[at] = value
             with pytest.raises(RemoteProtocolError):
                 stamp(bad, 1, 2, 3)
+
+
+class TestClearTransactional:
+    @settings(max_examples=60, deadline=None)
+    @given(record_lists, st.sampled_from([0, 1, 2, 3, 4]), st.booleans())
+    def test_equals_a_batch_written_so(self, records: list[Record], codec: int, was_set: bool) -> None:
+        batch = build_batch(records, codec=codec, producer_id=7, is_transactional=was_set)
+        surrounded = bytearray(b"before" + batch + b"behind")
+        clear_transactional(memoryview(surrounded), 6)
+        assert bytes(surrounded) == b"before" + build_batch(records, codec=codec, producer_id=7) + b"behind"
+
+    def test_damage_stays_damage(self) -> None:
+        batch = build_batch(plain(), is_transactional=True)
+        for at in [*range(17, 21), *range(23, len(batch))]:
+            damaged = bytearray(batch)
+            damaged[at] ^= 0x40
+            clear_transactional(damaged)
+            assert not crc_ok(damaged, 0, len(damaged))
+
+    def test_only_whole_batches_of_magic_2(self) -> None:
+        batch = build_batch(plain(), is_transactional=True)
+        for end in range(len(batch)):
+            cut = batch[:end]
+            with pytest.raises(RemoteProtocolError):
+                clear_transactional(cut)
+            assert cut == batch[:end]
+        for at, value in ((16, 1), (8, 0xFF), (11, 48)):
+            bad = bytearray(batch)
+            bad[at] = value
+            with pytest.raises(RemoteProtocolError):
+                clear_transactional(bad)
+        with pytest.raises(RemoteProtocolError):
+            clear_transactional(batch, -1)
 
 
 class TestCrc:

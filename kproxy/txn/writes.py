@@ -1,0 +1,277 @@
+"""The batches of one transaction: their sequences, which may be sent now, and what is known of each.
+
+All are written under the transaction's own (producer id, epoch), on each partition with sequences from 0. A sequence
+that was sent once keeps its content, also when it is given up: so any batch that can't be written fails the whole
+transaction, which can only be aborted then. Copies are hidden by the decision, which names the one that counts.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
+from typing import Final, NamedTuple, TypeAlias
+
+from kproxy.codec.batch import clear_transactional, stamp
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import LocalProtocolError
+from kproxy.txn.view import Place
+
+Batch: TypeAlias = tuple[str, int, memoryview, int]
+"""Topic, partition, one whole batch of format v2, and how many records it has."""
+
+_SEQUENCES: Final = 1 << 31
+_NOTHING: Final = memoryview(b"")
+_MOST_DOUBLINGS: Final = 20
+#: How often a broker may answer what could be due to a partition that it has not heard of yet, or to any fault.
+PATIENCE: Final = 10
+_DOUBTFUL: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+#: What batches are told that were given up because of another one.
+GIVEN_UP: Final = ErrorCode.TRANSACTION_ABORTABLE
+#: The broker does not know the transaction's batches any more, or has them in another order.
+STATE_LOST: Final = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class Timing(NamedTuple):
+    """Seconds: the first and the longest back-off, and how long ago what is sent again may have been sent first."""
+
+    backoff: float
+    backoff_max: float
+    trusted: float
+
+
+class Written(NamedTuple):
+    """What a transaction has in a partition: the offset behind it, and the batches that were sent more than once.
+
+    ``copies``: (base sequence, base offset) of each, in order; a copy at another offset does not count.
+    """
+
+    end_offset: int
+    copies: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True, eq=False)
+class TxnSend:
+    """One batch on its way to one partition. Once it is settled it holds no bytes; then ``error_code`` 0: written."""
+
+    place: Place
+    batch: memoryview
+    records: int
+    sequence: int
+    attempts: int = 0
+    #: When it was sent first.
+    sent_at: float = inf
+    in_flight: bool = False
+    #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
+    ever_open: bool = False
+    #: Why it has to be sent again, for counters.
+    reason: str = ""
+    doubtful_answers: int = 0
+    settled: bool = False
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+
+
+@dataclass(slots=True)
+class _Track:
+    """One partition."""
+
+    #: From the oldest whose fate is not definite on.
+    sends: deque[TxnSend] = field(default_factory=deque)
+    next_sequence: int = 0
+    #: A broker takes the first batch of a producer that it does not know at any sequence; no other may overtake it.
+    established: bool = False
+    end_offset: int = -1
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    failures: int = 0
+    due_at: float = -inf
+
+    def next_send(self, now: float, limit: int) -> TxnSend | None:
+        """The batch to send now, with at most ``limit`` whose fates are open or unknown.
+
+        Behind a failure the oldest goes alone, until all are written that were sent before.
+        """
+        if now < self.due_at:
+            return None
+        head, fresh, in_flight, failed = self.sends[0], None, False, False
+        for send in islice(self.sends, limit):
+            in_flight |= send.in_flight
+            if not send.attempts:
+                fresh = send
+                break
+            failed |= not (send.in_flight or send.settled)
+        if failed or not self.established:
+            return None if in_flight else head
+        return fresh
+
+    def take_in(self, done: TxnSend) -> bool:
+        """Notes where the oldest batch is; False if that is not behind all before it."""
+        in_order = done.base_offset >= self.end_offset
+        self.end_offset = done.base_offset + done.records
+        if done.attempts > 1:
+            self.copies.append((done.sequence, done.base_offset))
+        return in_order
+
+
+class Writes:
+    """What was accepted for one transaction. Whoever sends tells the outcome of each attempt; late ones are ignored.
+
+    Times are seconds of any one clock that never goes back.
+    """
+
+    def __init__(self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int) -> None:
+        """``max_in_flight``: batches on their way for each partition; a broker remembers the last 5."""
+        self._producer_id = producer_id
+        self._epoch = epoch
+        self._timing = timing
+        self._max_in_flight = max_in_flight
+        self._tracks: dict[Place, _Track] = {}
+        #: Those with batches whose fate is not definite.
+        self._busy: dict[Place, _Track] = {}
+        #: Batches whose fate is not definite, and their bytes.
+        self.held = 0
+        self.held_bytes = 0
+        #: Why the transaction can only be aborted.
+        self.failed: int | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the fate of a batch is not definite."""
+        return bool(self._busy)
+
+    # -- accepting
+
+    def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
+        """Stamps batches in place, clears their isTransactional bit and holds them: at most one for each partition.
+
+        Behind a failure they are settled at once. RemoteProtocolError: one is not whole, and none was accepted;
+        LocalProtocolError: a partition is named twice.
+        """
+        sends = [self._stamped(*batch) for batch in batches]
+        if len({send.place for send in sends}) < len(sends):
+            raise LocalProtocolError("a Produce request holds one batch for each partition")
+        for send in sends:
+            self.held += 1
+            self.held_bytes += len(send.batch)
+            if self.failed is not None:
+                self._settle(send, GIVEN_UP)
+                continue
+            track = self._busy[send.place] = self._tracks.setdefault(send.place, _Track())
+            track.next_sequence = (send.sequence + send.records) % _SEQUENCES
+            track.sends.append(send)
+        return sends
+
+    def _stamped(self, topic: str, partition: int, batch: memoryview, records: int) -> TxnSend:
+        track = self._tracks.get((topic, partition))
+        sequence = track.next_sequence if track is not None else 0
+        stamp(batch, self._producer_id, self._epoch, sequence)
+        clear_transactional(batch)
+        return TxnSend((topic, partition), batch, records, sequence)
+
+    # -- sending
+
+    def ready(self, now: float) -> list[TxnSend]:
+        """The batches to send now: at most one for each partition. What is too old to be sent again fails it all."""
+        found: list[TxnSend] = []
+        for track in self._busy.values():
+            send = track.next_send(now, self._max_in_flight)
+            if send is None:
+                continue
+            if send.ever_open and send.sent_at < now - self._timing.trusted:
+                self._fail(STATE_LOST, send)
+                return []
+            found.append(send)
+        return found
+
+    def next_due(self, now: float) -> float:
+        """When the next back-off ends; inf if none is on."""
+        return min((track.due_at for track in self._busy.values() if track.due_at > now), default=inf)
+
+    def started(self, send: TxnSend, now: float) -> None:
+        """Notes that a batch was handed to a connection."""
+        send.in_flight = True
+        send.attempts += 1
+        send.sent_at = min(send.sent_at, now)
+
+    # -- outcomes
+
+    def written(self, send: TxnSend, base_offset: int, log_append_time_ms: int) -> None:
+        """Notes that a batch is in the log, and where. An offset that is not known, or not in order, fails it all."""
+        if send.settled:
+            return
+        if base_offset < 0:
+            self._fail(STATE_LOST, send)  # which copy counts could not be told
+            return
+        track = self._busy[send.place]
+        send.base_offset, send.log_append_time_ms = base_offset, log_append_time_ms
+        self._settle(send, 0)
+        track.established, track.failures = True, 0
+        while track.sends and track.sends[0].settled:
+            if not track.take_in(track.sends.popleft()):
+                self._fail(STATE_LOST)
+                return
+        if not track.sends:
+            del self._busy[send.place]
+
+    def again(self, send: TxnSend, now: float, *, is_open: bool, error_code: int = 0) -> None:
+        """Notes that a batch has to be sent (again): it may be in the log all the same if ``is_open``."""
+        if send.settled:
+            return
+        send.in_flight = False
+        send.ever_open |= is_open
+        send.reason = "open" if is_open else "not_now"
+        track = self._busy[send.place]
+        if send is track.sends[0]:
+            track.failures += 1
+        backoff = self._timing.backoff * 2 ** min(max(track.failures - 1, 0), _MOST_DOUBLINGS)
+        track.due_at = now + min(backoff, self._timing.backoff_max)
+        if error_code in _DOUBTFUL:
+            send.doubtful_answers += 1
+            if send.doubtful_answers >= PATIENCE:
+                self._fail(error_code, send)
+
+    def refused(self, send: TxnSend, error_code: int, now: float) -> None:
+        """Notes that a batch can't be written. A partition may yet become known, which is waited for."""
+        if error_code in _DOUBTFUL:
+            self.again(send, now, is_open=False, error_code=error_code)
+        elif not send.settled:
+            self._fail(error_code, send)
+
+    def out_of_sequence(self, send: TxnSend) -> None:
+        """Notes that the broker expects another sequence: one before it failed, or the producer's state is lost."""
+        if send.settled:
+            return
+        if send is self._busy[send.place].sends[0]:
+            self._fail(STATE_LOST, send)
+            return
+        send.in_flight = False
+        send.reason = "behind_a_failure"
+
+    def abandon(self, error_code: int = GIVEN_UP) -> None:
+        """Gives up all that is not settled: the transaction is aborted."""
+        self._fail(error_code if self.failed is None else self.failed, told=error_code)
+
+    def _fail(self, error_code: int, culprit: TxnSend | None = None, told: int = GIVEN_UP) -> None:
+        self.failed = error_code
+        for send in self._held():
+            self._settle(send, error_code if send is culprit else told)
+        self._busy.clear()
+
+    def _held(self) -> Iterator[TxnSend]:
+        return (send for track in self._busy.values() for send in track.sends if not send.settled)
+
+    def _settle(self, send: TxnSend, error_code: int) -> None:
+        self.held -= 1
+        self.held_bytes -= len(send.batch)
+        send.settled, send.in_flight, send.error_code, send.batch = True, False, error_code, _NOTHING
+
+    # -- the whole
+
+    def summary(self) -> dict[Place, Written]:
+        """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it can't commit."""
+        if self.failed is not None or self._busy:
+            raise LocalProtocolError(f"transaction of epoch {self._epoch} can't be committed (yet)")
+        return {place: Written(track.end_offset, tuple(track.copies)) for place, track in self._tracks.items()}
