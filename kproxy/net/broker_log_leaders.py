@@ -44,6 +44,8 @@ class Question(Generic[T]):
     newest: int
     #: How long the broker may take by itself.
     extra_ms: int = 0
+    #: Asked at no older version.
+    oldest: int = 0
 
 
 class LogError(RemoteProtocolError):
@@ -210,7 +212,8 @@ class Leaders:
         try:
             request = question.request(places)
             served = client.versions.get(request.API_KEY)
-            if served is None or max(served[0], request.MIN_VERSION) > min(question.newest, served[1]):
+            oldest = max(question.oldest, request.MIN_VERSION)
+            if served is None or max(served[0], oldest) > min(question.newest, served[1]):
                 return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None, address) for place in places}
             answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
             return {place: Told(error, value, address) for place, error, value in question.answers(answer)}

@@ -1,0 +1,107 @@
+"""How far one partition of the transaction log has been applied, and who waits for more."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import trio
+
+from kproxy.net.txn.log_batches import LogBatch
+from kproxy.proxy.routing import Address
+
+NOTHING: Final = -1
+"""The position of a partition whose start is not known yet."""
+
+
+class LogSink(Protocol):
+    """What takes the records of the transaction log, in the order of each partition."""
+
+    def restart(self, partition: int, start: int) -> None:
+        """What was told of the partition is void: it is read anew from its log start ``start`` on."""
+
+    def apply(
+        self,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int,
+        epoch: int,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        """A record. Producer id and epoch are those of its batch, -1 if it has none."""
+
+    def advanced(self, partition: int, end: int) -> None:
+        """All that lies before ``end`` has been applied, markers and gaps included."""
+
+
+class LogPartition:
+    """One partition as it is followed."""
+
+    def __init__(self, index: int, sink: LogSink) -> None:
+        """Nothing is read yet."""
+        self.index = index
+        self._sink = sink
+        #: Who is asked; None while that is not known.
+        self.leader: Address | None = None
+        #: Of the leader, as the cluster told it: one that has become a follower, or does not know yet, says so.
+        self.leader_epoch = -1
+        #: All that lies before has been applied.
+        self.position = NOTHING
+        #: The leader epoch of the batch before ``position``; -1 if unknown.
+        self.fetched_epoch = -1
+        #: It has to be read anew from its start.
+        self.stale = True
+        #: How often it was.
+        self.restarts = 0
+        #: When it last had records, as a number that rises over all partitions.
+        self.fed = 0
+        #: A damaged batch at this position was told of.
+        self.damaged_at: int | None = None
+        self._waiting: dict[trio.Event, int] = {}
+
+    def ask(self, leader: Address | None, epoch: int) -> None:
+        """Takes note of the leader, and of the epoch in which it leads."""
+        self.leader, self.leader_epoch = leader, epoch
+
+    def restart(self, start: int) -> None:
+        """Begins at the log's start."""
+        self.stale, self.position, self.fetched_epoch = False, start, -1
+        self.restarts += 1
+        self._sink.restart(self.index, start)
+        self._wake(list(self._waiting))
+
+    def apply(self, batches: Sequence[LogBatch]) -> None:
+        """Takes batches that follow each other."""
+        for header, records in batches:
+            for row in records:
+                self._sink.apply(
+                    self.index,
+                    row.offset,
+                    row.timestamp,
+                    header.producer_id,
+                    header.producer_epoch,
+                    row.key,
+                    row.value,
+                )
+        self.position = batches[-1].next_offset
+        self.fetched_epoch = batches[-1].header.partition_leader_epoch
+        self._sink.advanced(self.index, self.position)
+        self._wake([event for event, offset in self._waiting.items() if offset <= self.position])
+
+    def has(self, offset: int) -> bool:
+        """Whether all that lies before ``offset`` has been applied."""
+        return not self.stale and self.position >= offset
+
+    async def wait(self, offset: int) -> None:
+        """Sleeps until ``position`` is ``offset`` or beyond, or the partition is read anew."""
+        event = trio.Event()
+        self._waiting[event] = offset
+        try:
+            await event.wait()
+        finally:
+            self._waiting.pop(event, None)
+
+    def _wake(self, events: Sequence[trio.Event]) -> None:
+        for event in events:
+            event.set()
+            del self._waiting[event]

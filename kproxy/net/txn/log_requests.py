@@ -1,0 +1,90 @@
+"""What the follower asks a leader: where logs begin, and what they hold."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from kproxy.codec._generated.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestListOffsetsPartition,
+    ListOffsetsRequestListOffsetsTopic,
+    ListOffsetsResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.broker_log_questions import EARLIEST
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.proxy.routing import VersionRange
+
+#: From Fetch v12 on a reader tells the leader epoch of what it read last (KIP-595), from v13 on the topic's id.
+_OFFSETS: Final[VersionRange] = (1, 7)
+_FETCH: Final[VersionRange] = (4, 13)
+_WITH_EPOCHS: Final = 12
+_WITH_IDS: Final = 13
+_WAIT_MS: Final = 500
+_PARTITION_BYTES: Final = 1 << 20
+_FETCH_BYTES: Final = 8 << 20
+
+
+def _version(client: BrokerClient, request: type[Message], versions: VersionRange) -> int:
+    served = client.versions.get(request.API_KEY, (0, -1))
+    if max(served[0], versions[0]) > min(served[1], versions[1]):
+        raise RemoteProtocolError(f"no common version of API key {request.API_KEY}: the broker has {served}")
+    return min(served[1], versions[1])
+
+
+async def log_starts(client: BrokerClient, topic: str, parts: Sequence[LogPartition]) -> Iterator[tuple[int, int, int]]:
+    """(partition, error code, offset at which its log begins) for each. OSError, RemoteProtocolError."""
+    rows = [
+        ListOffsetsRequestListOffsetsPartition(
+            partition_index=part.index, current_leader_epoch=part.leader_epoch, timestamp=EARLIEST
+        )
+        for part in parts
+    ]
+    asked = ListOffsetsRequestListOffsetsTopic(name=topic, partitions=rows)
+    version = _version(client, ListOffsetsRequest, _OFFSETS)
+    response = await client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), version)
+    assert isinstance(response, ListOffsetsResponse)
+    return ((row.partition_index, row.error_code, row.offset) for found in response.topics for row in found.partitions)
+
+
+async def log_records(
+    client: BrokerClient, topic: str, topic_id: bytes, parts: Sequence[LogPartition]
+) -> Iterator[tuple[int, int, FetchResponsePartitionData]]:
+    """(partition, error code, what it holds from its position on) for each; waits until one has something.
+
+    The first batch that is found is given whole, and the others as far as there is room: so what had nothing for
+    longest should come first. A log that is not the one that was read has an error: OFFSET_OUT_OF_RANGE also where the
+    leader lost what was read, UNKNOWN_TOPIC_ID where the topic was made anew. OSError, RemoteProtocolError.
+    """
+    newest = _WITH_IDS if any(topic_id) else _WITH_IDS - 1
+    version = _version(client, FetchRequest, (_FETCH[0], newest))
+    rows = [
+        FetchRequestFetchPartition(
+            partition=part.index,
+            current_leader_epoch=part.leader_epoch,
+            fetch_offset=part.position,
+            last_fetched_epoch=part.fetched_epoch if version >= _WITH_EPOCHS else -1,
+            partition_max_bytes=_PARTITION_BYTES,
+        )
+        for part in parts
+    ]
+    asked = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
+    request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[asked])
+    response = await client.call(request, version, extra_ms=_WAIT_MS)
+    assert isinstance(response, FetchResponse)
+    if response.error_code:
+        raise RemoteProtocolError(f"Fetch failed with error {response.error_code}")
+    return ((row.partition_index, _error(row), row) for found in response.responses for row in found.partitions)
+
+
+def _error(row: FetchResponsePartitionData) -> int:
+    diverged = row.diverging_epoch.end_offset >= 0
+    return row.error_code or (ErrorCode.OFFSET_OUT_OF_RANGE if diverged else ErrorCode.NONE)

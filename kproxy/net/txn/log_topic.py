@@ -1,0 +1,48 @@
+"""The topic of kproxy's own transactions (KIP-98's transaction log; here the log alone decides)."""
+
+from typing import Final
+
+from kproxy.config import Config
+from kproxy.net.cluster import Cluster
+from kproxy.net.own_topic import OwnTopic, TopicPlan
+
+TOPIC: Final = "__kproxy_transaction_state"
+_FORGETS: Final = (
+    "the transaction log would forget transactions that were committed, and their records would be seen by nobody; "
+    "give the topic the setting that it is made with"
+)
+
+
+def transaction_topic(cluster: Cluster, config: Config) -> OwnTopic:
+    """The topic, as ``config`` has it.
+
+    Nothing of it is deleted but what a snapshot stands for. The broker sets the timestamps, because it forgets
+    producers by them, and the log is fenced by its producers.
+    """
+    plan = TopicPlan(
+        name=TOPIC,
+        partitions=config.transaction_state_log_num_partitions,
+        replicas=config.transaction_state_log_replication_factor,
+        replicas_option="transaction.state.log.replication.factor",
+        min_isr=config.transaction_state_log_min_isr,
+        settings={
+            "cleanup.policy": "delete",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.bytes": "-1",
+            "retention.ms": "-1",
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+        wrong={
+            "cleanup.policy": _FORGETS,
+            "message.timestamp.type": "brokers may take the producers of the transaction log for silent ones too soon, "
+            "and so lift its fences; set message.timestamp.type=LogAppendTime",
+            "retention.bytes": _FORGETS,
+            "retention.ms": _FORGETS,
+            "unclean.leader.election.enable": "the transaction log may lose transactions that were committed; set "
+            "unclean.leader.election.enable=false",
+        },
+        refused="no transactions: the cluster refuses the topic in which they are noted; grant what is missing",
+        rights="Create, Describe, DescribeConfigs, Read, Write and Delete",
+    )
+    return OwnTopic(cluster, plan)

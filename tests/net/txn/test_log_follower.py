@@ -1,0 +1,341 @@
+"""The follower of the transaction log: each record once and in order, whatever brokers do to the log."""
+
+from typing import Any
+
+import pytest
+import structlog
+import trio
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.testing.fake_broker import Close, CloseAfter, Edit, open_fake_cluster
+from tests.net.harness import eventually
+from tests.net.txn.log_harness import PATIENCE, PID, followed, following, write
+
+
+def _answer(error: int) -> Any:
+    """The error in place of what the answer held."""
+
+    def change(message: Any) -> None:
+        for topic in getattr(message, "responses", None) or message.topics:
+            for row in topic.partitions:
+                row.error_code = error
+                if hasattr(row, "offset"):
+                    row.offset = 99
+                else:
+                    row.records = b""
+
+    return lambda _: Edit(change)
+
+
+async def test_all_records_come_in_order_with_their_producer_and_the_brokers_time() -> None:
+    async with followed() as log:
+        first = log.write(b"a", b"b", epoch=3)
+        log.write(b"c", epoch=5)
+        log.write(b"x", partition=2, pid=-1, epoch=-1, sequence=-1)
+        assert await log.at_end() == 3
+        assert await log.at_end(2) == 1
+        rows = log.sink.records[0]
+        assert [(row.offset, row.epoch, row.value) for row in rows] == [(0, 3, b"a"), (1, 3, b"b"), (2, 5, b"c")]
+        assert {row.producer_id for row in rows} == {PID}
+        assert {row.key for row in rows} == {b"k"}
+        assert all(abs(row.timestamp_ms - log.brokers.clock()) < 60_000 for row in rows)
+        assert first == 0
+        assert (log.sink.records[2][0].producer_id, log.sink.records[2][0].epoch) == (-1, -1)
+        assert log.follower.position(0) == log.sink.ends[0] == 3
+        assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+
+
+async def test_the_topic_is_made_when_it_is_not_there_and_read_from_its_start_when_it_is() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap) as log:
+            assert log.follower.partitions == 4
+        write(fake.cluster, b"a")
+        fake.cluster.topics[TOPIC].partitions[1].log.delete_before(0)
+        async with following(fake.bootstrap, transaction_state_log_num_partitions=9) as log:
+            assert log.follower.partitions == 4
+            assert log.sink.values() == [b"a"]
+
+
+async def test_who_waits_is_woken_when_it_is_there_and_not_before() -> None:
+    async with followed() as log:
+        done: list[str] = []
+
+        async def wait(offset: int) -> None:
+            await log.follower.reached(0, offset)
+            done.append(f"reached {offset}")
+
+        async with trio.open_nursery() as nursery:
+            for offset in (1, 2, 3):
+                nursery.start_soon(wait, offset)
+            log.write(b"a", b"b")
+            with trio.fail_after(PATIENCE):
+                await log.follower.reached(0, 2)
+            await trio.testing.wait_all_tasks_blocked()
+            assert sorted(done) == ["reached 1", "reached 2"]
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(PATIENCE):
+            await log.follower.reached(0, 0)
+
+
+async def test_changes_are_counted_and_can_be_waited_for() -> None:
+    async with followed() as log:
+        seen = log.follower.version
+        with trio.move_on_after(0):
+            await log.follower.changed(seen)
+            raise AssertionError("nothing has changed")
+        log.write(b"a", partition=3)
+        with trio.fail_after(PATIENCE):
+            await log.follower.changed(seen)
+        assert log.follower.version > seen
+        assert log.sink.values(3) == [b"a"]
+
+
+async def test_one_long_poll_to_each_leader_at_a_time_for_all_of_its_partitions() -> None:
+    asked: list[tuple[int, int]] = []
+
+    async with followed(2) as log:
+
+        async def count(call: Any) -> None:
+            assert call.request.rack_id == ""
+            assert call.request.isolation_level == 0
+            asked.append((call.broker_id, len(call.request.topics[0].partitions)))
+
+        log.brokers.control(ApiKey.FETCH, count)
+        for number in range(20):
+            log.write(b"%d" % number, partition=number % 4, epoch=number)
+            await log.at_end(number % 4)
+        assert set(asked) == {(1, 2), (2, 2)}
+        assert sum(len(log.sink.records[index]) for index in range(4)) == 20
+
+
+@pytest.mark.parametrize("fault", [lambda _: Close(), lambda _: CloseAfter()])
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.CREATE_TOPICS])
+async def test_cuts_are_survived(api: ApiKey, fault: Any) -> None:
+    async with open_fake_cluster(2) as fake:
+        fake.cluster.control(api, fault, times=3)
+        async with following(fake.bootstrap) as log:
+            for number in range(5):
+                write(fake.cluster, b"%d" % number, epoch=number)
+                fake.cluster.control(api, fault, times=1)
+                await log.at_end()
+            assert log.sink.values() == [b"0", b"1", b"2", b"3", b"4"]
+            assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+@pytest.mark.parametrize("api", [ApiKey.LIST_OFFSETS, ApiKey.FETCH])
+async def test_errors_are_asked_about_again(api: ApiKey, error: int) -> None:
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap):
+            write(fake.cluster, b"a")
+        fake.cluster.control(api, _answer(error), times=4)
+        async with following(fake.bootstrap) as log:
+            assert log.sink.values() == [b"a"]
+            assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+
+
+async def test_leaders_move_and_die() -> None:
+    async with followed(3) as log:
+        for number in range(6):
+            part = log.brokers.topics[TOPIC].partitions[0]
+            log.brokers.move_leader(TOPIC, 0, part.leader % 3 + 1)
+            log.write(b"%d" % number, epoch=number)
+            assert await log.at_end() == number + 1
+        for number in (6, 7):
+            leader = log.brokers.topics[TOPIC].partitions[0].leader
+            await log.fake.stop_broker(leader)
+            log.write(b"%d" % number, epoch=number)
+            await log.at_end()
+            await log.fake.start_broker(leader)
+        assert log.sink.values() == [b"%d" % number for number in range(8)]
+        assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+
+
+async def test_a_cluster_that_is_down_is_waited_for() -> None:
+    async with followed() as log:
+        log.write(b"a")
+        await log.at_end()
+        await log.fake.stop_broker(1)
+        before = log.stats.upstream_errors.get("transaction_state_log", 0)
+        await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > before + 2)
+        await log.fake.start_broker(1)
+        log.write(b"b", epoch=1)
+        await log.at_end()
+        assert log.sink.values() == [b"a", b"b"]
+
+
+async def test_what_is_deleted_behind_the_followers_back_is_no_reason_to_begin_anew() -> None:
+    async with followed() as log:
+        log.write(b"a", b"b")
+        log.write(b"c", epoch=1)
+        await log.at_end()
+        log.brokers.topics[TOPIC].partitions[0].log.delete_before(2)
+        log.write(b"d", epoch=2)
+        assert await log.at_end() == 4
+        assert log.sink.values() == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_log_that_begins_behind_what_was_read_is_read_anew_from_its_start() -> None:
+    async with followed() as log:
+        log.write(b"a")
+        await log.at_end()
+        log.write(b"b", epoch=1)
+        log.write(b"c", b"d", epoch=2)
+        log.brokers.topics[TOPIC].partitions[0].log.delete_before(3)  # before the poll could answer
+        assert await log.at_end() == 4
+        assert log.sink.restarts[4:] == [(0, 3)]
+        assert log.sink.values() == [b"d"], "a log may begin inside a batch"
+
+
+async def test_a_log_that_has_lost_its_end_is_read_anew() -> None:
+    async with followed() as log:
+        log.write(b"a", b"b")
+        await log.at_end()
+        log.brokers.topics[TOPIC].partitions[0].log.truncate(0)
+        await eventually(lambda: log.sink.restarts[4:] == [(0, 0)])
+        log.write(b"z")
+        await log.at_end()
+        assert log.sink.values() == [b"z"]
+
+
+@pytest.mark.parametrize("longer", [False, True])
+async def test_a_topic_that_was_made_anew_is_read_anew_and_told_of(longer: bool) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with followed() as log:
+            for number in range(3):
+                log.write(b"old", epoch=number)
+            await log.at_end()
+            log.brokers.delete_topic(TOPIC)
+            log.brokers.create_topic(TOPIC, 4, 1)
+            log.write(b"a", b"b", b"c", b"d", *([b"e"] if longer else []))
+            assert await log.at_end() == 4 + longer
+            assert b"old" not in log.sink.values()
+            assert len(log.sink.values()) == 4 + longer
+    assert len([line for line in lines if "made anew" in line["event"]]) == 1
+
+
+async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with followed() as log:
+            log.write(b"old")
+            await log.at_end()
+            log.brokers.delete_topic(TOPIC)
+            before = log.stats.upstream_errors.get("transaction_state_log", 0)
+            await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > before + 5)
+            assert TOPIC not in log.brokers.topics
+            log.brokers.create_topic(TOPIC, 4, 1)
+            log.write(b"new")
+            with trio.fail_after(PATIENCE):
+                while log.sink.values() != [b"new"]:
+                    await log.follower.changed(log.follower.version)
+    assert len([line for line in lines if "is gone" in line["event"]]) == 1
+
+
+async def test_a_refusal_is_told_once_and_asked_about_again() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with open_fake_cluster(1) as fake:
+            control = fake.cluster.control(ApiKey.FETCH, _answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            async with following(fake.bootstrap, loaded=False) as log:
+                await eventually(lambda: control.hits > 3)
+                fake.cluster.controls.remove(control)
+                with trio.fail_after(PATIENCE):
+                    await log.follower.loaded()
+                write(fake.cluster, b"a")
+                await log.at_end()
+                assert log.sink.values() == [b"a"]
+    [warning] = [line for line in lines if "no transactions" in line["event"]]
+    assert TOPIC in warning["grant"]
+
+
+async def test_a_damaged_batch_is_not_passed_over_nor_what_lies_behind() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with followed() as log:
+            log.write(b"a")
+            await log.at_end()
+            stored = log.brokers.topics[TOPIC].partitions[0].log._batches
+            log.write(b"b", epoch=1)
+            log.write(b"c", epoch=2)
+            sound = stored[1]
+            broken = bytearray(sound.data)
+            broken[-1] ^= 1
+            stored[1] = sound._replace(data=bytes(broken))
+            await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > 3)
+            assert log.sink.values() == [b"a"]
+            log.write(b"x", partition=1)
+            await log.at_end(1)
+            stored[1] = sound  # as another replica may have it
+            await log.at_end()
+            assert log.sink.values() == [b"a", b"b", b"c"]
+    [error] = [line for line in lines if line["log_level"] == "error"]
+    assert (error["partition"], error["offset"]) == (0, 1)
+
+
+async def test_markers_are_no_records_and_count_for_the_end() -> None:
+    async with followed() as log:
+        log.write(b"a")
+        part = log.brokers.topics[TOPIC].partitions[0]
+        part.log.append_marker(PID, 1, False, 0, part.leader_epoch, log.brokers.clock())
+        assert await log.at_end() == 2
+        assert log.sink.values() == [b"a"]
+        assert log.sink.ends[0] == 2
+
+
+async def test_long_logs_come_in_pieces_and_starve_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproxy.net.txn.log_requests._PARTITION_BYTES", 3000)
+    monkeypatch.setattr("kproxy.net.txn.log_requests._FETCH_BYTES", 3000)
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap):
+            pass
+        for number in range(40):
+            for partition in range(4):
+                write(fake.cluster, bytes(1000), b"%d" % number, partition=partition, epoch=number)
+        asked: list[int] = []
+        fake.cluster.control(ApiKey.FETCH, lambda call: asked.append(call.request.topics[0].partitions[0].partition))
+        async with following(fake.bootstrap) as log:
+            for partition in range(4):
+                assert log.sink.values(partition)[1::2] == [b"%d" % number for number in range(40)]
+        assert {asked.count(partition) > 5 for partition in range(4)} == {True}
+
+
+async def test_a_broker_too_old_to_tell_a_logs_end_after_an_election_is_not_asked() -> None:
+    def old(message: Any) -> None:
+        for row in message.api_keys:
+            if row.api_key == ApiKey.LIST_OFFSETS:
+                row.max_version = 4
+
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(old))
+        async with following(fake.bootstrap, loaded=False) as log:
+            await eventually(lambda: log.follower.partitions > 0)
+            with pytest.raises(Exception, match="failed with error 35"):
+                await log.at_end()
+            with trio.fail_after(PATIENCE):
+                await log.follower.reached(0, 0)
+
+
+async def test_brokers_without_topic_ids_are_followed_too() -> None:
+    def old(message: Any) -> None:
+        newest = {ApiKey.FETCH: 11, ApiKey.METADATA: 9}
+        for row in message.api_keys:
+            row.max_version = newest.get(row.api_key, row.max_version)
+
+    versions: set[int] = set()
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(old))
+        fake.cluster.control(ApiKey.FETCH, lambda call: versions.add(call.version))
+        async with following(fake.bootstrap) as log:
+            write(fake.cluster, b"a")
+            await log.at_end()
+            assert log.sink.values() == [b"a"]
+    assert versions == {11}
