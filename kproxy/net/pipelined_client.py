@@ -1,0 +1,156 @@
+"""kproxy's own requests to a broker: many on their way over one connection, answered in their order."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import trio
+
+from kproxy.codec.frame import PREFIX, FrameSplitter
+from kproxy.codec.header import encode_request, response_header_size
+from kproxy.codec.messages import Message, response_class
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.network import ByteIO
+from kproxy.proxy.routing import Address, VersionRange
+
+if TYPE_CHECKING:
+    from kproxy.proxy.slots import Buffer
+
+_READ: Final = 65_536
+_LARGEST_ANSWER: Final = 1 << 26
+_CLIENT_ID: Final = "kproxy"
+#: Requests on their way at a time.
+_MOST_REQUESTS: Final = 256
+
+Done: TypeAlias = Callable[[Message | None], None]
+"""Called once, with the answer; None: the connection has ended, and the fate of the request is open."""
+
+
+class _Asked(NamedTuple):
+    api_key: int
+    version: int
+    correlation_id: int
+    timeout_s: float
+    done: Done
+
+
+class PipelinedClient:
+    """A connection on which nobody waits for an answer before the next request.
+
+    Answers are handed to functions, so that what follows from one is done before the next one is looked at. Any failure
+    ends the connection.
+    """
+
+    def __init__(
+        self,
+        io: ByteIO,
+        address: Address,
+        versions: Mapping[int, VersionRange],
+        timeout_ms: int,
+        nursery: trio.Nursery,
+    ) -> None:
+        """Takes over a connection to a broker that serves ``versions``; its tasks run in ``nursery``.
+
+        ``timeout_ms`` is added to the time that a request may take by itself.
+        """
+        self._io = io
+        self._address = address
+        self._timeout_ms = timeout_ms
+        self._nursery = nursery
+        self._asked: deque[_Asked] = deque()
+        self._correlation_id = 0
+        self._out: list[Buffer] = []
+        self._writing = False
+        self._deadline = trio.CancelScope()
+        #: What the broker serves, by API key.
+        self.versions = versions
+        nursery.start_soon(self._read)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return self._io.closed
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may be sent now."""
+        return len(self._asked) < _MOST_REQUESTS
+
+    def send(self, request: Message, version: int, done: Done, *, extra_ms: int = 0) -> None:
+        """Sends a request behind all others, without waiting. OSError: the connection is closed, nothing was sent.
+
+        The broker is given ``extra_ms`` on top of the time-out, from when it has answered all before.
+        """
+        if self._io.closed:
+            raise OSError(f"connection to {self._address} is closed")
+        self._correlation_id += 1
+        frame = encode_request(request, version, self._correlation_id, _CLIENT_ID)
+        timeout_s = (self._timeout_ms + extra_ms) / 1000
+        self._asked.append(_Asked(request.API_KEY, version, self._correlation_id, timeout_s, done))
+        if len(self._asked) == 1:
+            self._deadline.deadline = trio.current_time() + timeout_s
+        self._out.append(frame)
+        if not self._writing:
+            self._write_now()
+
+    def _write_now(self) -> None:
+        try:
+            self._io.send_at_once(self._out)
+        except OSError:
+            self._io.close()  # its reader finds it closed
+            return
+        if self._out:
+            self._writing = True
+            self._nursery.start_soon(self._write)
+
+    async def _write(self) -> None:
+        try:
+            while self._out:
+                out, self._out = self._out, []
+                await self._io.send_all(out)
+        except (OSError, trio.ClosedResourceError):
+            self._io.close()
+        finally:
+            self._writing = False
+
+    async def _read(self) -> None:
+        try:
+            with self._deadline:
+                await self._take_answers()
+        except (OSError, trio.ClosedResourceError, RemoteProtocolError):
+            pass
+        finally:
+            self._io.close()
+            while self._asked:
+                self._asked.popleft().done(None)
+
+    async def _take_answers(self) -> None:
+        """Until the broker ends the connection."""
+        splitter = FrameSplitter(_LARGEST_ANSWER)
+        buffer = memoryview(bytearray(_READ))
+        while True:
+            count = self._io.receive_now([buffer])
+            if count is None:
+                await self._io.readable()
+                continue
+            if count == 0:
+                return
+            for frame in splitter.feed(buffer[:count]):
+                self._take(memoryview(frame)[PREFIX:])
+            if self._io.had_its_turn():
+                await trio.lowlevel.checkpoint()
+
+    def _take(self, frame: memoryview) -> None:
+        if not self._asked or int.from_bytes(frame[:4], "big", signed=True) != self._asked[0].correlation_id:
+            raise RemoteProtocolError(f"{self._address} answered a request that it was not asked")
+        asked = self._asked[0]
+        start = response_header_size(asked.api_key, asked.version, frame)
+        answer = response_class(asked.api_key).decode(frame[start:], asked.version)
+        self._asked.popleft()
+        self._deadline.deadline = trio.current_time() + self._asked[0].timeout_s if self._asked else inf
+        asked.done(answer)
+
+    def close(self) -> None:
+        """Ends the connection; what is on its way gets no answer."""
+        self._io.close()

@@ -1,0 +1,252 @@
+"""Writes the data of one transaction: batches go to the leaders, and again, until the fate of each is definite."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.codec.produce import FIRST_TOPIC_ID
+from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.resend import OLD_S
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.pipelined_client import PipelinedClient
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.routing import Broker
+from kproxy.txn.view import Place
+from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
+
+_OLDEST_PRODUCE: Final = 3
+
+
+class TransactionWriter:
+    """Takes the batches of one (producer id, epoch); one writer at a time uses the connections of an id.
+
+    Requests are pipelined, and batches for partitions with one leader go as one request.
+    """
+
+    def __init__(self, connections: WriterConnections, producer_id: int, epoch: int) -> None:
+        """``producer_id`` as it stands in the batches, kproxy's bits set."""
+        config = connections.config
+        timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
+        self._connections = connections
+        self._writes = Writes(producer_id, epoch, timing, config.max_in_flight_per_partition)
+        self._most_bytes = config.connection_buffer_bytes
+        self._timeout_ms = config.upstream_request_timeout_ms
+        self._settled = trio.lowlevel.ParkingLot()
+        self._wake = trio.Event()
+        self._running = False
+        self._learning = False
+        #: Of the process's count of batches on their way.
+        self._counted = 0
+        self._connecting: set[int] = set()
+        #: Requests of this writer's on their way, by connection.
+        self._used: dict[PipelinedClient, int] = {}
+
+    # -- what its owner asks
+
+    def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
+        """Stamps batches in place and sends them behind all accepted before; at most one for each partition.
+
+        Where the transaction has failed they are refused at once. RemoteProtocolError: one is not whole, and none was
+        accepted; LocalProtocolError: a partition is named twice.
+        """
+        sends = self._writes.accept(batches)
+        stats = self._connections.stats
+        stats.batches_stamped += len(sends)
+        stats.records_stamped += sum(send.records for send in sends)
+        self._changed()
+        if self._writes.busy and not self._running:
+            self._running = True
+            self._connections.nursery.start_soon(self._run)
+        return sends
+
+    async def room(self, size: int) -> None:
+        """Waits until ``size`` more bytes may be held, at most ``connection.buffer.bytes``; more than that go alone."""
+        while self._writes.held_bytes and self._writes.held_bytes + size > self._most_bytes:
+            await self._settled.park()
+
+    async def settled(self, sends: Sequence[TxnSend]) -> None:
+        """Waits until the fate of each is definite; they carry it."""
+        for send in sends:
+            while not send.settled:
+                await self._settled.park()
+
+    async def flush(self) -> None:
+        """Waits until the fates of all that was accepted are definite."""
+        while self._writes.busy:
+            await self._settled.park()
+
+    @property
+    def failed(self) -> int | None:
+        """Kafka's error code if the transaction can only be aborted."""
+        return self._writes.failed
+
+    def written(self) -> Mapping[Place, Written]:
+        """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it has failed."""
+        return self._writes.summary()
+
+    def abandon(self, error_code: int = GIVEN_UP) -> None:
+        """Gives up: the transaction is aborted. What is not settled gets ``error_code``."""
+        self._writes.abandon(error_code)
+        self._changed()
+
+    # -- sending
+
+    async def _run(self) -> None:
+        """Sends while there is something whose fate is not definite."""
+        while self._writes.busy:
+            self._wake = trio.Event()
+            while self._send_round():
+                pass
+            self._tell()
+            if self._writes.busy:
+                with trio.move_on_at(self._writes.next_due(trio.current_time())):
+                    await self._wake.wait()
+        self._running = False
+
+    def _send_round(self) -> bool:
+        """Sends at most one batch for each partition; whether there may be more to send at once."""
+        unknown: list[TxnSend] = []
+        groups: dict[int, tuple[Broker, list[TxnSend]]] = {}
+        for send in self._writes.ready(trio.current_time()):
+            broker = self._connections.leader(send.place)
+            if broker is None:
+                unknown.append(send)
+            else:
+                groups.setdefault(broker.node_id, (broker, []))[1].append(send)
+        if unknown and not self._learning:
+            self._learning = True
+            self._connections.nursery.start_soon(self._learn, unknown)
+        sent = False
+        for broker, sends in groups.values():
+            client = self._connections.client(broker)
+            if client is not None:
+                sent |= client.has_room and self._send(client, sends)
+            elif broker.node_id not in self._connecting:
+                self._connecting.add(broker.node_id)
+                self._connections.nursery.start_soon(self._connect, broker, sends)
+        return sent
+
+    async def _learn(self, sends: Sequence[TxnSend]) -> None:
+        try:
+            errors = await self._connections.learn([send.place for send in sends])
+        except (OSError, RemoteProtocolError):
+            self._count_error()
+            errors = dict.fromkeys((send.place for send in sends), int(ErrorCode.LEADER_NOT_AVAILABLE))
+        self._learning = False
+        for send in sends:
+            if send.place in errors:
+                self._take(send, errors[send.place])
+        self._changed()
+
+    async def _connect(self, broker: Broker, sends: Sequence[TxnSend]) -> None:
+        try:
+            await self._connections.connect(broker)
+        except (OSError, RemoteProtocolError):
+            self._unsent(sends)
+        self._connecting.discard(broker.node_id)
+        self._changed()
+
+    def _send(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
+        """Sends one request with as many of these as it may hold; False if none can be sent to this broker now."""
+        group = self._fitting(sends)
+        oldest, newest = client.versions.get(ApiKey.PRODUCE, (0, 0))
+        version = min(newest, FIRST_TOPIC_ID - 1)
+        try:
+            if version < max(oldest, _OLDEST_PRODUCE):
+                raise RemoteProtocolError(f"the broker serves Produce {oldest} to {newest}")
+            done = partial(self._answered, client, group)
+            client.send(_request(group, self._timeout_ms), version, done, extra_ms=self._timeout_ms)
+        except (OSError, RemoteProtocolError):
+            self._unsent(group)
+            return False
+        self._used[client] = self._used.get(client, 0) + 1
+        resends = self._connections.stats.resends
+        for send in group:
+            if send.attempts:
+                resends[send.reason] = resends.get(send.reason, 0) + 1
+            self._writes.started(send, trio.current_time())
+        return True
+
+    def _fitting(self, sends: Sequence[TxnSend]) -> list[TxnSend]:
+        size = 0
+        group: list[TxnSend] = []
+        for send in sends:
+            size += len(send.batch)
+            if group and size > self._most_bytes:
+                break
+            group.append(send)
+        return group
+
+    def _unsent(self, sends: Iterable[TxnSend]) -> None:
+        self._count_error()
+        for send in sends:
+            self._take(send, ErrorCode.LEADER_NOT_AVAILABLE)
+
+    # -- what became of it
+
+    def _answered(self, client: PipelinedClient, group: Sequence[TxnSend], answer: Message | None) -> None:
+        self._used[client] -= 1
+        if not self._used[client]:
+            del self._used[client]
+        rows: dict[Place, ProduceResponsePartitionProduceResponse] = {}
+        if answer is None:
+            self._count_error()
+        else:
+            assert isinstance(answer, ProduceResponse)
+            rows = {(topic.name, row.index): row for topic in answer.responses for row in topic.partition_responses}
+        for send in group:
+            row = rows.get(send.place)
+            if row is None:
+                self._take(send, ErrorCode.NETWORK_EXCEPTION)
+            else:
+                self._take(send, row.error_code, row.base_offset, row.log_append_time_ms)
+        self._changed()
+
+    def _take(self, send: TxnSend, error_code: int, base_offset: int = -1, log_append_time_ms: int = -1) -> None:
+        """Notes what is known of an attempt, or why there was none."""
+        now, fate = trio.current_time(), fate_of(error_code)
+        if fate is Fate.WRITTEN:
+            self._writes.written(send, base_offset, log_append_time_ms)
+            return
+        self._connections.forget(send.place)
+        if fate is Fate.OUT_OF_SEQUENCE:
+            self._writes.out_of_sequence(send)
+        elif fate in (Fate.REFUSED, Fate.SUPERSEDED):
+            self._writes.refused(send, error_code, now)
+        else:
+            self._writes.again(send, now, is_open=fate is Fate.OPEN, error_code=error_code)
+
+    def _changed(self) -> None:
+        self._wake.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wakes who waits. Of a transaction that has failed nothing more is to go its way."""
+        self._connections.stats.sends_in_flight += self._writes.held - self._counted
+        self._counted = self._writes.held
+        if self._writes.failed is not None:
+            for client in self._used:
+                client.close()
+        self._settled.unpark_all()
+
+    def _count_error(self) -> None:
+        self._connections.cluster.count_error("transaction_writer")
+
+
+def _request(sends: Iterable[TxnSend], timeout_ms: int) -> ProduceRequest:
+    topics: dict[str, ProduceRequestTopicProduceData] = {}
+    for send in sends:
+        name, index = send.place
+        topic = topics.setdefault(name, ProduceRequestTopicProduceData(name=name))
+        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
+    return ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=list(topics.values()))
