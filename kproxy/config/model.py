@@ -11,6 +11,7 @@ from kproxy.config.values import (
     ADDRESSES,
     BOOLEAN,
     DELIVER_RULES,
+    HOME_RULES,
     LISTEN_ADDRESS,
     OPTIONAL_LISTEN_ADDRESS,
     PORTS,
@@ -20,6 +21,7 @@ from kproxy.config.values import (
     pattern,
     whole_number,
 )
+from kproxy.proxy.homes import Home, HomeRule, home_of
 from kproxy.proxy.routing import Address
 
 _MIB = 1 << 20
@@ -243,12 +245,20 @@ class Config:
         whole_number(1, 1000, "replicas"),
         "Of __kproxy_producer_state, when kproxy makes it; never more than its replicas.",
     )
+    transactions_home: tuple[HomeRule, ...] = option(
+        (HomeRule("*", Home.AUTO),),
+        HOME_RULES,
+        "Who decides the transactions of a producer: its broker, or kproxy on a log of its own, whose consumers have "
+        "to read through kproxy. By pattern of transactional ids; the first that matches counts. auto: the broker where "
+        "it serves transactions. Kafka Streams, Connect and Flink belong at the broker: kproxy refuses compacted "
+        "topics.",
+        group="Transactions",
+    )
     transactional_id_timeout_ms: int = option(
         7 * _DAY_MS,
         whole_number(1, 365 * _DAY_MS, "ms"),
         "A transactional id without a transaction for so long is forgotten. KIP-98's name; Kafka has it as "
         "transactional.id.expiration.ms.",
-        group="Transactions",
     )
     transaction_max_timeout_ms: int = option(
         900_000,
@@ -316,3 +326,7 @@ class Config:
             if fnmatchcase(client_id or "", rule.client_id):
                 return dict(rule.codecs)
         return {}
+
+    def transactions_home_of(self, transactional_id: str) -> Home:
+        """Who decides a transactional id's transactions, by the first rule of ``transactions.home`` that fits it."""
+        return home_of(self.transactions_home, transactional_id)

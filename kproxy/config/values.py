@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
 
+from kproxy.proxy.homes import Home, HomeRule
 from kproxy.proxy.routing import Address
 
 _Value = TypeVar("_Value")
@@ -193,6 +194,31 @@ def _parse_deliver_rules(raw: Raw) -> tuple[DeliverRule, ...]:
     return tuple(rules)
 
 
+def _home(word: Any) -> Home:
+    valid = tuple(home.value for home in Home)
+    if not isinstance(word, str) or word.strip().lower() not in valid:
+        raise ValueError(f"home {word!r} must be one of {', '.join(valid)}{suggest(str(word), valid)}")
+    return Home(word.strip().lower())
+
+
+def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
+    """One word for all ids, ``PATTERN=HOME,PATTERN=HOME``, or a mapping of the same."""
+    if isinstance(raw, str):
+        if "=" not in raw:
+            return (HomeRule("*", _home(raw)),)
+        pairs = [(pattern.strip(), home) for pattern, _, home in (item.rpartition("=") for item in raw.split(","))]
+    elif isinstance(raw, Mapping):
+        pairs = list(raw.items())
+    else:
+        raise ValueError("must be auto, broker, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker")
+    for id_pattern, _ in pairs:
+        if not id_pattern or "," in id_pattern:
+            raise ValueError(
+                "a pattern of transactional ids must not be empty or hold a comma; ? stands for any letter"
+            )
+    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in pairs)
+
+
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
 LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
 OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
@@ -200,6 +226,7 @@ REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_add
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
 PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
 DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
+HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
 
 def show(value: object) -> str:
@@ -215,6 +242,10 @@ def show(value: object) -> str:
             return str(value)
         case [DeliverRule(), *_]:
             return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
+        case [HomeRule("*", home)]:
+            return home.value
+        case [HomeRule(), *_]:
+            return ",".join(f"{rule.transactional_id}={rule.home.value}" for rule in value)
         case tuple():
             return ",".join(str(item) for item in value) or "{}"
     return str(value)

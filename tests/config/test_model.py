@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from kproxy.config import Address, Config, DeliverRule, options
+from kproxy.proxy.homes import Home, HomeRule
 
 SERVERS = (Address("kafka", 9092),)
 
@@ -52,6 +53,14 @@ def test_two_known_clients_are_helped_by_default() -> None:
     assert config.transcode("kafka-node-client") == {3: 1}
     assert config.transcode("no-kafka-client") == {2: 1, 3: 1}
     assert config.transcode("anything else") == {}
+
+
+def test_the_first_rule_that_fits_a_transactional_id_is_its_home() -> None:
+    rules = (HomeRule("orders-*", Home.KPROXY), HomeRule("orders-1", Home.BROKER))
+    config = Config(bootstrap_servers=SERVERS, transactions_home=rules)
+    assert config.transactions_home_of("orders-1") is Home.KPROXY
+    assert config.transactions_home_of("other") is Home.AUTO
+    assert Config(bootstrap_servers=SERVERS).transactions_home_of("orders-1") is Home.AUTO
 
 
 @pytest.mark.parametrize("name", options(Config))

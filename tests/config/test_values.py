@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kproxy.config import values
 from kproxy.config.values import Address, DeliverRule, Kind, Raw, choice, parse_address, pattern, show, whole_number
+from kproxy.proxy.homes import Home, HomeRule
 
 ALL_KINDS: list[Kind[Any]] = [
     values.BOOLEAN,
@@ -15,6 +16,7 @@ ALL_KINDS: list[Kind[Any]] = [
     values.ADDRESSES,
     values.PORTS,
     values.DELIVER_RULES,
+    values.HOME_RULES,
     whole_number(1, 10, "ms"),
     choice("red", "green"),
     pattern("[a-z]+", "letters"),
@@ -151,6 +153,40 @@ def test_deliver_rules_can_be_shown_and_parsed_again() -> None:
 def test_bad_deliver_rules(raw: Raw, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         values.DELIVER_RULES.parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rules"),
+    [
+        ("auto", (HomeRule("*", Home.AUTO),)),
+        (" Broker ", (HomeRule("*", Home.BROKER),)),
+        ("kproxy", (HomeRule("*", Home.KPROXY),)),
+        ("orders-*=kproxy, *=broker", (HomeRule("orders-*", Home.KPROXY), HomeRule("*", Home.BROKER))),
+        ("a=b=kproxy", (HomeRule("a=b", Home.KPROXY),)),
+        ({"a*": "kproxy", "*": "auto"}, (HomeRule("a*", Home.KPROXY), HomeRule("*", Home.AUTO))),
+    ],
+)
+def test_home_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: tuple[HomeRule, ...]) -> None:
+    assert values.HOME_RULES.parse(raw) == rules
+    assert values.HOME_RULES.parse(show(rules)) == rules
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("", "must be one of auto, broker, kproxy"),
+        ("kporxy", "did you mean 'kproxy'"),
+        ("a=", "must be one of"),
+        ("=kproxy", "must not be empty"),
+        ("a=kproxy,", "must not be empty"),
+        ({"a,b": "kproxy"}, "hold a comma"),
+        ({"a": ["kproxy"]}, "must be one of"),
+        (["a"], "such as orders"),
+    ],
+)
+def test_bad_home_rules(raw: Raw, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        values.HOME_RULES.parse(raw)
 
 
 @given(

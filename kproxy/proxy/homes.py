@@ -1,0 +1,41 @@
+"""Who decides the transactions of a transactional id: the broker's own coordinator, or kproxy's."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from kproxy.codec.messages import ApiKey
+from kproxy.proxy.routing import VersionRange
+
+
+class Home(Enum):
+    """Where the decision about a transaction is made."""
+
+    AUTO = "auto"
+    """At the broker where it serves transactions, else at kproxy."""
+    BROKER = "broker"
+    """Passed through: markers in the log, and consumers need no kproxy."""
+    KPROXY = "kproxy"
+    """On kproxy's own log."""
+
+    def is_kproxy(self, served: Mapping[int, VersionRange]) -> bool:
+        """Whether kproxy decides, in front of a broker that serves ``served``."""
+        if self is Home.AUTO:
+            return ApiKey.INIT_PRODUCER_ID not in served or ApiKey.ADD_PARTITIONS_TO_TXN not in served
+        return self is Home.KPROXY
+
+
+class HomeRule(NamedTuple):
+    """The home of the transactional ids that match the glob pattern."""
+
+    transactional_id: str
+    home: Home
+
+
+def home_of(rules: Iterable[HomeRule], transactional_id: str) -> Home:
+    """The home by the first rule that fits; AUTO if none does."""
+    for rule in rules:
+        if fnmatchcase(transactional_id, rule.transactional_id):
+            return rule.home
+    return Home.AUTO
