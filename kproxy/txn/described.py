@@ -1,0 +1,92 @@
+"""What the control API tells of a transaction, and its JSON: the same for who answers and who asks."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Part(NamedTuple):
+    """A member of a transaction, or a transaction that was prepared: what waits for one decision of the owner."""
+
+    #: Of the member; empty for what the owner wrote itself.
+    name: str
+    producer_id: int
+    producer_epoch: int
+    prepared: bool
+
+
+class Outcome(NamedTuple):
+    """A decision: commit or abort, why, and when the broker took it (ms since 1970)."""
+
+    committed: bool
+    reason: str
+    at_ms: int
+
+
+class Listed(NamedTuple):
+    """One transactional id in a list; fields as in ``Described``."""
+
+    transactional_id: str
+    state: str
+    client_id: str
+    producer_id: int
+    producer_epoch: int
+    started_ms: int | None
+    instance_id: str
+
+
+class Described(NamedTuple):
+    """One transactional id and its transaction."""
+
+    transactional_id: str
+    #: As Kafka names it: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead.
+    state: str
+    client_id: str
+    #: As its client knows itself.
+    producer_id: int
+    producer_epoch: int
+    #: When the transaction began, in ms since 1970; None if there is none.
+    started_ms: int | None
+    timeout_ms: int
+    #: Topic and partition.
+    partitions: tuple[tuple[str, int], ...]
+    #: Consumer groups whose offsets move with it.
+    groups: tuple[str, ...]
+    parts: tuple[Part, ...]
+    #: The kproxy that owns the id.
+    instance_id: str
+    last: Outcome | None
+
+
+def listed_json(row: Listed) -> dict[str, Any]:
+    """A row as the API writes it."""
+    return row._asdict()
+
+
+def listed_from(row: Mapping[str, Any]) -> Listed:
+    """``listed_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
+    return Listed(**{name: row[name] for name in Listed._fields})
+
+
+def described_json(found: Described) -> dict[str, Any]:
+    """A transaction as the API writes it."""
+    return found._asdict() | {
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in found.partitions],
+        "groups": list(found.groups),
+        "parts": [part._asdict() for part in found.parts],
+        "last": found.last._asdict() if found.last else None,
+    }
+
+
+def described_from(found: Mapping[str, Any]) -> Described:
+    """``described_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
+    last = found["last"]
+    plain = {name: found[name] for name in Described._fields}
+    return Described(
+        **plain
+        | {
+            "partitions": tuple((row["topic"], row["partition"]) for row in found["partitions"]),
+            "groups": tuple(found["groups"]),
+            "parts": tuple(Part(**{name: row[name] for name in Part._fields}) for row in found["parts"]),
+            "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
+        }
+    )
