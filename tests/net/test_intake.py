@@ -69,7 +69,7 @@ async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too()
 
 
 async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kproxy_is() -> None:
-    asked, values = trio.Event(), [b"b", b"c", b"d"]
+    asked, values = trio.Event(), [b"%d" % number for number in range(12)]
 
     def no_id(call: object) -> Answer:
         asked.set()

@@ -79,19 +79,23 @@ class KproxyProcess:
         return (self.listen, *self.broker_ports)
 
     async def start(self) -> None:
-        """Start and wait until it is ready.
+        """Start and wait until it is ready, or until the next fault takes it before it is.
 
         :raises KproxyFailed: it does not become ready in 60 s.
         """
         process = self._spawn()
         self.starts += 1
         with trio.move_on_after(_READY_TIMEOUT_S):
-            while not await trio.to_thread.run_sync(self._is_ready):
+            while True:
+                ready = await trio.to_thread.run_sync(self._is_ready)
+                if self._process is not process:
+                    return
+                if ready:
+                    self.at_start = self.footprint()
+                    return
                 if process.poll() is not None:
                     raise KproxyFailed(f"{self.name} ended with {process.returncode}:\n{self.log_tail()}")
                 await trio.sleep(0.1)
-            self.at_start = self.footprint()
-            return
         raise KproxyFailed(f"{self.name} not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
 
     def kill(self) -> None:
@@ -99,6 +103,7 @@ class KproxyProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._process = None
 
     def pause(self) -> None:
         """Freeze it: its connections stay open and nothing answers."""
