@@ -29,7 +29,7 @@ def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def cross_check(config: Config) -> list[str]:
     """One line for each rule that is broken; empty if all is well."""
-    return [*_check_addresses(config), *_check_ports(config), *_check_sizes(config)]
+    return [*_check_addresses(config), *_check_control(config), *_check_ports(config), *_check_sizes(config)]
 
 
 def _overlap(one: Address, other: Address) -> bool:
@@ -43,8 +43,26 @@ def _check_addresses(config: Config) -> Iterator[str]:
     for server in config.bootstrap_servers:
         if config.broker_ports and server.host == config.listen.host and server.port in config.broker_ports:
             yield f"broker.ports = '{show(config.broker_ports)}' contains the port of the bootstrap server '{server}'"
-    if config.http is not None and _overlap(config.http, config.listen):
-        yield f"http = '{config.http}' is the listen address: they need different ports"
+    for name, address in _pages(config):
+        if _overlap(address, config.listen):
+            yield f"{name} = '{address}' is the listen address: they need different ports"
+    if config.http is not None and config.control_http is not None and _overlap(config.http, config.control_http):
+        yield f"control.http = '{config.control_http}' is the address of http: they need different ports"
+
+
+def _pages(config: Config) -> list[tuple[str, Address]]:
+    """The addresses where HTTP is spoken, with their options."""
+    named = (("http", config.http), ("control.http", config.control_http))
+    return [(name, address) for name, address in named if address is not None]
+
+
+def _check_control(config: Config) -> Iterator[str]:
+    if config.control_http is None:
+        return
+    if not config.control_http.is_loopback:
+        yield f"control.http = '{config.control_http}' must be a loopback address: its token travels in plain text"
+    if config.control_token_file is None:
+        yield f"control.http = '{config.control_http}' needs control.token.file: nobody may decide without a token"
 
 
 def _check_ports(config: Config) -> Iterator[str]:
@@ -52,8 +70,9 @@ def _check_ports(config: Config) -> Iterator[str]:
     shown = f"broker.ports = '{show(ports)}'" if ports else ""
     if config.listen.port in ports:
         yield f"{shown} contains the listen port {config.listen.port}"
-    if config.http is not None and any(_overlap(config.http, Address(config.listen.host, port)) for port in ports):
-        yield f"{shown} contains the port of http = '{config.http}'"
+    for name, address in _pages(config):
+        if any(_overlap(address, Address(config.listen.host, port)) for port in ports):
+            yield f"{shown} contains the port of {name} = '{address}'"
     if config.listen.port and not ports:
         yield f"listen = '{config.listen}' leaves no port for brokers after it: give broker.ports"
     advertised = config.advertised_broker_ports

@@ -5,6 +5,7 @@
 import socket
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from kproxy.config.options import describe, option
 from kproxy.config.values import (
@@ -14,6 +15,7 @@ from kproxy.config.values import (
     HOME_RULES,
     LISTEN_ADDRESS,
     OPTIONAL_LISTEN_ADDRESS,
+    OPTIONAL_PATH,
     PORTS,
     REACHABLE_ADDRESS,
     DeliverRule,
@@ -301,6 +303,25 @@ class Config:
         whole_number(0, 100_000, "clients"),
         "Clients that kproxy_legacy_requests_total tells apart; the others are counted as one, so that random "
         "client ids cannot flood the metrics.",
+    )
+    control_socket: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "Unix socket of the control API (begin, commit, abort, prepare; see docs/transactions.md), for this user only: "
+        "mode 0600. Off, because it changes state; /run/kproxy/control.sock is where kproxy txn looks for it.",
+        group="Control",
+    )
+    control_http: Address | None = option(
+        None,
+        OPTIONAL_LISTEN_ADDRESS,
+        "The control API for those who can't use the socket. A loopback address only, since the token travels in plain "
+        "text; needs control.token.file.",
+    )
+    control_token_file: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "Holds the token that every request to control.http must bear: 16 to 1024 printable characters. Read at the "
+        "start.",
     )
     log_level: str = option(
         "info",

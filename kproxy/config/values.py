@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
@@ -132,12 +133,25 @@ def parse_address(raw: Raw, lowest_port: int = 1) -> Address:
     return Address(host, int(port))
 
 
+def _is_off(text: str) -> bool:
+    return text.lower() in ("", "off", "none", "false")
+
+
 def _parse_listen_address(raw: Raw) -> Address:
     return parse_address(raw, lowest_port=0)
 
 
 def _parse_optional_listen_address(raw: Raw) -> Address | None:
-    return None if _text(raw).lower() in ("", "off", "none", "false") else _parse_listen_address(raw)
+    return None if _is_off(_text(raw)) else _parse_listen_address(raw)
+
+
+def _parse_optional_path(raw: Raw) -> Path | None:
+    text = _text(raw)
+    if _is_off(text):
+        return None
+    if not text.startswith("/") or "\0" in text:
+        raise ValueError("must be an absolute path, or off")
+    return Path(text)
 
 
 def _parse_reachable_address(raw: Raw) -> Address:
@@ -222,6 +236,7 @@ def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
 LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
 OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
+OPTIONAL_PATH = Kind("absolute path or off", _parse_optional_path, "PATH")
 REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_address, "HOST:PORT")
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
 PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")

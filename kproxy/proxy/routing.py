@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 #: What the names of kproxy's own topics begin with.
@@ -10,6 +11,8 @@ OWN_TOPICS: Final = "__kproxy_"
 VersionRange: TypeAlias = tuple[int, int]
 
 
+#: Topics whose names are remembered; about 20 MB.
+_MOST_NAMES: Final = 100_000
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
@@ -27,6 +30,16 @@ class Address(NamedTuple):
     def is_wildcard(self) -> bool:
         """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
         return self.host in _WILDCARDS
+
+    @property
+    def is_loopback(self) -> bool:
+        """True for 127.0.0.0/8, [::1] and localhost: nobody else can connect to it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 @dataclass(slots=True)
@@ -51,6 +64,15 @@ class ClusterMap:
     port_shift: int = 0
     #: Ids of kproxy's own topics that any client was told: Produce v13 and later name topics by id (KIP-516).
     own_topic_ids: set[bytes] = field(default_factory=set)
+    #: Names of topics by their ids, as far as a Metadata answer gave them.
+    topic_names: dict[bytes, str] = field(default_factory=dict)
+
+    def learn_name(self, topic_id: bytes, name: str) -> None:
+        """Takes note of a topic's name, if it has an id at all (KIP-516)."""
+        if name and any(topic_id) and topic_id not in self.topic_names:
+            if len(self.topic_names) >= _MOST_NAMES:
+                self.topic_names.clear()
+            self.topic_names[topic_id] = name
 
     def unknown(self, seen: Iterable[tuple[int, str, int]]) -> list[tuple[int, Address]]:
         """Those of ``seen`` (node id, host, port) that are new, have moved, or have no port of kproxy yet."""

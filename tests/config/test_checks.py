@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,9 @@ from kproxy.config import Address, Config
 from kproxy.config.checks import cross_check, fit_defaults
 
 GOOD = Config(bootstrap_servers=(Address("127.0.0.1", 9092),))
+
+
+TOKEN = {"control_token_file": Path("/token")}
 
 
 def test_defaults_are_fine() -> None:
@@ -22,6 +26,11 @@ def test_defaults_are_fine() -> None:
         ({"broker_ports": range(19090, 19100)}, "broker.ports = '19090-19099' contains the listen port 19092"),
         ({"broker_ports": range(9090, 9100)}, "contains the port of the bootstrap server '127.0.0.1:9092'"),
         ({"http": Address("127.0.0.1", 19100)}, "contains the port of http = '127.0.0.1:19100'"),
+        ({"control_http": Address("127.0.0.1", 19092), **TOKEN}, "control.http = '127.0.0.1:19092' is the listen"),
+        ({"control_http": Address("127.0.0.1", 19644), **TOKEN}, "is the address of http"),
+        ({"control_http": Address("127.0.0.1", 19100), **TOKEN}, "the port of control.http = '127.0.0.1:19100'"),
+        ({"control_http": Address("10.0.0.1", 19645), **TOKEN}, "must be a loopback address"),
+        ({"control_http": Address("127.0.0.1", 19645)}, "needs control.token.file"),
         ({"listen": Address("127.0.0.1", 65535)}, "leaves no port for brokers"),
         ({"advertised_broker_ports": range(1, 3)}, "must name as many ports as broker.ports, which has 100"),
         ({"buffer_memory": 1_000_000_00}, "max.frame.bytes = 104857600 must not exceed buffer.memory = 100000000"),
@@ -41,6 +50,8 @@ def test_what_cannot_work_together(changes: dict[str, Any], reason: str) -> None
         {"http": Address("127.0.0.2", 19092)},
         {"http": Address("127.0.0.1", 0), "listen": Address("127.0.0.1", 0)},
         {"http": None},
+        {"control_http": Address("localhost", 19645), **TOKEN},
+        {"control_http": Address("127.0.0.1", 0), "http": Address("127.0.0.1", 0), **TOKEN},
         {"broker_ports": range(5, 8), "advertised_broker_ports": range(15, 18)},
         {"listen": Address("10.0.0.1", 9000), "broker_ports": range(9090, 9100)},
     ],

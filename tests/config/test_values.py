@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ ALL_KINDS: list[Kind[Any]] = [
     values.BOOLEAN,
     values.LISTEN_ADDRESS,
     values.OPTIONAL_LISTEN_ADDRESS,
+    values.OPTIONAL_PATH,
     values.REACHABLE_ADDRESS,
     values.ADDRESSES,
     values.PORTS,
@@ -82,6 +84,17 @@ def test_bad_addresses(raw: Raw, reason: str) -> None:
 def test_http_can_be_off() -> None:
     assert [values.OPTIONAL_LISTEN_ADDRESS.parse(text) for text in ("", "off", "none", "False")] == [None] * 4
     assert values.OPTIONAL_LISTEN_ADDRESS.parse("[::]:0") == ("::", 0)
+
+
+def test_path() -> None:
+    assert [values.OPTIONAL_PATH.parse(text) for text in ("", "off", "/run/x.sock")] == [
+        None,
+        None,
+        Path("/run/x.sock"),
+    ]
+    for text in ("run/x.sock", "~/x", "/a\0b"):
+        with pytest.raises(ValueError, match="absolute path"):
+            values.OPTIONAL_PATH.parse(text)
 
 
 def test_clients_cannot_be_sent_to_a_wildcard() -> None:

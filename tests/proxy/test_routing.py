@@ -15,6 +15,12 @@ def test_addresses_in_words(address: Address, text: str) -> None:
     assert str(address) == text
 
 
+def test_loopback_is_told_from_what_others_reach() -> None:
+    loopback = ["127.0.0.1", "127.3.2.1", "::1", "localhost"]
+    assert all(Address(host, 1).is_loopback for host in loopback)
+    assert not any(Address(host, 1).is_loopback for host in ("0.0.0.0", "::", "10.0.0.1", "localhost.example", ""))
+
+
 def cluster() -> ClusterMap:
     return ClusterMap({1: Broker(1, Address("a", 9092), 20001), 2: Broker(2, Address("b", 9092))})
 
