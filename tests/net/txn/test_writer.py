@@ -1,0 +1,487 @@
+"""What a transaction writes is in the logs, in order, and once for a reader."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.txn.writer import TransactionWriter
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Drop, Edit
+from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.kafka import RealKafka
+from kproxy.txn.writes import GIVEN_UP, STATE_LOST
+from tests.net.harness import eventually
+from tests.net.txn.writer_harness import EPOCH, PID, Writing, batch, connections, seen, stored, writing
+
+Function = Callable[[Call], Fault | Awaitable[Fault | None] | None]
+
+
+def said(error: int) -> Answer:
+    """The broker writes nothing and says so."""
+    row = ProduceResponsePartitionProduceResponse(index=0, error_code=error, base_offset=-1)
+    return Answer(ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])]))
+
+
+def instead(error: int) -> Edit:
+    """The batch is written, and the broker says something else."""
+
+    def change(response: object) -> None:
+        for topic in response.responses:  # type: ignore[attr-defined]
+            for row in topic.partition_responses:
+                row.error_code, row.base_offset = error, -1
+
+    return Edit(change)
+
+
+def holds(call: Call, value: bytes) -> bool:
+    """Whether a Produce request has a value in it."""
+    return any(value in bytes(part.records)[61:] for topic in call.request.topic_data for part in topic.partition_data)
+
+
+def at(value: bytes, *faults: Fault | Callable[[], Fault | None]) -> Function:
+    """A control function: the next of these for each request that holds a value."""
+    left = list(faults)
+
+    def control(call: Call) -> Fault | None:
+        if not left or not holds(call, value):
+            return None
+        fault = left.pop(0)
+        return fault() if callable(fault) else fault
+
+    return control
+
+
+async def write_five(w: Writing) -> None:
+    """One record is written, four go at once behind it."""
+    await w.write(b"0")
+    sends = [w.accept(b"%d" % n) for n in range(1, 5)]
+    assert await w.settled(*sends) == [0] * 4
+    assert w.visible() == [b"%d" % n for n in range(5)]
+    offsets = {(row.offset, row.value) for row in w.log()}
+    assert {(send.base_offset, b"%d" % n) for n, send in enumerate(sends, 1)} <= offsets
+
+
+class TestRequests:
+    async def test_batches_for_one_leader_go_as_one_request_at_a_version_that_names_topics(self) -> None:
+        asked: list[tuple[int, int, int]] = []
+
+        def note(call: Call) -> None:
+            size = sum(len(topic.partition_data) for topic in call.request.topic_data)
+            asked.append((call.broker_id, size, call.version))
+            assert (call.request.acks, call.request.transactional_id) == (-1, None)
+
+        async with writing(2, 6) as w:
+            w.brokers.control(ApiKey.PRODUCE, note)
+            sends = w.writer.accept([batch(b"a", b"b", index=index) for index in range(6)])
+            assert await w.settled(*sends) == [0] * 6
+            assert sorted(asked) == [(1, 3, 12), (2, 3, 12)]
+            assert w.writer.written() == {("t", index): (2, ()) for index in range(6)}
+            assert all(w.visible(index) == [b"ab"] for index in range(6))
+            assert (w.stats.batches_stamped, w.stats.records_stamped) == (6, 12)
+
+    async def test_five_are_on_their_way_at_a_time_and_the_first_goes_alone(self) -> None:
+        gates = [trio.Event(), trio.Event()]
+        began: list[bytes] = []
+        async with writing() as w:
+
+            async def hold(call: Call) -> None:
+                began.append(bytes(call.request.topic_data[0].partition_data[0].records)[-2:-1])
+                await gates[len(began) > 1].wait()
+
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            sends = [w.accept(b"%d" % n) for n in range(9)]
+            await eventually(lambda: len(began) == 1)
+            assert [send.in_flight for send in sends] == [True] + [False] * 8
+            gates[0].set()
+            await eventually(lambda: sends[0].settled and sends[5].in_flight)
+            assert [send.in_flight for send in sends[1:]] == [True] * 5 + [False] * 3
+            assert w.stats.sends_in_flight == 8
+            gates[1].set()
+            assert await w.settled(*sends) == [0] * 9
+            assert w.visible() == [b"%d" % n for n in range(9)]
+            assert began == w.visible()
+
+    async def test_connections_are_kept_for_the_next_transaction(self) -> None:
+        used: set[int] = set()
+        async with writing() as w:
+            w.brokers.control(ApiKey.PRODUCE, lambda call: used.add(call.connection))
+            await w.write(b"a", b"b")
+            assert w.visible() == [b"a", b"b"]
+            w.replace()
+            await w.write(b"c")
+            assert w.visible() == [b"c"]
+            assert w.writer.written() == {("t", 0): (3, ())}
+        assert len(used) == 1
+
+    async def test_room_is_bounded_and_one_larger_batch_goes_alone(self) -> None:
+        gate = trio.Event()
+        async with writing(connection_buffer_bytes=65_536) as w:
+
+            async def hold(_: Call) -> None:
+                await gate.wait()
+
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            await w.writer.room(1 << 30)
+            first = w.accept(bytes(50_000))
+            await w.writer.room(10_000)
+            with trio.move_on_after(0.05) as waited:
+                await w.writer.room(20_000)
+            assert waited.cancelled_caught
+            gate.set()
+            with trio.fail_after(5):
+                await w.writer.room(20_000)
+            assert first.settled
+
+    async def test_flush_waits_for_all(self) -> None:
+        async with writing(1, 3) as w:
+            await w.writer.flush()
+            sends = [w.accept(b"%d" % n, index=n % 3) for n in range(30)]
+            with pytest.raises(LocalProtocolError):
+                w.writer.written()
+            with trio.fail_after(5):
+                await w.writer.flush()
+            assert all(send.settled and not send.error_code for send in sends)
+            assert w.writer.written()["t", 2].end_offset == 10
+
+    async def test_what_is_not_whole_is_refused(self) -> None:
+        async with writing() as w:
+            topic, index, data, count = batch(b"a")
+            with pytest.raises(RemoteProtocolError):
+                w.writer.accept([(topic, index, data[:-1], count)])
+            await w.write(b"b")
+            assert w.writer.failed is None
+
+
+class TestResends:
+    @pytest.mark.parametrize(
+        ("fault", "reason"),
+        [
+            (said(ErrorCode.NOT_ENOUGH_REPLICAS), "not_now"),
+            (said(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "not_now"),
+            (said(ErrorCode.REQUEST_TIMED_OUT), "open"),
+            (said(ErrorCode.KAFKA_STORAGE_ERROR), "open"),
+            (instead(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), "open"),
+            (instead(ErrorCode.NOT_LEADER_OR_FOLLOWER), "open"),
+            (instead(ErrorCode.UNKNOWN_SERVER_ERROR), "open"),
+            (Answer(ProduceResponse()), "open"),
+            (Close(), "open"),
+            (CloseAfter(), "open"),
+        ],
+    )
+    @pytest.mark.parametrize("value", [b"0", b"1", b"4"])
+    async def test_what_is_not_definite_is_sent_again_in_order(self, fault: Fault, reason: str, value: bytes) -> None:
+        async with writing() as w:
+            w.brokers.control(ApiKey.PRODUCE, at(value, fault))
+            await write_five(w)
+            assert [row.value for row in w.log()] == [b"%d" % n for n in range(5)], "nothing is there twice"
+            assert w.stats.resends[reason] >= 1
+            copies = w.writer.written()["t", 0].copies
+            assert (int(value), int(value)) in copies
+            assert set(copies) <= {(n, n) for n in range(5)}
+
+    async def test_a_broker_that_does_not_answer_counts_as_lost(self) -> None:
+        async with writing(upstream_request_timeout_ms=50) as w:
+            w.brokers.control(ApiKey.PRODUCE, at(b"2", Drop(apply=False)))
+            await write_five(w)
+
+    async def test_to_the_new_leader(self) -> None:
+        async with writing(3) as w:
+            leaders: list[int] = []
+            w.brokers.control(ApiKey.PRODUCE, lambda call: leaders.append(call.broker_id))
+
+            def move() -> None:
+                leader = w.partition().leader
+                w.brokers.move_leader("t", 0, next(node for node in (1, 2, 3) if node != leader))
+
+            w.brokers.control(ApiKey.PRODUCE, at(b"2", move, move))
+            await write_five(w)
+            assert [row.value for row in w.log()] == [b"%d" % n for n in range(5)]
+            assert len(set(leaders)) >= 2
+
+    async def test_when_a_broker_dies_and_there_is_no_leader_for_a_while(self) -> None:
+        async with writing(2) as w:
+            await w.write(b"0")
+            one, two = w.partition().leader, 3 - w.partition().leader
+            w.brokers.shrink_isr(two)
+            await w.fake.stop_broker(two)
+            await w.fake.stop_broker(one)
+            sends = [w.accept(b"1"), w.accept(b"2")]
+            await eventually(lambda: w.stats.upstream_errors.get("transaction_writer", 0) >= 3)
+            await w.fake.start_broker(one)
+            assert await w.settled(*sends) == [0, 0]
+            assert w.visible() == [b"0", b"1", b"2"]
+            await w.fake.start_broker(two)
+
+    async def test_one_partition_that_waits_holds_up_no_other(self) -> None:
+        async with writing(1, 2) as w:
+            w.brokers.control(ApiKey.PRODUCE, lambda call: said(19) if holds(call, b"stuck") else None)
+            await w.write(b"a", index=1)
+            stuck = w.accept(b"stuck")
+            await w.write(*[b"%d" % n for n in range(20)], index=1)
+            assert not stuck.settled
+            w.writer.abandon()
+
+    async def test_a_broker_that_can_not_be_reached_holds_up_no_other(self) -> None:
+        async with writing(2, 2) as w:
+            for broker in w.brokers.brokers.values():
+                if broker.node_id == w.partition(0).leader:
+                    broker.port = 1
+            stuck = w.accept(b"stuck")
+            await w.write(*[b"%d" % n for n in range(20)], index=1)
+            assert not stuck.settled
+            w.writer.abandon()
+
+    async def test_copies_of_a_broker_that_forgot_do_not_count(self) -> None:
+        """The timestamps are old: a broker that looks after its producers forgets this one at once."""
+        async with writing() as w:
+
+            def forget() -> Fault:
+                w.brokers.forget_producers("t", 0)
+                w.partition().log.producers.keep_before(0)
+                return Close()
+
+            w.brokers.control(ApiKey.PRODUCE, at(b"0", CloseAfter(), forget))
+            sends = [w.accept(b"0"), w.accept(b"1")]
+            assert await w.settled(*sends) == [0, 0]
+            assert [row.value for row in w.log()] == [b"0", b"0", b"1"]
+            assert w.visible() == [b"0", b"1"]
+            assert w.writer.written()["t", 0] == (3, ((0, 1),))
+            assert sends[0].base_offset == 1
+
+
+class TestFailing:
+    @pytest.mark.parametrize(
+        "error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CORRUPT_MESSAGE]
+    )
+    async def test_a_refusal_fails_the_transaction(self, error: ErrorCode) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+            w.brokers.control(ApiKey.PRODUCE, at(b"2", said(error)))
+            sends = [w.accept(b"%d" % n) for n in range(1, 5)]
+            assert await w.settled(*sends) == [0, error, GIVEN_UP, GIVEN_UP]
+            assert w.writer.failed == error
+            assert await w.settled(w.accept(b"5")) == [GIVEN_UP]
+            with pytest.raises(LocalProtocolError):
+                w.writer.written()
+
+    async def test_a_real_refusal_of_the_broker(self) -> None:
+        async with writing() as w:
+            w.brokers.topics["t"].config["max.message.bytes"] = "500"
+            assert await w.settled(w.accept(bytes(1000))) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+    async def test_topics_that_are_not_there(self) -> None:
+        async with writing() as w:
+            assert await w.settled(w.accept(b"a", topic="none")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            w.replace()
+            assert await w.settled(w.accept(b"a", index=9)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    async def test_a_topic_that_is_deleted(self) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+            w.brokers.delete_topic("t")
+            assert await w.settled(w.accept(b"1")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    async def test_state_that_is_lost_behind_an_open_fate(self) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+
+            def truncate() -> Fault:
+                w.partition().log.truncate(0)
+                w.partition().log.producers.marker(PID, EPOCH, 0, 0)
+                return Close()
+
+            w.brokers.control(ApiKey.PRODUCE, at(b"1", truncate))
+            sends = [w.accept(b"1"), w.accept(b"2")]
+            assert await w.settled(*sends) == [STATE_LOST, GIVEN_UP]
+            assert w.writer.failed == STATE_LOST
+
+    async def test_fenced_by_a_higher_epoch(self) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+            w.partition().log.append_marker(PID, EPOCH + 5, False, 0, 0, 0)
+            assert await w.settled(w.accept(b"1")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+            assert w.writer.failed == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    async def test_abandoned_nothing_is_sent_again(self) -> None:
+        async with writing() as w:
+            seen: list[bytes] = []
+
+            def refuse(call: Call) -> Fault | None:
+                if holds(call, b"next"):
+                    return None
+                seen.append(b"")
+                return said(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+            w.brokers.control(ApiKey.PRODUCE, refuse)
+            send = w.accept(b"0")
+            await eventually(lambda: len(seen) >= 3)
+            w.writer.abandon(ErrorCode.INVALID_PRODUCER_EPOCH)
+            assert await w.settled(send) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+            count = len(seen)
+            w.replace()
+            await w.write(b"next")
+            assert len(seen) <= count + 1
+            assert w.visible() == [b"next"]
+
+    async def test_what_an_abandoned_one_has_on_its_way_holds_up_no_other(self) -> None:
+        async with writing() as w:
+            asked: list[int] = []
+
+            async def hang(call: Call) -> None:
+                if holds(call, b"hangs"):
+                    asked.append(call.connection)
+                    await trio.sleep_forever()
+
+            w.brokers.control(ApiKey.PRODUCE, hang)
+            send = w.accept(b"hangs")
+            await eventually(lambda: len(asked) == 1)
+            w.writer.abandon()
+            assert await w.settled(send) == [GIVEN_UP]
+            w.replace()
+            await w.write(b"next")
+
+    async def test_who_waits_for_room_goes_on_when_it_fails(self) -> None:
+        async with writing(connection_buffer_bytes=65_536) as w:
+            w.brokers.control(ApiKey.PRODUCE, lambda _: said(ErrorCode.NOT_ENOUGH_REPLICAS))
+            w.accept(bytes(60_000))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(w.writer.room, 60_000)
+                nursery.start_soon(w.writer.flush)
+                w.writer.abandon()
+
+    async def test_connections_that_are_closed_make_no_new_ones(self) -> None:
+        async with writing() as w:
+            w.connections.close()
+            send = w.accept(b"0")
+            await eventually(lambda: w.stats.upstream_errors.get("transaction_writer", 0) >= 2)
+            assert not send.settled
+
+
+class Chaos:
+    """Faults drawn from a seed, for each Produce request."""
+
+    def __init__(self, w: Writing, seed: int, forgetful: bool) -> None:
+        self.random = Random(seed)
+        self.w = w
+        self.left = self.random.randrange(3, 25)
+        self.forgetful = forgetful
+
+    def __call__(self, call: Call) -> Fault | None:
+        draw = self.random.random()
+        if draw > 0.5 or not self.left:
+            return None
+        self.left -= 1
+        if draw < 0.1:
+            self.move()
+            return None
+        if draw < 0.18 and self.forgetful:
+            index = self.random.randrange(len(self.w.brokers.topics["t"].partitions))
+            self.w.partition(index).log.producers.keep_before(0)
+            return None
+        return self.random.choice(
+            [
+                Close(),
+                CloseAfter(),
+                instead(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+                instead(ErrorCode.REQUEST_TIMED_OUT),
+                Answer(ProduceResponse()),
+                self.nothing(call),
+            ]
+        )
+
+    def move(self) -> None:
+        index = self.random.randrange(len(self.w.brokers.topics["t"].partitions))
+        self.w.brokers.move_leader("t", index, self.random.choice([1, 2, 3]))
+
+    def nothing(self, call: Call) -> Fault:
+        answer = ProduceResponse()
+        for topic in call.request.topic_data:
+            rows = [
+                ProduceResponsePartitionProduceResponse(
+                    index=part.index, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1
+                )
+                for part in topic.partition_data
+            ]
+            answer.responses.append(ProduceResponseTopicProduceResponse(name=topic.name, partition_responses=rows))
+        return Answer(answer)
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+async def test_under_any_faults_what_is_reported_is_what_a_reader_sees(seed: int, forgetful: bool) -> None:
+    async with writing(3, 3, retry_backoff_ms=1, retry_backoff_max_ms=3) as w:
+        random = Random(seed)
+        chaos = Chaos(w, seed, forgetful)
+        w.brokers.control(ApiKey.PRODUCE, chaos)
+        accepted: dict[int, list[tuple[bytes, object]]] = {0: [], 1: [], 2: []}
+        sends = []
+        for _ in range(40):
+            chosen = random.sample(range(3), random.randrange(1, 4))
+            values = {index: [b"%d." % len(accepted[index])] * random.randrange(1, 4) for index in chosen}
+            made = w.writer.accept([batch(*rows, index=index) for index, rows in values.items()])
+            for send in made:
+                accepted[send.place[1]].append((b"".join(values[send.place[1]]), send))
+            sends += made
+            if random.random() < 0.3:
+                await trio.sleep(random.random() * 0.004)
+        with trio.fail_after(20):
+            await w.writer.settled(sends)
+        if not forgetful:
+            assert w.writer.failed is None
+        if w.writer.failed is not None:
+            return
+        chaos.left = 0
+        for index, rows in accepted.items():
+            assert w.visible(index) == [value for value, _ in rows]
+            in_log = {(row.offset, row.value) for row in w.log(index)}
+            assert {(send.base_offset, value) for value, send in rows} <= in_log  # type: ignore[attr-defined]
+            last = rows[-1][1]
+            assert w.writer.written()["t", index].end_offset == last.base_offset + last.records  # type: ignore[attr-defined]
+
+
+@pytest.mark.kafka
+async def test_on_a_real_broker(kafka: RealKafka) -> None:
+    topic = f"txn-writer-{uuid.uuid4().hex[:12]}"
+    with ClusterClient(kafka.bootstrap, timeout=12) as client:
+        client.create_topic(topic, partitions=2)
+        async with connections(kafka.bootstrap) as (stats, pool):
+            for epoch in (EPOCH, EPOCH + 1):
+                writer = TransactionWriter(pool, PID, epoch)
+                sends = []
+                for n in range(40):
+                    values = b"%d." % n, b"%d;" % n
+                    sends += writer.accept([batch(*values, index=index, topic=topic) for index in (0, 1)])
+                    if n in (10, 20, 30):
+                        with trio.fail_after(30):
+                            await writer.settled(sends[:n])
+                        for broker in pool.cluster.map.brokers.values():
+                            lost = pool.client(broker)
+                            assert lost is not None
+                            lost.close()
+                with trio.fail_after(30):
+                    await writer.flush()
+                assert writer.failed is None
+                for index in (0, 1):
+                    log = stored(client.read_all(topic, index), epoch)
+                    written = writer.written()[topic, index]
+                    assert seen(log, written) == [b"%d.%d;" % (n, n) for n in range(40)]
+                    assert written.end_offset == log[-1].offset + 2
+                    found = [(row.sequence, row.offset) for row in log]
+                    assert found == [(send.sequence, send.base_offset) for send in sends if send.place[1] == index]
+                    assert set(written.copies) <= set(found)
+            assert sum(stats.resends.values()) > 0
+            late = TransactionWriter(pool, PID, EPOCH)
+            (send,) = late.accept([batch(b"late", topic=topic)])
+            with trio.fail_after(30):
+                await late.settled([send])
+            assert late.failed == ErrorCode.INVALID_PRODUCER_EPOCH
