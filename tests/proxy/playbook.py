@@ -78,6 +78,8 @@ class Play:
         self.session.lease(Lane(PID), member())
         self.client_id = client_id
         self.correlation_id = 0
+        #: When requests and answers come, in seconds.
+        self.asked_at, self.answered_at = 1.0, 2.0
         self._asked: dict[int, tuple[int, int]] = {}
 
     def frame(self, message: Message, version: int) -> bytearray:
@@ -88,8 +90,8 @@ class Play:
 
     def ask(self, message: Message, version: int) -> Need | None:
         """Hand in a client's request."""
-        self.session.link.empty_at = 1.0
-        return self.session.request(self.frame(message, version), 1.0)
+        self.session.link.empty_at = self.asked_at
+        return self.session.request(self.frame(message, version), self.asked_at)
 
     def upstream(self) -> list[tuple[int, int, Any]]:
         """What went to the broker since this was last asked: version, correlation id, request."""
@@ -109,7 +111,8 @@ class Play:
 
     def reply(self, message: Message, version: int, correlation_id: int) -> list[tuple[int, Address]]:
         """Hand in a broker's answer."""
-        return self.session.response(bytearray(encode_response(message, version, correlation_id)), 2.0)
+        frame = bytearray(encode_response(message, version, correlation_id))
+        return self.session.response(frame, self.answered_at)
 
     def answers(self) -> list[Any]:
         """What went to the client since this was last asked, decoded at the versions it asked in."""

@@ -51,6 +51,8 @@ class Metadata(_Addresses):
                 row.host, row.port = address
                 kept.append(row)
         response.brokers = kept
+        for topic in response.topics:
+            ctx.cluster.learn_name(topic.topic_id, topic.name or "")
         own = (topic.topic_id for topic in response.topics if is_own_topic(topic.name or ""))
         ctx.cluster.own_topic_ids.update(topic_id for topic_id in own if any(topic_id))
         answer: Message = response

@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
+from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
 
 #: A topic's name and a partition.
 Place: TypeAlias = tuple[str, int]
+
+
+class Passed(NamedTuple):
+    """Where nothing can be delivered to a consumer: its offset, the next that may hold something, and who hinders."""
+
+    start: int
+    next_offset: int
+    undecided: Producer | None
 
 
 def _as_asked(client_id: str) -> None:
@@ -35,8 +44,8 @@ class Context:
     reencode_fetches: bool = False
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    #: Where nothing can be delivered to an old consumer: {(topic, partition): (its offset, the next with records)}.
-    hidden: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: By topic (or its id in hexadecimal) and partition.
+    passed: dict[Place, Passed] = field(default_factory=dict)
     #: The time of the frame at hand, in seconds since the epoch.
     now: float = 0.0
     #: What ApiVersions v3 and later called the client's software (KIP-511).

@@ -1,0 +1,293 @@
+"""One Fetch whose records kproxy has to look through: what to ask the broker, and when to answer the client what.
+
+- Hidden batches: ``kproxy.txn.visibility``. Where an answer holds nothing else, kproxy reads on until the client's
+  ``max_wait_ms`` is over, one answer at a time, so that memory stays bounded. Then clients known to pass over a marker
+  get one; for others the place is remembered: they come again with the old offset.
+- At an undecided batch the partition waits for its decision, and is not read again before; the others are looked at in
+  between. An answer with an empty batch would make clients stall or repeat (sarama 1.19, kafka-go), so none has one.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+    FetchResponseFetchableTopicResponse,
+    FetchResponsePartitionData,
+)
+from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Place
+from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
+from kproxy.proxy.handlers.isolation import Isolation
+from kproxy.txn.ids import Producer
+from kproxy.txn.verdict import Decisions, NothingKnown, Verdict
+from kproxy.txn.visibility import Aborted, Seen, marker, visible
+
+#: While partitions wait for a decision, the others are looked at so often (seconds).
+_LOOK_SECONDS: Final = 0.05
+#: Enough to hear of an error of a partition that waits; the first batch is given whole.
+_LITTLE: Final = 1
+#: Places that are remembered for one connection.
+_MOST_PASSED: Final = 10_000
+_FIRST_MAX_BYTES: Final = 3
+#: Clients that were seen to pass over a marker: by the name of their software (KIP-511), or by their Fetch version.
+_PASS_MARKERS: Final = frozenset({"apache-kafka-java", "librdkafka", "kgo", "sarama"})
+_MARKER_VERSIONS: Final = frozenset({6, 7, 8, 9})
+_MARKERS_FROM: Final = 11
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition of the request."""
+
+    topic: FetchRequestFetchTopic
+    #: The topic's name; empty if only its id is known.
+    name: str
+    asked: FetchRequestFetchPartition
+    #: Everything between the client's offset and this one is hidden for good.
+    position: int
+    #: Whose batch has to be decided first.
+    undecided: Producer | None = None
+    #: The leader epoch of the last batch that was hidden.
+    leader_epoch: int = -1
+    #: What to answer.
+    row: FetchResponsePartitionData | None = None
+    #: Something to tell at once: records, an error, another replica.
+    loud: bool = False
+    #: There may be something behind the position, now that hidden batches were passed.
+    ahead: bool = False
+
+    @property
+    def start(self) -> int:
+        """The client's offset."""
+        return self.asked.fetch_offset
+
+
+class FetchReading:
+    """The course of one request."""
+
+    def __init__(self, ctx: Context, request: FetchRequest, version: int, isolation: Isolation) -> None:
+        """``version`` is the client's; begins at ``ctx.now``."""
+        self._ctx = ctx
+        self._request = request
+        self._version = version
+        self._isolation = isolation
+        self._decisions: Decisions = NothingKnown() if ctx.decisions is None else ctx.decisions
+        self._deadline = ctx.now + (request.max_wait_ms / 1000 if request.min_bytes > 0 else 0)
+        self._look_at = self._deadline
+        self._parts: dict[Place, _Part] = {}
+        for topic in request.topics:
+            name = topic.topic or ctx.cluster.topic_names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                self._parts[ref(topic), row.partition] = _Part(topic, name, row, row.fetch_offset)
+        #: The broker was asked for all partitions, and to wait for data.
+        self._waits_there = False
+        #: The broker's answer is not the client's, to the byte.
+        self._changed = False
+        self._response = FetchResponse()
+
+    @property
+    def unnamed(self) -> list[bytes]:
+        """The ids of topics whose names have to be known first."""
+        if not self._isolation.filtered:
+            return []
+        return list(dict.fromkeys(part.topic.topic_id for part in self._parts.values() if not part.name))
+
+    def name_topics(self) -> None:
+        """Takes the names that are known now."""
+        for part in self._parts.values():
+            part.name = part.name or self._ctx.cluster.topic_names.get(part.topic.topic_id, "")
+
+    # -- towards the broker
+
+    def first(self) -> FetchRequest:
+        """The first question: the client's own, but without a session and bounded; behind what was found hidden."""
+        limited = set()
+        for key, part in self._parts.items():
+            passed = self._ctx.passed.get(key)
+            if passed is None or passed.start != part.start:
+                continue
+            part.position, part.undecided = passed.next_offset, passed.undecided
+            if self._waits(part):
+                limited.add(key)
+        return self._ask(self._parts, 0 if limited else self._request.max_wait_ms, limited)
+
+    def _ask(self, keys: Collection[Place], wait_ms: int, limited: Collection[Place] = ()) -> FetchRequest:
+        self._waits_there = wait_ms > 0 and len(keys) == len(self._parts)
+        request, by_topic = self._request, dict[int, FetchRequestFetchTopic]()
+        total = 0
+        for key in keys:
+            part = self._parts[key]
+            row = replace(part.asked, fetch_offset=part.position)
+            if part.position != part.start:
+                row.last_fetched_epoch = -1
+            total += max(row.partition_max_bytes, 0)
+            if key in limited:
+                row.partition_max_bytes = _LITTLE
+            by_topic.setdefault(id(part.topic), replace(part.topic, partitions=[])).partitions.append(row)
+            part.ahead = part.loud = False
+        bound = min(total, self._ctx.fetch_max_bytes)
+        return replace(
+            request,
+            max_wait_ms=wait_ms,
+            max_bytes=min(request.max_bytes, bound) if self._version >= _FIRST_MAX_BYTES else bound,
+            isolation_level=self._isolation.level,
+            session_id=0,
+            session_epoch=-1,
+            topics=list(by_topic.values()),
+            forgotten_topics_data=[],
+        )
+
+    # -- from the broker
+
+    def take(self, response: FetchResponse, same_version: bool) -> Lowered:
+        """The broker's answer; ``same_version``: it is in the client's version."""
+        self._response = response
+        self._changed = self._changed or not same_version or bool(response.node_endpoints)
+        for topic in response.responses:
+            for row in topic.partitions:
+                part = self._parts.get((ref(topic), row.partition_index))
+                if part is not None:
+                    self._take_row(part, row)
+        return self._go_on()
+
+    def _take_row(self, part: _Part, row: FetchResponsePartitionData) -> None:
+        name_error(row, self._version)
+        part.row, part.ahead = row, False
+        if self._isolation.filtered and not part.name and not row.error_code:
+            row.error_code, row.records, self._changed = ErrorCode.UNKNOWN_TOPIC_ID, b"", True
+        data = row.records or b""
+        if not row.error_code and data:
+            with told_in(row):
+                row.records = self._look_through(part, row, data)
+        elif row.records is None:
+            row.records = b""
+        hidden_from = self._isolation.filtered and row.aborted_transactions
+        self._changed = self._changed or bool(hidden_from or (data and row.records is not data))
+        elsewhere = row.preferred_read_replica >= 0 or row.diverging_epoch.epoch >= 0
+        part.loud = bool(row.records or row.error_code or elsewhere)
+
+    def _look_through(self, part: _Part, row: FetchResponsePartitionData, data: Records) -> Records:
+        seen = Seen(part.position, [data])
+        if self._isolation.filtered:
+            aborted = [Aborted(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+            seen = visible(
+                data,
+                topic=part.name,
+                partition=row.partition_index,
+                first_offset=part.position,
+                aborted=aborted,
+                decisions=self._decisions,
+            )
+            if seen.changed:
+                data = b"".join(seen.pieces)
+        part.undecided = seen.undecided
+        if seen.undecided is not None:
+            row.last_stable_offset = seen.next_offset
+        if seen.leader_epoch >= 0:
+            part.leader_epoch = seen.leader_epoch
+        if data:
+            data, behind = readable(self._ctx, self._version, data, part.position)
+            seen.next_offset = max(seen.next_offset, behind)
+        if not data:
+            part.ahead = seen.next_offset > part.position and seen.undecided is None
+            part.position = max(part.position, seen.next_offset)
+        return data
+
+    # -- what next
+
+    def _go_on(self) -> Lowered:
+        ctx, parts = self._ctx, self._parts
+        if self._response.error_code or any(part.loud for part in parts.values()):
+            return self._answer()
+        ahead = [key for key, part in parts.items() if part.ahead]
+        if ctx.now >= self._deadline or (not ahead and self._may_answer()):
+            return self._answer()
+        self._changed = True
+        if ahead:
+            return Again(self._ask(ahead, 0))
+        if any(self._waits(part) for part in parts.values()):
+            return self._park()
+        return Again(self._ask(parts, max(1, round((self._deadline - ctx.now) * 1000))))
+
+    def _may_answer(self) -> bool:
+        """Whether there is something to tell after all, or the broker waited in vain."""
+        if self._passes_markers and any(part.position > part.start for part in self._parts.values()):
+            return True
+        return self._waits_there and not any(self._waits(part) for part in self._parts.values())
+
+    def _park(self) -> Park:
+        others = any(part.undecided is None for part in self._parts.values())
+        self._look_at = min(self._deadline, self._ctx.now + _LOOK_SECONDS) if others else self._deadline
+        return Park(self._look_at)
+
+    def resume(self) -> Lowered:
+        """Goes on when something was decided, or the time has come."""
+        decided = False
+        for part in self._parts.values():
+            if part.undecided is not None and not self._waits(part):
+                part.undecided, decided = None, True
+        others = [key for key, part in self._parts.items() if part.undecided is None]
+        if decided:
+            return Again(self._ask(others, 0))
+        if self._ctx.now >= self._deadline:
+            return self._answer()
+        return Park(self._look_at) if self._ctx.now < self._look_at else Again(self._ask(others, 0))
+
+    def _waits(self, part: _Part) -> bool:
+        return part.undecided is not None and self._decisions.verdict(*part.undecided) is Verdict.UNDECIDED
+
+    # -- towards the client
+
+    @property
+    def _passes_markers(self) -> bool:
+        version = self._version
+        if version < FIRST_V2 or not self._isolation.filtered:
+            return False
+        return self._ctx.software in _PASS_MARKERS or version in _MARKER_VERSIONS or version >= _MARKERS_FROM
+
+    def _finish(self, key: Place, part: _Part, row: FetchResponsePartitionData) -> None:
+        """Completes what is told of a partition, and remembers what its client can't be told."""
+        if self._isolation.filtered or self._version < FIRST_V2:
+            row.aborted_transactions = []
+        passed = self._ctx.passed
+        passed.pop(key, None)
+        if row.error_code:
+            return
+        start, empty = part.start, not row.records
+        if empty and part.position > start and part.leader_epoch >= 0 and self._passes_markers:
+            start, row.records, self._changed = part.position, bytes(marker(part.position, part.leader_epoch)), True
+        if empty and (part.undecided is not None or part.position > start):
+            if len(passed) >= _MOST_PASSED:
+                passed.clear()
+            passed[key] = Passed(start, part.position, part.undecided)
+        if empty and part.undecided is not None:
+            row.last_stable_offset = part.position
+        if self._isolation.filtered and self._version < FIRST_V2:
+            _end_at_stable(part, row)
+
+    def _answer(self) -> FetchResponse | AsItIs:
+        response = self._response
+        rows: dict[int, FetchResponseFetchableTopicResponse] = {}
+        for key, part in self._parts.items():
+            if part.row is None:
+                continue
+            self._finish(key, part, part.row)
+            topic = FetchResponseFetchableTopicResponse(topic=part.topic.topic, topic_id=part.topic.topic_id)
+            rows.setdefault(id(part.topic), topic).partitions.append(part.row)
+        if not self._changed:
+            return AsItIs()
+        response.session_id = 0
+        response.responses = list(rows.values())
+        leave_unsayable(response, self._version)
+        return response
+
+
+def _end_at_stable(part: _Part, row: FetchResponsePartitionData) -> None:
+    """Old clients take the high watermark for the end of what there is; where nothing is left, it is where they are."""
+    end = row.last_stable_offset if row.last_stable_offset >= 0 else row.high_watermark
+    row.high_watermark = part.start if not row.records and part.position >= end else min(end, row.high_watermark)

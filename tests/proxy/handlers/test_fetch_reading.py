@@ -1,0 +1,303 @@
+"""What clients of every kind get to read of partitions in which not all is committed, and how they fare."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.metadata import MetadataResponse
+from kproxy.codec.batch import read_header
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.verdict import Verdict
+from tests.proxy.handlers.readers import TOPIC_ID, Broker, Reader
+from tests.proxy.playbook import Play
+from tests.txn.mixed_logs import UNDECIDED, MixedLog, log_of, steps
+
+#: Software name, Fetch version, and whether it goes on behind the last record (else behind the last batch).
+CLIENTS = [
+    ("", 0, True),
+    ("", 1, True),
+    ("", 2, True),
+    ("", 3, True),
+    ("", 4, True),
+    ("", 4, False),
+    ("", 5, False),
+    ("", 7, False),
+    ("", 10, False),
+    ("", 10, True),
+    ("apache-kafka-java", 12, False),
+    ("librdkafka", 11, False),
+    ("kgo", 10, False),
+    ("apache-kafka-java", 13, False),
+    ("", 17, False),
+]
+
+
+def reader(software: str, version: int, by_record: bool, *logs: MixedLog, **more: Any) -> Reader:
+    play = Play()
+    if software:
+        play.ask(ApiVersionsRequest(client_software_name=software), 3)
+        asked, correlation_id, _ = play.sent()
+        play.reply(ApiVersionsResponse(), asked, correlation_id)
+        play.answer()
+    play.session.ctx.decisions = logs[0]
+    return Reader(play, Broker(play, list(logs)), version, by_record, **more)
+
+
+def java(*logs: MixedLog, **more: Any) -> Reader:
+    return reader("apache-kafka-java", 12, False, *logs, **more)
+
+
+def kafka_go(*logs: MixedLog, **more: Any) -> Reader:
+    return reader("", 10, False, *logs, **more)
+
+
+def read_all(client: Reader, log: MixedLog) -> None:
+    """Poll until an answer finds the client at the end."""
+    for _ in range(3 * len(log.batches) + 3):
+        answer = client.poll()
+        row = answer.responses[0].partitions[0]
+        if not row.records:
+            return
+    raise AssertionError("it never comes to an end")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(CLIENTS), steps, steps, st.booleans(), st.integers(100, 3000))
+def test_every_client_gets_all_that_is_committed_once_and_in_order(
+    kind: tuple[str, int, bool],
+    before: list[tuple[str, int, int]],
+    behind: list[tuple[str, int, int]],
+    waits: bool,
+    max_bytes: int,
+) -> None:
+    log = log_of([*before, *([("undecided", 2, 0)] if waits else []), *behind])
+    client = reader(*kind, log, max_bytes=max_bytes)
+    read_all(client, log)
+    assert client.got[0] == log.visible(0)
+    for verdict in (Verdict.ABORTED, Verdict.COMMITTED):
+        log.verdicts[UNDECIDED] = verdict
+    read_all(client, log)
+    assert client.got[0] == log.visible(0)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_the_log_of_the_tested_clients(kind: tuple[str, int, bool]) -> None:
+    """5 visible, 20 hidden, 5 visible, many hidden, 5 visible, 20 hidden at the end."""
+    log = MixedLog()
+    for visible, hidden in ((5, 20), (5, 300), (5, 20)):
+        for _ in range(visible):
+            log.add("plain")
+        for _ in range(hidden):
+            log.add("aborted")
+    client = reader(*kind, log)
+    read_all(client, log)
+    assert len(client.got[0]) == 15
+    last = client.play.session.ctx.passed
+    software, version, by_record = kind
+    if version >= 11 or software or version in (6, 7, 8, 9):
+        assert client.positions[0] == 355
+    elif by_record:
+        assert client.positions[0] == 335
+        assert next(iter(last.values())).next_offset == 355
+
+
+def test_what_needs_no_change_is_passed_on_to_the_byte() -> None:
+    log = log_of([("plain", 2, 0), ("committed", 3, 0), ("lane", 1, 0)])
+    client = java(log)
+    client.ask()
+    client.broker.serve()
+    (answer,) = client.play.session.link.to_client
+    assert isinstance(answer, bytearray)
+    client.take(client.play.answer())
+    assert client.got[0] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_broker_is_asked_for_committed_data_and_without_a_session() -> None:
+    client = java(log_of([("plain", 1, 0)]))
+    client.ask()
+    _, _, request = client.play.sent()
+    assert (request.isolation_level, request.session_id, request.session_epoch) == (1, 0, -1)
+
+
+def test_who_reads_everything_is_relayed() -> None:
+    client = java(log_of([("plain", 1, 0), ("aborted", 1, 0)]), isolation=0)
+    frame = client.play.frame(client.request(), 12)
+    wanted = bytes(frame)
+    client.play.session.request(frame, 1.0)
+    assert [bytes(piece) for piece in client.play.session.link.to_upstream] == [wanted]
+
+
+@pytest.mark.parametrize(("version", "level"), [(4, 1), (11, 1), (12, 1), (15, 1), (17, 1), (2, 0)])
+def test_without_a_transaction_log_native_clients_are_the_brokers_business(version: int, level: int) -> None:
+    client = reader("", version, False, log_of([("plain", 1, 0)]), isolation=level)
+    client.play.session.ctx.decisions = None
+    client.ask()
+    ((_, _, request),) = client.play.upstream()
+    assert request.isolation_level == 1
+    assert client.play.session.link.expected[0].handler is None or version < 10
+
+
+def test_old_clients_may_be_set_to_read_everything() -> None:
+    log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("undecided", 1, 0), ("plain", 1, 0)])
+    client = reader("", 2, True, log)
+    client.play.session.ctx.legacy_committed = False
+    read_all(client, log)
+    assert client.got[0] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("version", [2, 4, 11, 17])
+@pytest.mark.parametrize("chosen", [True, False])
+def test_the_setting_for_a_client_id_is_above_what_it_asks_for(version: int, chosen: bool) -> None:
+    log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("plain", 1, 0), ("native", 1, 1), ("native-abort", 1, 1)])
+    client = reader("", version, False, log, isolation=0 if chosen else 1)
+    client.play.session.ctx.committed_for = lambda client_id: chosen if client_id == "me" else None
+    read_all(client, log)
+    assert client.got[0] == ([0, 2] if chosen else [0, 1, 2, 3])
+
+
+def test_behind_what_is_undecided_it_waits_and_does_not_ask_again() -> None:
+    """Rule 8: a broker would answer at once, again and again."""
+    log = log_of([("plain", 1, 0), ("undecided", 1, 0), ("plain", 1, 0)])
+    client = kafka_go(log)
+    client.poll()
+    began = client.play.answered_at
+    answer = client.poll()
+    assert client.play.answered_at - began == pytest.approx(0.5)
+    assert answer.responses[0].partitions[0].records == b""
+    assert client.broker.asked == [({0: 0}, 500), ({0: 1}, 500)]
+    client.poll()
+    assert client.broker.asked[2:] == [({0: 1}, 0)]  # to hear of errors
+
+
+def test_a_decision_wakes_who_waits_for_it() -> None:
+    log = log_of([("undecided", 1, 0), ("plain", 1, 0)])
+    client = java(log)
+    client.ask()
+    client.broker.serve()
+    (waiting,) = client.play.session.waiting
+    client.play.session.waiting.clear()
+    client.broker.resume(waiting)  # another transaction was decided
+    (waiting,) = client.play.session.waiting
+    client.play.session.waiting.clear()
+    log.verdicts[UNDECIDED] = Verdict.COMMITTED
+    client.broker.resume(waiting)
+    client.broker.serve()
+    client.take(client.play.answer())
+    assert client.got[0] == [0, 1]
+    assert client.play.answered_at == 2.0
+
+
+def test_other_partitions_are_looked_at_while_one_waits() -> None:
+    waits, other = log_of([("undecided", 1, 0)]), MixedLog()
+    client = java(waits, other)
+    client.ask()
+    client.broker.serve()
+    other.add("plain")
+    client.broker.pass_time()
+    client.broker.serve()
+    client.take(client.play.answer())
+    assert client.got == {0: [], 1: [0]}
+    assert client.broker.asked[1] == ({1: 0}, 0)
+    assert client.play.answered_at < 2.1
+
+
+def test_one_that_has_records_is_not_kept_waiting() -> None:
+    client = kafka_go(log_of([("aborted", 1, 0)]), log_of([("plain", 1, 0)]))
+    client.poll()
+    assert client.got == {0: [], 1: [0]}
+    assert len(client.broker.asked) == 1
+
+
+def test_at_the_end_hidden_batches_are_passed_by_a_marker_or_remembered() -> None:
+    for make, position in ((java, 3), (kafka_go, 0)):
+        log = log_of([("aborted", 3, 0)])
+        client = make(log)
+        answer = client.poll()
+        assert client.positions[0] == position
+        records = bytes(answer.responses[0].partitions[0].records or b"")
+        if records:
+            header = read_header(records)
+            assert (header.attributes, header.record_count, header.partition_leader_epoch) == (0x30, 1, 6)
+        log.add("plain")
+        client.poll()
+        assert client.broker.asked[-1][0] == {0: 3}
+        assert client.got[0] == [3]
+
+
+def test_a_long_hidden_run_is_read_in_pieces_until_the_time_is_over() -> None:
+    """Memory is bounded: no answer is kept. What is passed is remembered for the next Fetch."""
+    log = MixedLog()
+    for _ in range(400):
+        log.add("aborted", size=500)
+    log.add("plain")
+    client = kafka_go(log, max_bytes=2000)
+
+    def takes_time() -> None:
+        client.play.answered_at += 0.02
+
+    polls = 0
+    while not client.got[0]:
+        client.ask()
+        while not client.play.session.link.to_client:
+            takes_time()
+            assert client.broker.serve()
+            assert client.play.session.held_bytes < 5000
+        client.take(client.play.answer())
+        polls += 1
+    assert client.got[0] == [400]
+    assert 2 <= polls <= 10
+    assert len(client.broker.asked) <= 140  # three to an answer
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_old_clients_take_the_high_watermark_for_the_end(version: int) -> None:
+    log = log_of([("plain", 2, 0), ("aborted", 2, 0), ("undecided", 2, 0), ("plain", 1, 0)])
+    client = reader("", version, True, log)
+    assert client.poll().responses[0].partitions[0].high_watermark == 4
+    assert client.poll().responses[0].partitions[0].high_watermark == 2
+    log.verdicts[UNDECIDED] = Verdict.ABORTED
+    assert client.poll().responses[0].partitions[0].high_watermark == 7
+    assert client.got[0] == [0, 1, 6]
+
+
+def test_the_last_stable_offset_is_told() -> None:
+    log = log_of([("plain", 2, 0), ("aborted", 2, 0), ("undecided", 2, 0), ("plain", 1, 0)])
+    client = java(log)
+    rows = [client.poll().responses[0].partitions[0] for _ in range(3)]
+    assert [(row.last_stable_offset, row.high_watermark) for row in rows] == [(4, 7)] * 3
+    assert client.positions[0] == 4
+
+
+def test_a_client_with_a_session_is_told_to_begin_anew() -> None:
+    """KIP-227, rule 14: what a session leaves out can't be looked through."""
+    client = java(log_of([("plain", 1, 0)]))
+    request = client.request()
+    request.session_id, request.session_epoch = 7, 3
+    client.play.ask(request, 12)
+    assert client.play.answer().error_code == 70
+    request.session_id, request.session_epoch = 0, 0
+    client.play.ask(request, 12)
+    client.broker.serve()
+    assert client.play.answer().session_id == 0
+
+
+def test_topics_are_asked_for_their_names_once() -> None:
+    client = reader("", 13, False, log_of([("plain", 1, 0), ("copy", 1, 0)]))
+    client.poll()
+    assert client.got[0] == [0]
+    client.ask()
+    assert client.play.sent()[0] == 13
+
+
+def test_a_topic_whose_name_nobody_knows_is_not_read() -> None:
+    """Which of its copies count can't be told."""
+    client = reader("", 13, False, log_of([("plain", 1, 0)]))
+    client.ask()
+    version, correlation_id, request = client.play.sent()
+    assert (version, request.topics[0].topic_id) == (12, TOPIC_ID)
+    client.play.reply(MetadataResponse(), version, correlation_id)
+    client.broker.serve()
+    assert client.play.answer().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
