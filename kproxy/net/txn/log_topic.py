@@ -14,12 +14,17 @@ _FORGETS: Final = (
 
 
 def transaction_topic(cluster: Cluster, config: Config) -> OwnTopic:
-    """The topic, as ``config`` has it.
+    """The topic, as ``config`` has it."""
+    return OwnTopic(cluster, transaction_plan(config))
+
+
+def transaction_plan(config: Config) -> TopicPlan:
+    """What it is made like.
 
     Nothing of it is deleted but what a snapshot stands for. The broker sets the timestamps, because it forgets
     producers by them, and the log is fenced by its producers.
     """
-    plan = TopicPlan(
+    return TopicPlan(
         name=TOPIC,
         partitions=config.transaction_state_log_num_partitions,
         replicas=config.transaction_state_log_replication_factor,
@@ -45,4 +50,3 @@ def transaction_topic(cluster: Cluster, config: Config) -> OwnTopic:
         refused="no transactions: the cluster refuses the topic in which they are noted; grant what is missing",
         rights="Create, Describe, DescribeConfigs, Read, Write and Delete",
     )
-    return OwnTopic(cluster, plan)
