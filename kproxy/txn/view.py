@@ -46,6 +46,8 @@ class Claim:
     epochs: int
     nonce: bytes
     client: Producer
+    #: The identity that the client named when it asked for this one (KIP-360): it may not have had the answer.
+    resumed: Producer
     timeout_ms: int
     instance_id: str
     client_id: str
@@ -69,13 +71,15 @@ class Ongoing(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The decision that came last."""
+    """The decision that came last, or the claim that aborted the transaction that was open."""
 
     producer: Producer
     client: Producer
     next_client: Producer
     committed: bool
     reason: str
+    #: Nobody asked for it: a claim aborted what was open, and the client may not know.
+    by_claim: bool
     at: Stand
 
 
@@ -150,6 +154,11 @@ class IdView:
         """Whether the claim with this nonce is the one that holds."""
         return self.claim is not None and self.claim.nonce == nonce
 
+    @property
+    def is_doomed(self) -> bool:
+        """Whether the client's transaction can only be aborted, and the client may not know: a claim aborted it."""
+        return self.last is not None and self.last.by_claim and self.last.client == self.client
+
     def bound(self, place: Place) -> int | None:
         """The lowest offset of a partition at which undecided data of this id may lie; None if there are none."""
         return min((places[place] for places in self.bounds.values() if place in places), default=None)
@@ -181,11 +190,16 @@ class IdView:
             body.epochs,
             body.nonce,
             Producer(body.client_producer_id, body.client_epoch),
+            Producer(body.resumed_producer_id, body.resumed_epoch),
             body.transaction_timeout_ms,
             body.instance_id,
             body.client_id,
             at,
         )
+        if self.ongoing is not None:
+            # whoever coordinates next must not take an earlier decision for this transaction's
+            was = self.ongoing.producer
+            self.last = Decided(was, self.client, self.claim.client, False, "claim", by_claim=True, at=at)
         self.client, self.ongoing, self.expired = self.claim.client, None, False
         self._forget_aborted()
         return True
@@ -216,9 +230,12 @@ class IdView:
         for topic in body.topics:
             for row in topic.partitions:
                 places.setdefault((topic.name, row.index), row.end_offset)
+        self._begin(producer, at)
+        return True
+
+    def _begin(self, producer: Producer, at: Stand) -> None:
         if producer not in self.members and (self.ongoing is None or self.ongoing.producer != producer):
             self.ongoing = Ongoing(producer, at)
-        return True
 
     def _may_write(self, producer: Producer, nonce: bytes) -> bool:
         """Whether a part is open, and the record of it is from who owns it."""
@@ -226,7 +243,7 @@ class IdView:
         if joined is not None:
             owned = joined.nonce == nonce
         else:
-            owned = self.claim is not None and self.claim.nonce == nonce and self.claim.covers(producer)
+            owned = self.is_ours(nonce) and not self.expired and self.claim is not None and self.claim.covers(producer)
         return owned and producer not in self.prepared and self.verdict(producer) is Verdict.UNDECIDED
 
     def _offsets(self, body: TransactionOffsets, at: Stand) -> bool:
@@ -234,19 +251,18 @@ class IdView:
         if not self._may_write(producer, body.nonce):
             return False
         self.pending.setdefault(producer, []).append(body)
-        if producer not in self.members and (self.ongoing is None or self.ongoing.producer != producer):
-            self.ongoing = Ongoing(producer, at)
+        self._begin(producer, at)
         return True
 
     def _member(self, body: TransactionMember, at: Stand) -> bool:
         owner = Producer(body.producer_id, body.epoch)
         member = Producer(body.member_producer_id, body.member_epoch)
         known = member in self.members or member.producer_id in self.generations
-        if known or not is_transactional_producer_id(member.producer_id) or owner in self.members:
-            return False
-        if not self._may_write(owner, body.nonce):
+        sound = is_transactional_producer_id(member.producer_id) and 0 <= member.epoch <= LAST_EPOCH
+        if known or not sound or owner in self.members or not self._may_write(owner, body.nonce):
             return False
         self.members[member] = Joined(owner, body.name, body.member_nonce, at)
+        self._begin(owner, at)
         return True
 
     def _prepare(self, body: TransactionPrepare, at: Stand) -> bool:
@@ -267,7 +283,7 @@ class IdView:
         parts = [Producer(part.producer_id, part.epoch) for part in body.parts]
         if len(set(parts)) < len(parts) or not all(self._may_decide(part, producer) for part in parts):
             return False
-        if body.batch_id is not None:
+        if body.committed and body.batch_id is not None:
             if body.batch_id in self.batch_ids:
                 return False
             self.batch_ids.append(body.batch_id)
@@ -276,16 +292,18 @@ class IdView:
         if body.committed:
             for row in body.parts:
                 self._note_copies(row)
-        assert self.claim is not None
         self.last = Decided(
             producer,
             self.client,
             Producer(body.next_client_producer_id, body.next_client_epoch),
             body.committed,
             body.reason,
-            at,
+            by_claim=False,
+            at=at,
         )
-        self.client, self.ongoing = self.last.next_client, None
+        self.client = self.last.next_client
+        if self.ongoing is not None and self.verdict(self.ongoing.producer) is not Verdict.UNDECIDED:
+            self.ongoing = None
         self._forget_aborted()
         return True
 

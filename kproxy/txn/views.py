@@ -27,7 +27,7 @@ class Views:
         self._by_place: dict[Place, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
-        #: Partitions of the log with records of a newer kproxy: nothing is decided there, and no snapshot taken.
+        #: Partitions with records of a newer kproxy: what follows is undecided, nothing is decided, no snapshot taken.
         self.foreign: set[int] = set()
 
     # -- what is read
@@ -41,7 +41,12 @@ class Views:
         self.foreign.discard(partition)
 
     def apply(self, partition: int, at: Stand, key: bytes | None, value: bytes | None) -> Entry | None:
-        """Takes the next record of a partition; the record if it changed something."""
+        """Takes the next record of a partition; the record if it changed something.
+
+        What follows a record that is not understood is not applied: it might have been a claim.
+        """
+        if partition in self.foreign:
+            return None
         try:
             entry = decode(key, value)
         except UnknownRecord as error:

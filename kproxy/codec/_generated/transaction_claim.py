@@ -12,7 +12,7 @@ from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_tags
 
-_unpack_uiqhhqhi, _pack_uiqhhqhi = Struct(">16siqhhqhi").unpack_from, Struct(">16siqhhqhi").pack
+_unpack_uiqhhqhqhi, _pack_uiqhhqhqhi = Struct(">16siqhhqhqhi").unpack_from, Struct(">16siqhhqhqhi").pack
 
 
 @dataclass(slots=True)
@@ -28,6 +28,8 @@ class TransactionClaim(Message):
     epochs: int = 0
     client_producer_id: int = 0
     client_epoch: int = 0
+    resumed_producer_id: int = -1
+    resumed_epoch: int = -1
     transaction_timeout_ms: int = 0
     instance_id: str = ''
     client_id: str = ''
@@ -35,15 +37,15 @@ class TransactionClaim(Message):
 
     @classmethod
     def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, transaction_timeout_ms = _unpack_uiqhhqhi(buf, pos)
-        pos += 46
+        nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms = _unpack_uiqhhqhqhi(buf, pos)
+        pos += 56
         instance_id, pos = read_compact_string(buf, pos)
         client_id, pos = read_compact_string(buf, pos)
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, transaction_timeout_ms, instance_id, client_id, unknown_tags), pos
+        return cls(nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms, instance_id, client_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
-        out += _pack_uiqhhqhi(uuid_bytes(self.nonce), self.generation, self.producer_id, self.first_epoch, self.epochs, self.client_producer_id, self.client_epoch, self.transaction_timeout_ms)
+        out += _pack_uiqhhqhqhi(uuid_bytes(self.nonce), self.generation, self.producer_id, self.first_epoch, self.epochs, self.client_producer_id, self.client_epoch, self.resumed_producer_id, self.resumed_epoch, self.transaction_timeout_ms)
         write_compact_string(out, self.instance_id)
         write_compact_string(out, self.client_id)
         write_tags(out, self.unknown_tags)

@@ -1,0 +1,134 @@
+"""Records of the transaction log in short form: for the model, and for tests of what reads them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import (
+    TransactionDecision,
+    TransactionDecisionCopy,
+    TransactionDecisionPart,
+    TransactionDecisionPartition,
+    TransactionDecisionTopic,
+)
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
+from kproxy.codec._generated.transaction_offsets import (
+    TransactionOffsets,
+    TransactionOffsetsPartition,
+    TransactionOffsetsTopic,
+)
+from kproxy.codec._generated.transaction_partitions import (
+    TransactionPartitions,
+    TransactionPartitionsPartition,
+    TransactionPartitionsTopic,
+)
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.txn.ids import TXN_BITS, Producer
+from kproxy.txn.view import Place
+
+CLIENT: Final = Producer(7, 0)
+
+Copies: TypeAlias = Mapping[Place, Mapping[int, int]]
+"""By partition: the base offset that counts, by base sequence."""
+
+
+def nonce(number: int) -> bytes:
+    """The nonce with this number."""
+    return number.to_bytes(16, "big")
+
+
+def producer(number: int, epoch: int) -> Producer:
+    """As it stands in batches: with both of kproxy's bits."""
+    return Producer(TXN_BITS | number, epoch)
+
+
+def claim(
+    number: int, first: Producer, *, epochs: int = 2, generation: int = 1, client: Producer = CLIENT
+) -> TransactionClaim:
+    """The claim with the nonce ``number`` to the block of epochs that begins at ``first``."""
+    return TransactionClaim(
+        nonce=nonce(number),
+        generation=generation,
+        producer_id=first.producer_id,
+        first_epoch=first.epoch,
+        epochs=epochs,
+        client_producer_id=client.producer_id,
+        client_epoch=client.epoch,
+        transaction_timeout_ms=60_000,
+        instance_id=f"kproxy-{number}",
+        client_id="app",
+    )
+
+
+def partitions(number: int, part: Producer, places: Mapping[Place, int]) -> TransactionPartitions:
+    """Partitions, each with the offset below which none of the data lies."""
+    topics: dict[str, TransactionPartitionsTopic] = {}
+    for (name, index), end in places.items():
+        topic = topics.setdefault(name, TransactionPartitionsTopic(name))
+        topic.partitions.append(TransactionPartitionsPartition(index, end))
+    return TransactionPartitions(nonce(number), *part, list(topics.values()))
+
+
+def offsets(number: int, part: Producer, group: str, moved: Mapping[Place, int]) -> TransactionOffsets:
+    """Offsets of a group."""
+    topics: dict[str, TransactionOffsetsTopic] = {}
+    for (name, index), offset in moved.items():
+        topic = topics.setdefault(name, TransactionOffsetsTopic(name))
+        topic.partitions.append(TransactionOffsetsPartition(index, offset))
+    return TransactionOffsets(nonce(number), *part, group_id=group, generation_id=1, topics=list(topics.values()))
+
+
+def member(number: int, owner: Producer, joining: Producer, joining_number: int, name: str = "") -> TransactionMember:
+    """``joining`` becomes a member of the owner's transaction."""
+    return TransactionMember(nonce(number), *owner, name, *joining, nonce(joining_number))
+
+
+def prepare(number: int, part: Producer) -> TransactionPrepare:
+    """A part is durable."""
+    return TransactionPrepare(nonce(number), *part)
+
+
+def decision(
+    number: int,
+    main: Producer,
+    committed: bool,
+    parts: Iterable[Producer] = (),
+    *,
+    copies: Mapping[Producer, Copies] | None = None,
+    next_client: Producer = CLIENT,
+    batch_id: str | None = None,
+) -> TransactionDecision:
+    """The decision of ``main`` and, with it, of ``parts``."""
+    return TransactionDecision(
+        nonce=nonce(number),
+        producer_id=main.producer_id,
+        epoch=main.epoch,
+        committed=committed,
+        next_client_producer_id=next_client.producer_id,
+        next_client_epoch=next_client.epoch,
+        batch_id=batch_id,
+        parts=[TransactionDecisionPart(*part, _topics((copies or {}).get(part, {}))) for part in parts],
+    )
+
+
+def _topics(copies: Copies) -> list[TransactionDecisionTopic]:
+    topics: dict[str, TransactionDecisionTopic] = {}
+    for (name, index), named in copies.items():
+        rows = [TransactionDecisionCopy(sequence, offset) for sequence, offset in named.items()]
+        end = max(named.values(), default=-1) + 1
+        topics.setdefault(name, TransactionDecisionTopic(name)).partitions.append(
+            TransactionDecisionPartition(index, end, rows)
+        )
+    return list(topics.values())
+
+
+def mirrored(part: Producer, group: str) -> TransactionMirrored:
+    """The broker's own group offsets have moved, too."""
+    return TransactionMirrored(*part, group)
+
+
+def expiry(number: int) -> TransactionExpiry:
+    """The id is not used any more."""
+    return TransactionExpiry(nonce(number))

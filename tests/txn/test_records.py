@@ -1,0 +1,170 @@
+"""Records of the transaction log: their bytes are for ever; a newer kproxy's are told from damage."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import Message
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.testing.txn_model import bodies
+from kproxy.testing.txn_model.bodies import producer
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry, Kind, UnknownRecord, decode, encode
+
+A, M = producer(100, 2), producer(200, 0)
+SAMPLES: list[Message] = [
+    bodies.claim(1, A, epochs=64, generation=3, client=Producer(100, 5)),
+    bodies.partitions(1, A, {("orders", 0): 17, ("orders", 1): 4, ("bills", 0): 1 << 40}),
+    bodies.offsets(1, A, "group", {("in", 3): 99}),
+    bodies.decision(1, A, True, [A, M], copies={A: {("orders", 0): {0: 17, 3: 20}}}, batch_id="7"),
+    bodies.member(1, A, M, 2, "task-4"),
+    bodies.prepare(1, A),
+    bodies.mirrored(A, "group"),
+    bodies.expiry(1),
+]
+# What released versions have written. A change that makes these differ makes logs unreadable: add a version instead.
+GOLDEN: list[tuple[str, str]] = [
+    (
+        "00000000066e61c3af7665",
+        "0000000000000000000000000000000000010000000360000000000000640002004000000000000000640005ffffffff"
+        "ffffffffffff0000ea60096b70726f78792d310461707000",
+    ),
+    (
+        "00000100066e61c3af7665",
+        "0000000000000000000000000000000000016000000000000064000203076f7264657273030000000000000000000000"
+        "110000000001000000000000000400000662696c6c7302000000000000010000000000000000",
+    ),
+    (
+        "00000200066e61c3af7665",
+        "000000000000000000000000000000000001600000000000006400020667726f75700000000101000203696e02000000"
+        "030000000000000063ffffffff01000000",
+    ),
+    (
+        "00000300066e61c3af7665",
+        "000000000000000000000000000000000001600000000000006400020100000000000000070000023701036000000000"
+        "000064000202076f72646572730200000000000000000000001503000000000000000000000011000000000300000000"
+        "000000140000000060000000000000c80000010000",
+    ),
+    (
+        "00000400066e61c3af7665",
+        "00000000000000000000000000000000000160000000000000640002077461736b2d3460000000000000c80000000000"
+        "0000000000000000000000000200",
+    ),
+    (
+        "00000500066e61c3af7665",
+        "000000000000000000000000000000000001600000000000006400020100",
+    ),
+    (
+        "00000600066e61c3af7665",
+        "0000600000000000006400020667726f757000",
+    ),
+    (
+        "00000700066e61c3af7665",
+        "00000000000000000000000000000000000100",
+    ),
+]
+
+
+def test_every_kind_is_tested() -> None:
+    assert [Entry("id", body).kind for body in SAMPLES] == [kind for kind in Kind if kind is not Kind.SNAPSHOT]
+    assert [int(kind) for kind in Kind] == list(range(9))
+
+
+@pytest.mark.parametrize(("body", "golden"), list(zip(SAMPLES, GOLDEN, strict=True)), ids=lambda x: type(x).__name__)
+def test_the_stored_bytes_never_change(body: Message, golden: tuple[str, str]) -> None:
+    key, value = encode(Entry("naïve", body))
+    assert (key.hex(), value.hex()) == golden
+    assert decode(key, value) == Entry("naïve", body)
+
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_epoch = st.integers(-(1 << 15), (1 << 15) - 1)
+_producers = st.builds(Producer, st.integers(-(1 << 63), (1 << 63) - 1), _epoch)
+_places = st.dictionaries(st.tuples(_text, st.integers(-5, 100)), st.integers(-1, (1 << 63) - 1), max_size=5)
+_nonces = st.integers(0, (1 << 128) - 1)
+_copies = st.dictionaries(
+    st.tuples(_text, st.integers(0, 9)),
+    st.dictionaries(st.integers(0, (1 << 31) - 1), st.integers(0, 1 << 50), max_size=3),
+    max_size=3,
+)
+_bodies: st.SearchStrategy[Message] = st.one_of(
+    st.builds(bodies.claim, _nonces, _producers, epochs=_epoch, generation=st.integers(0, 99), client=_producers),
+    st.builds(bodies.partitions, _nonces, _producers, _places),
+    st.builds(bodies.offsets, _nonces, _producers, _text, _places),
+    st.builds(bodies.member, _nonces, _producers, _producers, _nonces, _text),
+    st.builds(bodies.prepare, _nonces, _producers),
+    st.builds(
+        lambda nonce, main, parts, copies, batch: bodies.decision(
+            nonce, main, True, parts, copies=dict.fromkeys(parts, copies), batch_id=batch
+        ),
+        _nonces,
+        _producers,
+        st.lists(_producers, max_size=3),
+        _copies,
+        st.none() | _text,
+    ),
+    st.builds(bodies.mirrored, _producers, _text),
+    st.builds(bodies.expiry, _nonces),
+)
+
+
+@settings(deadline=None)
+@given(_text, _bodies)
+def test_what_is_written_is_read(name: str, body: Message) -> None:
+    assert decode(*encode(Entry(name, body))) == Entry(name, body)
+
+
+@settings(deadline=None)
+@given(_bodies, st.data())
+def test_cut_or_longer_records_are_damage(body: Message, data: Any) -> None:
+    key, value = encode(Entry("id", body))
+    cut = data.draw(st.integers(2, len(value) - 1)) if len(value) > 2 else None
+    for wrong in [value + b"\0", *([value[:cut]] if cut is not None else [])]:
+        with pytest.raises(RemoteProtocolError) as caught:
+            decode(key, wrong)
+        assert not isinstance(caught.value, UnknownRecord)
+
+
+@pytest.mark.parametrize("body", SAMPLES, ids=lambda body: type(body).__name__)
+def test_each_cut_of_a_sample_is_refused(body: Message) -> None:
+    key, value = encode(Entry("id", body))
+    for wrong in [None, *(value[:end] for end in range(len(value))), value + b"\0"]:
+        with pytest.raises(RemoteProtocolError):
+            decode(key, wrong)
+    for wrong in [None, *(key[:end] for end in range(len(key))), key + b"\0"]:
+        with pytest.raises(RemoteProtocolError):
+            decode(wrong, value)
+
+
+@pytest.mark.parametrize("version", [1, 7, -1])
+def test_newer_versions_are_told_from_damage(version: int) -> None:
+    key, value = encode(Entry("id", SAMPLES[0]))
+    newer = struct.pack(">h", version) + b"something else"
+    with pytest.raises(UnknownRecord):
+        decode(newer, value)
+    with pytest.raises(UnknownRecord):
+        decode(key, newer)
+
+
+@pytest.mark.parametrize("kind", [9, 100, -1])
+def test_newer_kinds_are_told_from_damage(kind: int) -> None:
+    key, value = encode(Entry("id", SAMPLES[0]))
+    with pytest.raises(UnknownRecord, match=f"kind {kind}"):
+        decode(key[:2] + struct.pack(">b", kind) + key[3:], value)
+
+
+def test_a_field_that_a_newer_version_adds_as_a_tag_is_passed_over() -> None:
+    key, value = encode(Entry("id", SAMPLES[-1]))
+    body = decode(key, value[:-1] + bytes.fromhex("010502abcd")).body
+    assert body.nonce == bodies.nonce(1)  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_said_is_an_error_of_ours() -> None:
+    with pytest.raises(LocalProtocolError):
+        encode(Entry("x" * 40_000, SAMPLES[0]))
+    with pytest.raises(LocalProtocolError):
+        encode(Entry("id", TransactionOffsets(nonce=b"short")))

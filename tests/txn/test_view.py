@@ -1,0 +1,484 @@
+"""The view of one transactional id, rule by rule; then histories of any kind."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec.messages import Message
+from kproxy.testing.txn_model.bodies import (
+    CLIENT,
+    claim,
+    decision,
+    expiry,
+    member,
+    mirrored,
+    offsets,
+    partitions,
+    prepare,
+    producer,
+)
+from kproxy.txn.ids import LAST_EPOCH, Producer
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Stand
+
+C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
+P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
+Q0 = producer(101, 0)
+M, N = producer(200, 0), producer(201, 0)
+PLACE = ("t", 0)
+
+
+def view_of(*records: Message) -> IdView:
+    """The view behind records, each of which has to count."""
+    view = IdView("id")
+    for offset, body in enumerate(records):
+        assert view.apply(body, Stand(offset, 1000 + offset)), body
+    return view
+
+
+def refuses(view: IdView, body: Message) -> bool:
+    """Whether a record changes nothing at all."""
+    before = view_state(view)
+    return not view.apply(body, Stand(99, 9999)) and view_state(view) == before
+
+
+def view_state(view: IdView) -> str:
+    return repr(
+        [(name, sorted(x, key=repr) if isinstance(x, set | list) else x) for name, x in _fields(view)]
+        + [(pid, list(epochs)) for pid, epochs in view.committed.items()]
+    )
+
+
+def _fields(view: IdView) -> Iterable[tuple[str, object]]:
+    return ((name, getattr(view, name)) for name in IdView.__slots__ if name != "committed")
+
+
+# -- claims
+
+
+def test_nothing_is_said_of_an_id_that_nobody_claimed() -> None:
+    view = IdView("id")
+    assert view.verdict(P0) is U
+    for body in (partitions(1, P0, {PLACE: 0}), decision(1, P0, True), prepare(1, P0), expiry(1), mirrored(P0, "g")):
+        assert refuses(view, body)
+
+
+def test_of_two_claims_to_one_place_the_first_in_the_log_wins() -> None:
+    view = view_of(claim(1, P0))
+    assert refuses(view, claim(2, P0))
+    assert refuses(view, claim(2, Q0))  # also with another producer id of the same generation
+    assert view.is_ours(claim(1, P0).nonce)
+    assert not view.is_ours(claim(2, P0).nonce)
+
+
+def test_a_claim_begins_behind_the_block_of_the_last_one() -> None:
+    view = view_of(claim(1, P0, epochs=2))
+    assert refuses(view, claim(2, P1))
+    assert view.apply(claim(2, P2), Stand(1, 0))
+    assert view.claim is not None
+    assert view.claim.end_epoch == 4
+
+
+def test_a_claim_may_leave_epochs_out() -> None:
+    assert view_of(claim(1, P0, epochs=1), claim(2, P3)).verdict(P2) is A
+
+
+def test_a_new_generation_needs_a_producer_id_that_nobody_used() -> None:
+    view = view_of(claim(1, P0))
+    assert refuses(view, claim(2, Q0, generation=3))
+    assert refuses(view, claim(2, P2, generation=2))
+    assert refuses(view, claim(2, Producer(101, 0), generation=2))  # without kproxy's bits
+    assert view.apply(claim(2, Q0, generation=2), Stand(1, 0))
+    assert refuses(view, claim(3, P2))
+    assert refuses(view, claim(3, P2, generation=3))
+
+
+@pytest.mark.parametrize(("first", "epochs"), [(0, 0), (0, -1), (-1, 3), (LAST_EPOCH, 2)])
+def test_a_block_holds_epochs_that_there_are(first: int, epochs: int) -> None:
+    assert refuses(IdView("id"), claim(1, producer(100, first), epochs=epochs))
+
+
+def test_the_last_epoch_may_be_used() -> None:
+    last = producer(100, LAST_EPOCH)
+    assert view_of(claim(1, last, epochs=1), decision(1, last, True)).verdict(last) is C
+
+
+def test_a_claim_aborts_what_is_undecided_below_it() -> None:
+    view = view_of(claim(1, P0), decision(1, P0, True), partitions(1, P1, {PLACE: 5}), claim(2, P2))
+    assert [view.verdict(part) for part in (P0, P1, P2, P3)] == [C, A, U, U]
+    assert view.bound(PLACE) is None
+    assert view.ongoing is None
+    view = view_of(claim(1, P0), claim(2, Q0, generation=2))
+    assert [view.verdict(part) for part in (P0, P3, producer(100, 99), Q0)] == [A, A, A, U]
+
+
+def test_epochs_above_the_block_and_unknown_producer_ids_are_undecided() -> None:
+    view = view_of(claim(1, P0))
+    assert [view.verdict(part) for part in (P2, Q0, M)] == [U, U, U]
+
+
+def test_what_a_claim_aborted_is_not_taken_for_the_decision_before() -> None:
+    # T1 is committed, T2 is aborted by a claim: whoever repeats the end of T2 must not be told of T1
+    view = view_of(claim(1, P0), decision(1, P0, True), partitions(1, P1, {PLACE: 5}), claim(2, P2))
+    assert view.last is not None
+    assert (view.last.producer, view.last.committed, view.last.by_claim) == (P1, False, True)
+    assert view.last.client == view.last.next_client == CLIENT
+    assert view.is_doomed
+    assert not view_of(claim(1, P0), decision(1, P0, True), claim(2, P2)).is_doomed
+
+
+def test_a_client_that_was_replaced_leaves_nothing_doomed_behind() -> None:
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), claim(2, P2, client=Producer(7, 1)))
+    assert view.last is not None
+    assert view.last.by_claim
+    assert not view.is_doomed
+    assert view.client == Producer(7, 1)
+
+
+# -- a transaction
+
+
+def test_a_decision_decides_its_epoch_alone() -> None:
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), decision(1, P0, True))
+    assert [view.verdict(part) for part in (P0, P1)] == [C, U]
+    assert view.bound(PLACE) is None
+    view = view_of(claim(1, P0), decision(1, P0, False))
+    assert [view.verdict(part) for part in (P0, P1)] == [A, U]
+
+
+def test_a_decision_is_the_current_owners_and_of_its_block() -> None:
+    view = view_of(claim(1, P0), claim(2, P2))
+    for number, part in ((1, P0), (1, P2), (2, P0), (2, P1), (2, producer(100, 4)), (3, P2), (2, Q0)):
+        assert refuses(view, decision(number, part, True))
+
+
+def test_what_is_decided_stays_decided() -> None:
+    view = view_of(claim(1, P0), decision(1, P0, True), decision(1, P1, False))
+    for part in (P0, P1):
+        for committed in (True, False):
+            assert refuses(view, decision(1, part, committed))
+        assert refuses(view, partitions(1, part, {PLACE: 1}))
+        assert refuses(view, prepare(1, part))
+
+
+def test_partitions_say_where_undecided_data_may_begin() -> None:
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5, ("t", 1): 7}))
+    assert view.ongoing is not None
+    assert view.ongoing == (P0, Stand(1, 1001))
+    assert view.apply(partitions(1, P0, {PLACE: 9, ("t", 2): 1}), Stand(2, 0))
+    assert [view.bound(("t", index)) for index in range(4)] == [5, 7, 1, None]
+    assert view.ongoing.since.offset == 1
+    for body in (partitions(2, P0, {PLACE: 0}), partitions(1, P2, {PLACE: 0}), offsets(2, P0, "g", {PLACE: 1})):
+        assert refuses(view, body)
+
+
+def test_a_decision_tells_the_clients_next_identity() -> None:
+    later = Producer(7, 1)
+    view = view_of(claim(1, P0), decision(1, P0, True, next_client=later))
+    assert view.client == later
+    assert view.last is not None
+    assert (view.last.client, view.last.next_client, view.last.at) == (CLIENT, later, Stand(1, 1001))
+    assert view_of(claim(1, P0), decision(1, P0, True, next_client=later), claim(2, P2)).client == CLIENT
+
+
+def test_copies_are_kept_of_what_was_committed() -> None:
+    copies = {P0: {PLACE: {0: 5, 3: 9}}}
+    view = view_of(claim(1, P0), decision(1, P0, True, [P0], copies=copies))
+    assert view.copies == {P0: {("t", 0, 0): 5, ("t", 0, 3): 9}}
+    assert not view_of(claim(1, P0), decision(1, P0, False, [P0], copies=copies)).copies
+
+
+# -- batch ids
+
+
+def test_a_batch_is_committed_once() -> None:
+    view = view_of(claim(1, P0), decision(1, P0, True, batch_id="7"))
+    assert refuses(view, decision(1, P1, True, batch_id="7"))
+    assert view.verdict(P1) is U
+    assert view.apply(decision(1, P1, False, batch_id="7"), Stand(2, 0))  # what was written again can be aborted
+
+
+def test_a_batch_that_was_aborted_can_be_committed_later() -> None:
+    view = view_of(claim(1, P0), decision(1, P0, False, batch_id="7"), decision(1, P1, True, batch_id="7"))
+    assert view.verdict(P1) is C
+
+
+def test_batch_ids_are_forgotten_at_last() -> None:
+    view = view_of(
+        claim(1, P0, epochs=200), *(decision(1, producer(100, n), True, batch_id=str(n)) for n in range(129))
+    )
+    assert len(view.batch_ids) == 128
+    assert refuses(view, decision(1, producer(100, 129), True, batch_id="1"))
+    assert view.apply(decision(1, producer(100, 129), True, batch_id="0"), Stand(200, 0))
+
+
+# -- members
+
+
+def test_one_decision_covers_members() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), member(1, P0, N, 6), partitions(5, M, {PLACE: 3}))
+    assert [view.verdict(part) for part in (P0, M, N)] == [U, U, U]
+    assert view.bound(PLACE) == 3
+    assert view.apply(decision(1, P0, True, [P0, M]), Stand(9, 0))
+    assert [view.verdict(part) for part in (P0, M, N)] == [C, C, A]
+    assert view.bound(PLACE) is None
+
+
+def test_a_member_begins_the_owners_transaction() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5))
+    assert view.ongoing == (P0, Stand(1, 1001))
+    assert refuses(view, expiry(1))
+
+
+def test_members_are_aborted_with_their_owner() -> None:
+    for last in (decision(1, P0, False), decision(1, P0, True), claim(2, P2)):
+        view = view_of(claim(1, P0), member(1, P0, M, 5), offsets(5, M, "g", {PLACE: 1}), last)
+        assert view.verdict(M) is A
+        assert not view.pending
+        for late in (partitions(5, M, {PLACE: 1}), prepare(5, M), member(1, P0, N, 6)):
+            assert refuses(view, late)
+
+
+def test_who_joins_is_new_and_has_kproxys_bits() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5))
+    wrong = [
+        member(1, P0, M, 6),
+        member(2, P0, N, 6),
+        member(1, P2, N, 6),
+        member(1, P0, P1, 6),
+        member(1, P0, Producer(201, 0), 6),
+        member(1, P0, producer(201, -1), 6),
+        member(1, P0, producer(201, 32_767), 6),
+        member(5, M, N, 6),
+    ]
+    assert all(refuses(view, body) for body in wrong)
+    assert view.apply(member(1, P0, producer(200, 1), 6), Stand(2, 0))  # the same producer id with its next epoch
+
+
+def test_a_members_records_carry_its_own_nonce() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5))
+    for number in (1, 6):
+        for body in (partitions(number, M, {PLACE: 1}), offsets(number, M, "g", {PLACE: 1}), prepare(number, M)):
+            assert refuses(view, body)
+    assert refuses(view, decision(5, M, True))
+    assert refuses(view, decision(1, M, True))
+
+
+def test_a_decision_names_its_own_members_only() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5))
+    for parts in ([M], [N], [P0], [P1, P1], [P1, P1, M]):
+        assert refuses(view, decision(1, P1, True, parts))
+    assert refuses(view, decision(1, P0, True, [M, M]))
+
+
+# -- parts that are prepared
+
+
+def test_what_is_prepared_survives_claims_and_is_decided_by_the_then_owner() -> None:
+    for committed, verdict in ((True, C), (False, A)):
+        view = view_of(
+            claim(1, P0),
+            partitions(1, P0, {PLACE: 5}),
+            member(1, P0, M, 5, "task"),
+            member(1, P0, N, 6),
+            prepare(1, P0),
+            prepare(5, M),
+            claim(2, Q0, generation=2),
+        )
+        assert [view.verdict(part) for part in (P0, M, N)] == [U, U, U]
+        assert view.bound(PLACE) == 5
+        assert view.prepared[M].name == "task"
+        assert not view.is_doomed
+        for former in (decision(1, P0, True), decision(1, P1, True, [P0, M]), decision(2, P0, True, [M])):
+            assert refuses(view, former)
+        assert view.apply(decision(2, Q0, committed, [P0, M]), Stand(9, 0))
+        assert [view.verdict(part) for part in (Q0, P0, M, N)] == [verdict, verdict, verdict, A]
+        assert not view.prepared
+        assert view.bound(PLACE) is None
+
+
+def test_what_is_prepared_takes_nothing_more() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), prepare(5, M), prepare(1, P0))
+    for part, number in ((P0, 1), (M, 5)):
+        for body in (partitions(number, part, {PLACE: 1}), offsets(number, part, "g", {}), prepare(number, part)):
+            assert refuses(view, body)
+    assert refuses(view, decision(1, P0, True, [M]))  # it takes an epoch of its own
+    assert refuses(view, member(1, P0, N, 6))
+
+
+def test_the_next_transaction_may_begin_behind_a_prepared_one() -> None:
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), prepare(1, P0))
+    assert view.ongoing is None
+    assert view.apply(partitions(1, P1, {PLACE: 7}), Stand(3, 0))
+    assert view.ongoing is not None
+    assert view.bound(PLACE) == 5
+
+
+def test_a_decision_leaves_another_open_transaction_alone() -> None:
+    view = view_of(
+        claim(1, P0, epochs=3),
+        prepare(1, P0),
+        partitions(1, P1, {PLACE: 7}),
+        decision(1, P2, True, [P0]),
+    )
+    assert view.ongoing is not None
+    assert view.ongoing.producer == P1
+    assert [view.verdict(part) for part in (P0, P1, P2)] == [C, U, C]
+
+
+# -- group offsets
+
+
+def test_offsets_wait_for_the_decision_and_then_for_the_broker() -> None:
+    first, second = offsets(1, P0, "g", {PLACE: 5}), offsets(1, P0, "h", {PLACE: 6})
+    view = view_of(claim(1, P0), first, second)
+    assert view.ongoing is not None
+    assert list(view.undecided_groups()) == [(P0, first), (P0, second)]
+    assert view.apply(decision(1, P0, True), Stand(3, 0))
+    assert not view.pending
+    assert view.unmirrored == {(P0, "g"): [first], (P0, "h"): [second]}
+    assert view.apply(mirrored(P0, "g"), Stand(4, 0))
+    assert refuses(view, mirrored(P0, "g"))
+    assert list(view.unmirrored) == [(P0, "h")]
+
+
+def test_offsets_of_what_is_aborted_are_forgotten() -> None:
+    for last in (decision(1, P0, False), claim(2, P2)):
+        view = view_of(claim(1, P0), offsets(1, P0, "g", {PLACE: 5}), last)
+        assert not view.pending
+        assert not view.unmirrored
+
+
+def test_offsets_of_what_is_prepared_are_kept() -> None:
+    pending = offsets(1, P0, "g", {PLACE: 5})
+    view = view_of(claim(1, P0), pending, prepare(1, P0), claim(2, P2))
+    assert list(view.undecided_groups()) == [(P0, pending)]
+    assert view.apply(decision(2, P2, True, [P0]), Stand(4, 0))
+    assert view.unmirrored == {(P0, "g"): [pending]}
+
+
+# -- expiry
+
+
+def test_an_id_expires_by_a_record_and_comes_back_by_a_claim() -> None:
+    view = view_of(claim(1, P0), decision(1, P0, True), expiry(1))
+    assert view.expired
+    assert view.last is None
+    assert view.verdict(P0) is C
+    for late in (partitions(1, P1, {PLACE: 1}), decision(1, P1, True), member(1, P1, M, 5), prepare(1, P1)):
+        assert refuses(view, late)
+    assert view.apply(claim(2, P2), Stand(9, 0))
+    assert not view.expired
+
+
+def test_an_id_that_is_in_use_does_not_expire() -> None:
+    assert refuses(view_of(claim(1, P0)), expiry(2))
+    assert refuses(view_of(claim(1, P0), partitions(1, P0, {PLACE: 1})), expiry(1))
+    assert refuses(view_of(claim(1, P0), prepare(1, P0)), expiry(1))
+
+
+def test_an_id_is_touched_by_what_counts() -> None:
+    view = view_of(claim(1, P0))
+    assert refuses(view, claim(2, P0))
+    assert view.touched == Stand(0, 1000)
+
+
+# -- any history
+
+_numbers = st.integers(1, 3)
+_mains = st.builds(producer, st.sampled_from([100, 101]), st.integers(0, 7))
+_joining = st.builds(producer, st.just(200), st.integers(0, 2))
+_parts = _mains | _joining
+_places = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 1)), st.integers(0, 9), max_size=2)
+_claims = st.builds(
+    lambda number, pid, block: claim(number, producer(100 + pid, 2 * block), generation=1 + pid),
+    _numbers,
+    st.sampled_from([0, 0, 0, 1]),
+    st.integers(0, 3),
+)
+_histories = st.lists(
+    st.one_of(
+        _claims,
+        st.builds(partitions, _numbers, _parts, _places),
+        st.builds(offsets, _numbers, _parts, st.just("g"), _places),
+        st.builds(member, _numbers, _mains, _joining, _numbers),
+        st.builds(prepare, _numbers, _parts),
+        st.builds(decision, _numbers, _mains, st.booleans(), st.lists(_parts, max_size=3)),
+        st.builds(mirrored, _parts, st.just("g")),
+        st.builds(expiry, _numbers),
+    ),
+    max_size=25,
+).map(lambda records: [claim(1, P0), *records])
+PARTS = [producer(pid, epoch) for pid in (100, 101) for epoch in range(8)] + [producer(200, n) for n in range(3)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(_histories)
+def test_a_verdict_that_was_given_is_final(records: list[Message]) -> None:
+    view, given_before = IdView("id"), dict.fromkeys(PARTS, U)
+    for offset, body in enumerate(records):
+        view.apply(body, Stand(offset, 0))
+        now = {part: view.verdict(part) for part in PARTS}
+        changed = {part for part in PARTS if now[part] is not given_before[part]}
+        assert all(given_before[part] is U for part in changed)
+        given_before = now
+
+
+@settings(max_examples=300, deadline=None)
+@given(_histories)
+def test_only_claims_and_decisions_of_the_current_owner_decide(records: list[Message]) -> None:
+    view = IdView("id")
+    for offset, body in enumerate(records):
+        owner = view.claim
+        before = [view.verdict(part) for part in PARTS]
+        took = view.apply(body, Stand(offset, 0))
+        if [view.verdict(part) for part in PARTS] != before:
+            assert took
+            assert isinstance(body, TransactionClaim | TransactionDecision)
+            assert isinstance(body, TransactionClaim) or (owner is not None and body.nonce == owner.nonce)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_histories)
+def test_what_does_not_count_leaves_no_trace(records: list[Message]) -> None:
+    view, other = IdView("id"), IdView("id")
+    for offset, body in enumerate(records):
+        if view.apply(body, Stand(offset, 0)):
+            assert other.apply(body, Stand(offset, 0))
+    assert view == other
+
+
+@settings(max_examples=300, deadline=None)
+@given(_histories)
+def test_commits_name_all_and_bounds_are_of_what_is_undecided(records: list[Message]) -> None:
+    view = IdView("id")
+    for offset, body in enumerate(records):
+        took = view.apply(body, Stand(offset, 0))
+        if took and isinstance(body, TransactionDecision):
+            named = {Producer(body.producer_id, body.epoch), *(Producer(x.producer_id, x.epoch) for x in body.parts)}
+            assert {view.verdict(part) for part in named} == {C if body.committed else A}
+        assert all(view.verdict(part) is U for part in (*view.bounds, *view.pending, *view.prepared))
+        assert view.ongoing is None or view.verdict(view.ongoing.producer) is U
+
+
+@settings(max_examples=200, deadline=None)
+@given(_histories)
+def test_a_claim_of_a_fresh_block_decides_all_but_what_is_prepared(records: list[Message]) -> None:
+    view = IdView("id")
+    for offset, body in enumerate(records):
+        view.apply(body, Stand(offset, 0))
+    written = {*view.bounds, *view.pending}
+    assert view.claim is not None
+    fresh = claim(9, producer(300, 0), generation=len(view.generations) + 1)
+    assert view.apply(fresh, Stand(99, 0))
+    assert all(_waits(view, part) for part in written if view.verdict(part) is U)
+    assert replace(view.claim, at=Stand(0, 0)).nonce == fresh.nonce
+
+
+def _waits(view: IdView, part: Producer) -> bool:
+    return part in view.prepared or (part in view.members and view.members[part].owner in view.prepared)
