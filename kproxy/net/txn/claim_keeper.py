@@ -1,0 +1,139 @@
+"""The claim under which an id's records are appended: taken, used, given up when the log does not answer clearly."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.tools import OwnerTools
+from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+from kproxy.txn.view import Claim, IdView
+
+log = structlog.get_logger("kproxy.transactions")
+
+#: Claims in a row that were lost to others, before the client is asked to come again.
+_MOST_CLAIMS = 10
+
+
+class ClaimKeeper:
+    """Of one transactional id; used by one task at a time."""
+
+    def __init__(self, transactional_id: str, tools: OwnerTools, *, instance_id: str = "") -> None:
+        """Nothing is claimed yet. ``instance_id``: for whom; this instance's if not given."""
+        self.transactional_id = transactional_id
+        self._tools = tools
+        self._instance_id = instance_id or tools.instance_id
+        self.claim: Claim | None = None
+        #: The client's identity as this instance knows it: a view that has another fences the client.
+        self.client = NOBODY
+        self.client_id = ""
+        self.timeout_ms = 0
+        self._next_epoch = 0
+        self._sequence = 0
+
+    # -- the view
+
+    @property
+    def view(self) -> IdView | None:
+        """What the log says of the id, as far as it has been read."""
+        return self._tools.log.views.of(self.transactional_id)
+
+    async def read_to_end(self) -> IdView | None:
+        """What the log says of the id now. TxnError if that can't be known."""
+        try:
+            view = await self._tools.log.read_to_end(self.transactional_id)
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
+        if self._tools.log.is_foreign(self.transactional_id):
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log holds records of a newer kproxy: upgrade")
+        return view
+
+    # -- claiming
+
+    async def claim_for(
+        self, identity: Callable[[IdView | None], Awaitable[Producer]], resumed: Producer = NOBODY
+    ) -> IdView:
+        """Claims the next block, until the log shows a claim of ours as the one that holds; the view then.
+
+        ``identity`` gives the client's identity from each view that is claimed behind. TxnError.
+        """
+        self.claim = None
+        view = await self.read_to_end()
+        for _ in range(_MOST_CLAIMS):
+            client = await identity(view)
+            claimed = await self._try(view, client, resumed)
+            view = await self.read_to_end() if claimed is None else claimed
+            if claimed is not None:
+                return claimed
+        raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+
+    async def claim_again(self) -> IdView:
+        """The next block for the same client; all that was open is aborted by it. TxnError, also if it was fenced."""
+
+        async def same(view: IdView | None) -> Producer:
+            if view is not None and view.client != self.client:
+                raise self.fenced()
+            return self.client
+
+        resumed = self.view.claim.resumed if self.view is not None and self.view.claim is not None else NOBODY
+        return await self.claim_for(same, resumed)
+
+    async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> IdView | None:
+        fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
+        nonce = self._tools.nonce()
+        claimant = Claimant(nonce, client, resumed, self.timeout_ms, self._instance_id, self.client_id)
+        body = next_claim(view, claimant, fresh)
+        entry = Entry(self.transactional_id, body)
+        try:
+            await self._tools.log.append(entry, body.producer_id, body.first_epoch, sequence=0)
+        except AppendError as error:
+            log.debug("claim not acknowledged", transactional_id=self.transactional_id, reason=str(error))
+        view = await self.read_to_end()
+        if view is None or view.claim is None or not view.is_ours(nonce):
+            self._tools.stats.claimed("lost")
+            return None
+        self._tools.stats.claimed("won")
+        self.claim, self._sequence, self._next_epoch = view.claim, 1, view.claim.first_epoch
+        self.client = view.client
+        return view
+
+    def fenced(self) -> TxnError:
+        """The error for a client that has been replaced; the claim is given up."""
+        self.claim = None
+        return TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has the transactional id")
+
+    # -- using it
+
+    async def take_epoch(self) -> Producer:
+        """An epoch for the next transaction; TxnError if a block must be claimed for it and can't be."""
+        if self.claim is None or self._next_epoch >= self.claim.end_epoch:
+            await self.claim_again()
+        assert self.claim is not None
+        producer = Producer(self.claim.producer_id, self._next_epoch)
+        self._next_epoch += 1
+        return producer
+
+    async def append(self, body: Message) -> IdView | None:
+        """Appends under the claim; the view behind the record or, where its fate is not known, at the log's end.
+
+        In that case the claim is given up: a sequence that was sent once keeps its content.
+        """
+        claim = self.claim
+        assert claim is not None
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        entry = Entry(self.transactional_id, body)
+        try:
+            await self._tools.log.append(entry, claim.producer_id, claim.first_epoch, sequence)
+        except AppendError as error:
+            log.info("no acknowledgement by the log", transactional_id=self.transactional_id, reason=str(error))
+            self.claim = None
+            return await self.read_to_end()
+        except BaseException:
+            self.claim = None
+            raise
+        return self.view

@@ -1,0 +1,267 @@
+"""The coordinator of every transactional id whose client comes to this instance (Kafka's ``TransactionCoordinator``).
+
+Any instance may coordinate any id: the log decides between them. An id is claimed for a client that asks for a
+producer id, for one that goes on behind a restart of its kproxy, and, by whoever sees it, to end what is overdue.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import structlog
+import trio
+
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.errors import KproxyError
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.tools import OwnerTools, Policies
+from kproxy.proxy.routing import is_own_topic
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.view import IdView, Place
+
+log = structlog.get_logger("kproxy.transactions")
+
+T = TypeVar("T")
+
+_SWEEP_SECONDS: Final = 1.0
+#: Longer than its time-out plus this, and its own kproxy must be gone.
+_OTHERS_GRACE_MS: Final = 10_000
+#: Ids that nothing was asked of for so long are forgotten here; the log has them.
+_IDLE_SECONDS: Final = 3_600.0
+#: Ids that are given up in one look at all of them.
+_MOST_EXPIRED: Final = 10
+
+
+class _Job(Generic[T]):
+    """Work that goes on when the client that asked for it has gone: half a decision is none."""
+
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._done = trio.Event()
+        self._error: TxnError | None = None
+        self._result: T | None = None
+
+    async def run(self) -> None:
+        try:
+            self._result = await self._work()
+        except TxnError as error:
+            self._error = error
+        except (OSError, KproxyError) as error:
+            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        except Exception as error:
+            # one id's fault, even if it is a bug of ours, is not the others'
+            log.exception("transaction failed; this is a bug of kproxy, please report it")
+            self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        finally:
+            self._done.set()
+
+    async def result(self) -> T:
+        await self._done.wait()
+        if self._error is not None:
+            raise TxnError(self._error.error_code, self._error.message)
+        return self._result  # type: ignore[return-value]  # set, as there was no error
+
+
+class Coordinator:
+    """The owners of this instance, by transactional id."""
+
+    def __init__(self, tools: OwnerTools, config: Config, policies: Policies, nursery: trio.Nursery) -> None:
+        """Work runs in ``nursery``, so that it outlives the connection that asked for it."""
+        self._tools = tools
+        self._config = config
+        self._policies = policies
+        self._nursery = nursery
+        self._owners: dict[str, Owner] = {}
+        self._taking_over = trio.Lock()
+        self._ending: set[str] = set()
+
+    # -- KIP-98's requests
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
+    ) -> Producer:
+        """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
+        if not transactional_id:
+            raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            longest = self._config.transaction_max_timeout_ms
+            raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
+        owner = self._owners.get(transactional_id) or self._add(transactional_id)
+        return await self._run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
+
+    async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+        """Errors by partition; if there are any, none was added."""
+        errors = await self._refused(places)
+        if not errors:
+            owner = await self._owner(request)
+            await self._run(lambda: owner.join(request, places))
+        return errors
+
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """The group's offsets may follow."""
+        if not group_id:
+            raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
+        owner = await self._owner(request)
+        await self._run(lambda: owner.add_offsets(request))
+
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
+        """The offsets stand in the log; they hold once the transaction is committed."""
+        owner = await self._owner(request)
+        await self._run(lambda: owner.commit_offsets(request, offsets))
+
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """What became of each batch. ``accepted`` is called when they have their place in the order."""
+        if implicit:
+            errors = await self._refused([(batch.topic, batch.partition) for batch in batches])
+            if errors:
+                raise TxnError(next(iter(errors.values())), "a topic that can't be written in a transaction")
+        owner = await self._owner(request)
+        return await self._run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+        """The client's producer id and epoch for what follows; TxnError unless the log shows what was asked for."""
+        owner = await self._owner(request)
+        return await self._run(lambda: owner.end(request, committed=committed, bumps=bumps))
+
+    # -- owners
+
+    def owned(self) -> Sequence[Owner]:
+        """Those of this instance."""
+        return list(self._owners.values())
+
+    def of(self, transactional_id: str) -> Owner | None:
+        """The owner of an id, if it is this instance's."""
+        return self._owners.get(transactional_id)
+
+    def _add(self, transactional_id: str) -> Owner:
+        owner = self._owners[transactional_id] = Owner(transactional_id, self._tools)
+        return owner
+
+    async def _owner(self, request: TxnRequest) -> Owner:
+        """The owner for a request; one is made where the id's last owner was this instance's former self."""
+        owner = self._owners.get(request.transactional_id)
+        if owner is not None:
+            return owner
+        return await self._run(lambda: self._take_over(request.transactional_id))
+
+    async def _take_over(self, transactional_id: str) -> Owner:
+        async with self._taking_over:
+            if transactional_id in self._owners:
+                return self._owners[transactional_id]  # another request came first
+            view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
+            if view is None or view.claim is None or view.expired:
+                raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
+            if view.claim.instance_id != self._tools.instance_id and not self._is_silent(view):
+                raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
+            owner = Owner(transactional_id, self._tools)
+            await owner.adopt(view)
+            return self._owners.setdefault(transactional_id, owner)
+
+    def _is_silent(self, view: IdView) -> bool:
+        """Whether nothing was heard of an id for longer than a transaction may take: its kproxy is gone, or idle."""
+        assert view.claim is not None
+        return self._now_ms() > view.touched.timestamp_ms + view.claim.timeout_ms + _OTHERS_GRACE_MS
+
+    async def _refused(self, places: Sequence[Place]) -> dict[Place, ErrorCode]:
+        errors: dict[Place, ErrorCode] = {}
+        for topic in dict.fromkeys(topic for topic, _ in places):
+            error = None
+            if is_own_topic(topic):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif await self._policies.is_compacted(topic):
+                error = ErrorCode.POLICY_VIOLATION  # compaction would keep an aborted record as its key's last value
+            if error is not None:
+                errors.update({place: error for place in places if place[0] == topic})
+        return errors
+
+    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        job = _Job(work)
+        self._nursery.start_soon(job.run)
+        return await job.result()
+
+    def _now_ms(self) -> int:
+        return int(self._tools.cluster.network.wall() * 1000)
+
+    # -- time
+
+    async def run(self) -> None:
+        """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
+        while True:
+            await trio.sleep(_SWEEP_SECONDS)
+            now = trio.current_time()
+            for name, owner in list(self._owners.items()):
+                if owner.is_overdue(now):
+                    self._start(name, owner.time_out)
+                elif owner.transaction is None and now > owner.used_at + _IDLE_SECONDS:
+                    owner.close()
+                    del self._owners[name]
+            self._note_open()
+            self._sweep_views()
+
+    def _note_open(self) -> None:
+        began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
+        oldest = min(began, default=None)
+        wall = self._tools.cluster.network.wall() - trio.current_time()
+        self._tools.stats.oldest_open = None if oldest is None else oldest + wall
+
+    def _sweep_views(self) -> None:
+        now_ms, expired = self._now_ms(), 0
+        for view in list(self._tools.log.views.all()):
+            if view.claim is None or view.transactional_id in self._owners:
+                continue
+            if view.ongoing is not None or view.pending:
+                if self._is_silent(view):
+                    self.end_overdue(view)
+            elif self._is_unused(view, now_ms) and expired < _MOST_EXPIRED:
+                expired += 1
+                self._start(view.transactional_id, partial(self._expire, view))
+
+    def _is_unused(self, view: IdView, now_ms: int) -> bool:
+        last_ms = view.touched.timestamp_ms + self._config.transactional_id_timeout_ms
+        return not (view.expired or view.prepared) and now_ms > last_ms
+
+    def end_overdue(self, view: IdView) -> None:
+        """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
+        assert view.claim is not None
+        keeper = ClaimKeeper(view.transactional_id, self._tools, instance_id=view.claim.instance_id)
+        keeper.client, keeper.client_id = view.client, view.claim.client_id
+        keeper.timeout_ms = view.claim.timeout_ms
+        log.info(
+            "aborting an overdue transaction of another instance",
+            transactional_id=view.transactional_id,
+            instance_id=view.claim.instance_id,
+        )
+        self._start(view.transactional_id, keeper.claim_again)
+
+    async def _expire(self, view: IdView) -> None:
+        assert view.claim is not None
+        entry = Entry(view.transactional_id, TransactionExpiry(view.claim.nonce))
+        await self._tools.log.append_unfenced(entry)
+
+    def _start(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
+        if transactional_id not in self._ending:
+            self._ending.add(transactional_id)
+            self._nursery.start_soon(self._in_background, transactional_id, work)
+
+    async def _in_background(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        except (OSError, KproxyError) as error:
+            log.info("will be tried again", transactional_id=transactional_id, reason=str(error))
+        finally:
+            self._ending.discard(transactional_id)
+
+    def close(self) -> None:
+        """Closes the connections of all owners."""
+        for owner in self._owners.values():
+            owner.close()

@@ -1,0 +1,100 @@
+"""The transaction log as kproxy uses it: what it says, what is appended to it, and what the view says behind that."""
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kproxy.net.txn.log_appender import LogAppender
+from kproxy.net.txn.log_follower import LogFollower
+from kproxy.txn.ids import log_partition
+from kproxy.txn.records import Entry, encode
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.views import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = structlog.get_logger("kproxy.transaction_log")
+
+
+class ViewSink:
+    """Fills the views from the log (``log_partition.LogSink``)."""
+
+    def __init__(self, views: Views) -> None:
+        """``views`` are what is filled."""
+        self._views = views
+        #: Called with each record that changed a view.
+        self.listeners: list[Callable[[Entry], None]] = []
+
+    def restart(self, partition: int, start: int) -> None:
+        """As ``LogSink``."""
+        self._views.restart(partition)
+
+    def apply(
+        self,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int,
+        epoch: int,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        """As ``LogSink``."""
+        entry = self._views.apply(partition, Stand(offset, timestamp_ms), key, value)
+        if entry is not None:
+            for listener in self.listeners:
+                listener(entry)
+
+    def advanced(self, partition: int, end: int) -> None:
+        """As ``LogSink``."""
+
+
+def make_views() -> Views:
+    """Views that warn once of each kind of record that they do not understand."""
+    told: set[str] = set()
+
+    def tell(what: str, why: str) -> None:
+        if what not in told:
+            told.add(what)
+            log.error("the transaction log holds records that this kproxy does not understand", what=what, why=why)
+
+    return Views(tell)
+
+
+class TransactionLog:
+    """What an owner of a transactional id needs of the log."""
+
+    def __init__(self, views: Views, follower: LogFollower, appender: LogAppender) -> None:
+        """``follower`` fills ``views`` and runs; ``appender`` writes."""
+        self.views = views
+        self._follower = follower
+        self._appender = appender
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition that speaks of an id."""
+        return log_partition(transactional_id, self._follower.partitions)
+
+    def is_foreign(self, transactional_id: str) -> bool:
+        """Whether a newer kproxy has written things there that this one does not understand: it must not decide."""
+        return self.partition_of(transactional_id) in self.views.foreign
+
+    async def read_to_end(self, transactional_id: str) -> IdView | None:
+        """The view behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        await self._follower.loaded()
+        await self._follower.read_to_end(self.partition_of(transactional_id))
+        return self.views.of(transactional_id)
+
+    async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
+        """Appends a record under a claim, and waits until it is read; its offset.
+
+        AppendFenced, AppendRefused, AppendUnknown: the log has to be read to its end, to see what became of it.
+        """
+        partition = self.partition_of(entry.transactional_id)
+        offset = await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
+        await self._follower.reached(partition, offset + 1)
+        return offset
+
+    async def append_unfenced(self, entry: Entry) -> None:
+        """Appends a record that says the same whoever writes it, however often. OSError and the like if it fails."""
+        await self._appender.append_unfenced(self.partition_of(entry.transactional_id), [encode(entry)])

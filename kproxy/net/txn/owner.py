@@ -1,0 +1,363 @@
+"""One transactional id as this instance owns it: begin, write, decide; each step counts when the log shows it.
+
+prepare (a state that lets nothing else in) -> append -> complete (what the view says behind the record). What a broker
+answers to an append decides nothing, nor what the client is told; the view does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log_leaders import LogError
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.writer import TransactionWriter
+from kproxy.txn.claims import initialized_client, needs_client_producer_id, next_client
+from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.states import Event, State, following
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Place
+
+if TYPE_CHECKING:
+    from kproxy.txn.writes import TxnSend
+
+#: Partitions whose ends are remembered, so that the next transaction need not ask for them.
+_MOST_ENDS: Final = 10_000
+
+
+class Owner:
+    """Coordinates one id for as long as nobody else claims it."""
+
+    def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
+        """``tools`` are shared with the other owners of this instance."""
+        self.keeper = ClaimKeeper(transactional_id, tools)
+        self.state = State.EMPTY
+        self.transaction: Transaction | None = None
+        #: When it was asked for something last, by trio's clock.
+        self.used_at = trio.current_time()
+        self._tools = tools
+        self._stats = tools.stats
+        self._lock = trio.Lock()
+        self._connections = tools.connections()
+        self._sequences: ClientSequences[TxnSend] = ClientSequences()
+        #: Partitions that wait to be announced, and for whom: whoever has the lock first announces for all.
+        self._wanted: dict[Place, Producer] = {}
+        self._ends: dict[Place, int] = {}
+        #: Why the client's transaction is lost, until the client has aborted it.
+        self._doomed: TxnError | None = None
+        self._newest_connection = -1
+
+    # -- who may ask
+
+    async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
+        """InitProducerId: fences whoever had the id, aborts what was open, and gives the client its next identity."""
+        self._refuse_while_pending()
+
+        async def identity(view: IdView | None) -> Producer:
+            known = view.client if view is not None else Producer(-1, -1)
+            fresh = await self._tools.new_producer_id() if needs_client_producer_id(known) else -1
+            return initialized_client(view, resumed, fresh)
+
+        async with self._lock:
+            self.used_at = trio.current_time()
+            self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
+            await self.keeper.claim_for(identity, resumed)
+            self._drop_transaction("initialized")
+            self.state, self._doomed = following(self.state, Event.INITIALIZED), None
+            self._newest_connection = -1
+            return self.keeper.client
+
+    async def adopt(self, view: IdView) -> None:
+        """Goes on for a client whose former coordinator is gone; what was open there is aborted. TxnError."""
+        assert view.claim is not None
+        async with self._lock:
+            self.keeper.client, self.keeper.client_id = view.client, view.claim.client_id
+            self.keeper.timeout_ms = view.claim.timeout_ms
+            if view.ongoing is not None:
+                view = await self.keeper.claim_again()
+            if view.last is not None:
+                self.state = State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+            if view.is_doomed:
+                self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "kproxy was restarted in the transaction")
+
+    def admit(self, request: TxnRequest, *, over_coordinator: bool = True) -> None:
+        """Lets in the client that owns the id; TxnError says to others what they are told.
+
+        ``over_coordinator``: the request travels over the client's one connection to its coordinator; what comes over
+        an older one was held up on the way, and speaks of a transaction that is over (KAFKA-17754).
+        """
+        self.used_at = trio.current_time()
+        client = self.keeper.client
+        if request.client.producer_id != client.producer_id:
+            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {request.client.producer_id}")
+        if request.client.epoch < client.epoch:
+            self._stats.fenced += 1
+            raise TxnError(ErrorCode.PRODUCER_FENCED, f"epoch {request.client.epoch} is below {client.epoch}")
+        if request.client.epoch > client.epoch:
+            raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
+        if over_coordinator:
+            if request.connection < self._newest_connection:
+                raise TxnError(ErrorCode.NOT_COORDINATOR, "a newer connection of the producer is in use")
+            self._newest_connection = request.connection
+
+    def _refuse_while_pending(self) -> None:
+        if self.state.is_pending:
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is being decided")
+
+    def _refuse_doomed(self) -> None:
+        if self._doomed is not None:
+            raise self._doomed
+
+    # -- a transaction begins, and grows
+
+    async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
+        """AddPartitionsToTxn: the partitions stand in the log when this returns."""
+        self._refuse_while_pending()
+        self._wanted.update(dict.fromkeys(places, request.client))
+        async with self._lock:
+            self.admit(request)
+            self._refuse_doomed()
+            await self._announce(places)
+
+    async def add_offsets(self, request: TxnRequest) -> None:
+        """AddOffsetsToTxn: nothing is written before the offsets come, which name the group themselves."""
+        self._refuse_while_pending()
+        async with self._lock:
+            self.admit(request)
+            self._refuse_doomed()
+
+    async def _announce(self, places: Sequence[Place]) -> Transaction:
+        """Has partitions in the log, of the transaction that is open or of one that begins."""
+        transaction = self.transaction or await self._begin()
+        if not transaction.unannounced(places) and transaction.announced:
+            return transaction
+        waiting = [place for place, client in self._wanted.items() if client == self.keeper.client]
+        wanted = transaction.unannounced(dict.fromkeys([*waiting, *places]))
+        self._wanted.clear()
+        ends = await self._ends_of(wanted)
+        assert self.keeper.claim is not None
+        view = await self.keeper.append(transaction.announcement(self.keeper.claim.nonce, ends))
+        taken = view.bounds.get(transaction.producer, {}) if view is not None else {}
+        if any(place not in taken for place in wanted):
+            raise await self._lose("the log did not take the transaction's partitions")
+        transaction.announced.update(wanted)
+        self._has_begun()
+        return transaction
+
+    async def _ends_of(self, places: Sequence[Place]) -> dict[Place, int]:
+        missing = [place for place in places if place not in self._ends]
+        if len(self._ends) + len(missing) > _MOST_ENDS:
+            self._ends.clear()
+            missing = list(places)
+        if missing:
+            try:
+                self._ends.update(await self._tools.ends(missing))
+            except LogError as error:
+                raise TxnError(ErrorCode(error.error_code), str(error)) from error
+            except (OSError, RemoteProtocolError) as error:
+                raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ends of partitions: {error}") from error
+        return {place: self._ends[place] for place in places}
+
+    async def _begin(self) -> Transaction:
+        producer = await self.keeper.take_epoch()
+        self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
+        return self.transaction
+
+    def _has_begun(self) -> None:
+        if self.state is not State.ONGOING:
+            self.state = following(self.state, Event.BEGAN)
+            self._stats.open += 1
+
+    async def _lose(self, why: str) -> TxnError:
+        """Has the open transaction aborted by a claim of ours, unless somebody else's stands; what to tell."""
+        view = self.keeper.view
+        if view is not None and view.client != self.keeper.client:
+            self._stats.fenced += 1
+            self._drop_transaction("fenced")
+            return self.keeper.fenced()
+        await self.keeper.claim_again()
+        self._drop_transaction("failed")
+        self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+        return self._doomed
+
+    def _drop_transaction(self, reason: str) -> None:
+        """The log has shown that the open transaction is aborted, or nothing of it was ever there."""
+        if self.transaction is not None:
+            self.transaction.writer.abandon()
+            self.transaction = None
+        if self.state is State.ONGOING or self.state.is_pending:
+            self.state = following(self.state, Event.ABORTED)
+            self._stats.open -= 1
+            self._stats.aborted(reason)
+
+    # -- data
+
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> list[Written]:
+        """Writes batches; ``accepted`` is called when they have their place in the order.
+
+        ``implicit``: partitions join the transaction by being written (KIP-890).
+        """
+        self._refuse_while_pending()
+        places = [(batch.topic, batch.partition) for batch in batches]
+        if implicit:
+            self._wanted.update(dict.fromkeys(places, request.client))
+        async with self._lock:
+            self.admit(request, over_coordinator=False)
+            self._refuse_doomed()
+            transaction = await self._announce(places) if implicit else self._joined(places)
+            await transaction.writer.room(sum(len(batch.batch) for batch in batches))
+            sends = transaction.accept(request.client, batches, self._sequences)
+            accepted()
+        await transaction.writer.settled([send for send in sends if send is not None])
+        if transaction.writer.failed is not None and self.transaction is transaction and self._doomed is None:
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
+        return [told(send) for send in sends]
+
+    def _joined(self, places: Sequence[Place]) -> Transaction:
+        if self.transaction is None or self.transaction.unannounced(places):
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+        return self.transaction
+
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
+        """TxnOffsetCommit: announces the offsets; they move when the transaction is committed."""
+        self._refuse_while_pending()
+        async with self._lock:
+            self.admit(request, over_coordinator=False)
+            self._refuse_doomed()
+            error = await self._tools.groups.check(offsets)
+            if error:
+                raise TxnError(ErrorCode(error), f"group {offsets.group_id}, generation {offsets.generation_id}")
+            transaction = self.transaction or await self._begin()
+            if self.keeper.claim is None:
+                raise await self._lose("the claim was lost")
+            offsets.nonce = self.keeper.claim.nonce
+            offsets.producer_id, offsets.epoch = transaction.producer
+            view = await self.keeper.append(offsets)
+            if view is None or offsets not in view.pending.get(transaction.producer, []):
+                raise await self._lose("the log did not take the group's offsets")
+            transaction.groups.append(offsets)
+            self._has_begun()
+
+    # -- the end
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
+        if (repeated := self._repeated(request, committed)) is not None:
+            return repeated
+        self._refuse_while_pending()
+        async with self._lock:
+            if (repeated := self._repeated(request, committed)) is not None:
+                return repeated  # it was decided while another had the lock
+            self.admit(request)
+            if committed:
+                self._refuse_doomed()
+            self._doomed = None
+            if self.transaction is not None:
+                await self._decide(self.transaction, committed, bumps)
+            elif bumps:
+                await self._decide(await self._begin(), False, bumps)  # empty, but the log has to know the new epoch
+            else:
+                self._end_again(committed)
+            return self.keeper.client
+
+    def _end_again(self, committed: bool) -> None:
+        """Where nothing is open: an empty transaction ends well; a repeated end does if it asks for the same."""
+        if self.state is not State.EMPTY and committed is not (self.state is State.COMPLETE_COMMIT):
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"the last transaction ended as {self.state.value}")
+
+    def _repeated(self, request: TxnRequest, committed: bool) -> Producer | None:
+        """The answer to an end that was decided before, where its answer was lost, and the epoch rose with it."""
+        view = self.keeper.view
+        last = view.last if view is not None else None
+        if last is None or last.client != request.client or last.next_client == request.client:
+            return None
+        return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
+
+    async def _decide(self, transaction: Transaction, committed: bool, bumps: bool) -> None:
+        """Has the log show a decision. TxnError if it was to be committed and is aborted."""
+        self._has_begun()
+        self.state = following(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        try:
+            why = await self._why_not(transaction) if committed else "client"
+            verdict = await self._until_decided(transaction, why, bumps)
+        except BaseException:
+            # whether it was decided is for a claim to find out; nothing goes on before
+            self.keeper.claim = None
+            self._drop_transaction("failed")
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "what became of the decision is not known")
+            raise
+        if verdict is Verdict.COMMITTED:
+            self._committed(transaction)
+            return
+        self._drop_transaction("client" if why == "client" else "failed")
+        if committed:
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why or "another claim aborted the transaction")
+            raise self._doomed
+
+    async def _why_not(self, transaction: Transaction) -> str | None:
+        """Why a transaction can't be committed; None if it can: all its data are acknowledged."""
+        await transaction.writer.flush()
+        if transaction.writer.failed is not None:
+            return f"a batch was not written: error {transaction.writer.failed}"
+        for offsets in transaction.groups:
+            error = await self._tools.groups.check(offsets)
+            if error:
+                return f"group {offsets.group_id} is not at generation {offsets.generation_id} any more: error {error}"
+        return None
+
+    async def _until_decided(self, transaction: Transaction, why: str | None, bumps: bool) -> Verdict:
+        """Appends the decision (None: to commit) and gives the verdict that the log shows; by a claim if it must."""
+        if why is not None:
+            transaction.writer.abandon()
+        written = transaction.writer.written() if why is None else None
+        fresh = await self._tools.new_producer_id() if bumps and needs_client_producer_id(self.keeper.client) else -1
+        following_client = next_client(self.keeper.client, fresh) if bumps else self.keeper.client
+        began = trio.current_time()
+        if self.keeper.claim is None:
+            view = await self.keeper.read_to_end()
+        else:
+            body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "")
+            view = await self.keeper.append(body)
+        if view is not None and view.last is not None and view.last.producer == transaction.producer:
+            self.keeper.client = view.client
+        if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
+            view = await self.keeper.claim_again()
+        self._stats.appends.observe(trio.current_time() - began)
+        self._ends.update({place: done.end_offset for place, done in (written or {}).items()})
+        return view.verdict(transaction.producer)
+
+    def _committed(self, transaction: Transaction) -> None:
+        self.transaction, self.state = None, following(self.state, Event.COMMITTED)
+        self._stats.open -= 1
+        self._stats.commits += 1
+        if transaction.groups:
+            self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
+
+    # -- time
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether the open transaction has taken longer than transaction.timeout.ms; ``now`` by trio's clock."""
+        transaction = self.transaction
+        return transaction is not None and now > transaction.began_at + self.keeper.timeout_ms / 1000
+
+    async def time_out(self) -> None:
+        """Aborts the open transaction by a claim if it is overdue. TxnError if that can't be done now."""
+        async with self._lock:
+            if self.is_overdue(trio.current_time()):
+                assert self.transaction is not None
+                self.transaction.writer.abandon()
+                await self._lose(f"the transaction took longer than its {self.keeper.timeout_ms} ms")
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._connections.close()

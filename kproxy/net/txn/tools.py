@@ -1,0 +1,67 @@
+"""What every owner of a transactional id uses, and does not own."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.log import TransactionLog
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import Place
+
+
+class Groups(Protocol):
+    """What becomes of the offsets of consumer groups in transactions."""
+
+    async def check(self, offsets: TransactionOffsets) -> int:
+        """Kafka's error code if the group has moved on since the offsets' generation; 0 if it has not."""
+        ...
+
+    def committed(self, transactional_id: str, producer: Producer) -> None:
+        """The offsets of this transaction hold now; the broker's own group offsets are to follow."""
+        ...
+
+
+class Policies(Protocol):
+    """What topics are made for."""
+
+    async def is_compacted(self, topic: str) -> bool:
+        """Whether old records of a key go: then nothing of a transaction may be written there."""
+        ...
+
+
+class Ends(Protocol):
+    """Who knows where partitions end."""
+
+    async def __call__(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """The high watermark of each. OSError, RemoteProtocolError; TxnError if a partition can't be written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerTools:
+    """Shared by the owners of one instance."""
+
+    log: TransactionLog
+    cluster: Cluster
+    stats: TransactionStats
+    groups: Groups
+    ends: Ends
+    #: Connections for the data of one transactional id.
+    connections: Callable[[], WriterConnections]
+    #: 16 random bytes.
+    nonce: Callable[[], bytes]
+    instance_id: str
+
+    async def new_producer_id(self) -> int:
+        """As brokers give it. TxnError if none can be had."""
+        try:
+            return await self.cluster.new_producer_id()
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id: {error}") from error

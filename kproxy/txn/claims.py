@@ -1,0 +1,85 @@
+"""The next claim of a transactional id: the next block of epochs, or the next generation with a fresh producer id."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, Producer, client_producer_id
+from kproxy.txn.view import IdView
+
+NOBODY: Final = Producer(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """For whom an id is claimed."""
+
+    nonce: bytes
+    client: Producer
+    #: As in ``view.Claim``.
+    resumed: Producer
+    timeout_ms: int
+    instance_id: str
+    client_id: str
+
+
+def needs_producer_id(view: IdView | None, epochs: int = BLOCK_EPOCHS) -> bool:
+    """Whether the next claim takes a producer id that nobody has used: there is none yet, or its epochs end."""
+    claim = view.claim if view is not None else None
+    return claim is None or claim.end_epoch + epochs - 1 > LAST_EPOCH
+
+
+def next_claim(
+    view: IdView | None, claimant: Claimant, fresh_producer_id: int, epochs: int = BLOCK_EPOCHS
+) -> TransactionClaim:
+    """The claim behind a view.
+
+    ``fresh_producer_id``, as brokers gave it, is used where ``needs_producer_id`` says so.
+    """
+    if view is None or view.claim is None or needs_producer_id(view, epochs):
+        generation, producer_id, first = len(view.generations) + 1 if view else 1, fresh_producer_id | TXN_BITS, 0
+    else:
+        generation, producer_id, first = view.claim.generation, view.claim.producer_id, view.claim.end_epoch
+    return TransactionClaim(
+        nonce=claimant.nonce,
+        generation=generation,
+        producer_id=producer_id,
+        first_epoch=first,
+        epochs=epochs,
+        client_producer_id=claimant.client.producer_id,
+        client_epoch=claimant.client.epoch,
+        resumed_producer_id=claimant.resumed.producer_id,
+        resumed_epoch=claimant.resumed.epoch,
+        transaction_timeout_ms=claimant.timeout_ms,
+        instance_id=claimant.instance_id,
+        client_id=claimant.client_id,
+    )
+
+
+def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id: int) -> Producer:
+    """The identity for a client that asks for one (InitProducerId).
+
+    ``resumed``: the one that it has (KIP-360), or ``NOBODY``. TxnError if that is not, or not any more, the id's.
+    """
+    known = view.client if view is not None else NOBODY
+    if view is None or view.claim is None or resumed in (NOBODY, known):
+        return next_client(known, fresh_producer_id)
+    if resumed == view.claim.resumed:
+        return known  # it asks again, since it has not had the answer
+    if view.last is not None and resumed == view.last.client:
+        return next_client(known, fresh_producer_id)  # it has not had the answer to its last EndTxn
+    raise TxnError(ErrorCode.PRODUCER_FENCED, f"a newer producer has the transactional id, at epoch {known.epoch}")
+
+
+def next_client(known: Producer, fresh_producer_id: int) -> Producer:
+    """The client's identity behind ``known``: the next epoch, or epoch 0 of a fresh producer id."""
+    if needs_client_producer_id(known):
+        return Producer(client_producer_id(fresh_producer_id), 0)
+    return Producer(known.producer_id, known.epoch + 1)
+
+
+def needs_client_producer_id(known: Producer) -> bool:
+    """Whether ``next_client`` uses a fresh producer id."""
+    return known.producer_id < 0 or known.epoch >= LAST_EPOCH

@@ -1,0 +1,73 @@
+"""The sequences of a transactional client, which count on over its transactions, while each of kproxy's begins at 0.
+
+So a client's repeated batch is told from a new one by the client's own sequence, and answered with what became of the
+first (Kafka's ``ProducerStateManager``, which keeps five batches).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Final, Generic, TypeVar
+
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import ClientBatch
+from kproxy.txn.view import Place
+
+T = TypeVar("T")
+
+_SPACE: Final = 1 << 31
+#: As many as a broker knows again.
+_KNOWN_BATCHES: Final = 5
+
+
+class Order(Enum):
+    """What a batch is, by its sequence."""
+
+    NEXT = auto()
+    AGAIN = auto()
+    OUT_OF_ORDER = auto()
+
+
+class ClientSequences(Generic[T]):
+    """Of one client: what it sent last to each partition, and what became of it (a ``T`` for each batch)."""
+
+    def __init__(self) -> None:
+        """Nothing sent."""
+        self._client = Producer(-1, -1)
+        self._next: dict[Place, int] = {}
+        self._recent: dict[Place, deque[tuple[int, int, T]]] = {}
+
+    def order(self, client: Producer, batch: ClientBatch) -> tuple[Order, T | None]:
+        """What a batch is; with AGAIN what was noted of its first coming.
+
+        A batch without sequence (-1) is always the next. The first of a partition may have any sequence: kproxy may
+        have been started behind the client.
+        """
+        if client != self._client:
+            self._client = client
+            self._next.clear()
+            self._recent.clear()
+        place = (batch.topic, batch.partition)
+        if batch.base_sequence < 0:
+            return Order.NEXT, None
+        for base, records, noted in self._recent.get(place, ()):
+            if (base, records) == (batch.base_sequence, batch.records):
+                return Order.AGAIN, noted
+        expected = self._next.get(place, batch.base_sequence)
+        return (Order.NEXT, None) if batch.base_sequence == expected else (Order.OUT_OF_ORDER, None)
+
+    def note(self, batch: ClientBatch, noted: T) -> None:
+        """Takes a batch as the newest of its partition."""
+        if batch.base_sequence < 0:
+            return
+        place = (batch.topic, batch.partition)
+        self._next[place] = (batch.base_sequence + batch.records) % _SPACE
+        recent = self._recent.setdefault(place, deque(maxlen=_KNOWN_BATCHES))
+        recent.append((batch.base_sequence, batch.records, noted))
+
+    def forget(self, batches: Sequence[ClientBatch]) -> None:
+        """Takes back what was noted of batches that were refused: their sequences come again."""
+        for batch in batches:
+            place = (batch.topic, batch.partition)
+            self._next.pop(place, None)
+            self._recent.pop(place, None)

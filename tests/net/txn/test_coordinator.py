@@ -1,0 +1,304 @@
+"""The coordinator as its clients find it: one instance, several, and ones that are killed on the way."""
+
+import pytest
+import trio
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.testing.fake_broker import Call, Close, CloseAfter
+from kproxy.txn.errors import TxnError
+from kproxy.txn.states import State
+from tests.net.txn.instances import TIMEOUT_MS, Client, stage
+
+P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
+
+
+class TestOneClient:
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    async def test_what_is_committed_is_seen_what_is_aborted_is_not(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            await client.init(a)
+            await client.write(a, "1", P0, P1)
+            assert cast.visible(a.transactions.views) == []
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+            assert cast.visible(a.transactions.views, partition=1) == ["1"]
+            await client.write(a, "2", P0)
+            await client.end(a, committed=False)
+            await client.write(a, "3", P0)
+            assert cast.visible(a.transactions.views) == ["1"]
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1", "3"]
+            assert (a.stats.transactions.commits, a.stats.transactions.open) == (2, 0)
+
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    async def test_an_empty_transaction_ends_well(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            await client.init(a)
+            for committed in (True, False, True):
+                had = client.producer
+                await client.end(a, committed=committed)
+                assert (client.producer.epoch > had.epoch) is bumps
+            await client.write(a, "1", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+
+    async def test_two_records_of_the_log_for_each_transaction_and_a_claim_for_sixty_four(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            for n in range(130):
+                await client.write(a, str(n), P0, P1, P2)
+                await client.end(a)
+            assert cast.visible(a.transactions.views) == [str(n) for n in range(130)]
+            appended = sum(len(cast.batches(TOPIC, index)) for index in range(4))
+            assert appended == 2 * 130 + 3
+            assert a.stats.transactions.claims == {"won": 3}
+
+    async def test_the_client_counts_on_and_its_repeated_batch_is_written_once(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            await client.add(a, P0)
+            first, second = client.batch("1", P0), client.batch("2", P0)
+            written = await client.send(a, [first])
+            assert await client.send(a, [first]) == written
+            (gap,) = await client.send(a, [client.batch("4", P0)])
+            assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert [row.error_code for row in await client.send(a, [second])] == [0]
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1", "2"]
+
+    async def test_tv1_refuses_what_was_not_added(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
+                await client.send(a, [client.batch("1", P0)])
+
+    async def test_kproxys_own_topics_and_compacted_ones_are_refused(self) -> None:
+        async with stage() as cast:
+            cast.fake.cluster.create_topic("compacted", 1, config={"cleanup.policy": "compact"})
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            errors = await client.add(a, ("compacted", 0), (TOPIC, 0), P0)
+            assert errors == {
+                ("compacted", 0): ErrorCode.POLICY_VIOLATION,
+                (TOPIC, 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            }
+            tv2 = Client("tv2", bumps=True)
+            await tv2.init(a)
+            with pytest.raises(TxnError, match="POLICY_VIOLATION"):
+                await tv2.send(a, [tv2.batch("1", ("compacted", 0))])
+
+    async def test_the_timeout_has_bounds(self) -> None:
+        async with stage() as cast:
+            a = await cast.instance()
+            for timeout_ms in (0, -1, 900_001):
+                with pytest.raises(TxnError, match="INVALID_TRANSACTION_TIMEOUT"):
+                    await Client("id").init(a, timeout_ms)
+            with pytest.raises(TxnError, match="INVALID_REQUEST"):
+                await Client("").init(a)
+
+    async def test_what_takes_too_long_is_aborted_and_its_client_told(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a, 50)
+            await client.write(a, "1", P0)
+            owner = a.transactions.coordinator.of("id")
+            assert owner is not None
+            with trio.fail_after(10):
+                while owner.transaction is not None:  # noqa: ASYNC110 - time itself is waited for
+                    await trio.sleep(0.05)
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(a)
+            await client.end(a, committed=False)
+            await client.write(a, "2", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["2"]
+
+
+class TestFencing:
+    async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_left(self) -> None:
+        async with stage() as cast:
+            a, old, new = await cast.instance(), Client("id"), Client("id")
+            await old.init(a)
+            await old.write(a, "old", P0)
+            await new.init(a)
+            assert new.producer.producer_id == old.producer.producer_id
+            assert new.producer.epoch == old.producer.epoch + 1
+            for ask in (old.add(a, P0), old.end(a), old.send(a, [old.batch("z", P0)])):
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await ask
+            await new.write(a, "new", P0)
+            await new.end(a)
+            assert cast.visible(a.transactions.views) == ["new"]
+
+    async def test_a_producer_that_resumes_keeps_its_place_and_a_zombie_does_not(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            had = client.producer
+            zombie = Client("id", producer=had)
+            await client.init(a, resume=True)
+            again = Client("id", producer=had)
+            assert await again.init(a, resume=True) == client.producer  # the answer was lost
+            await client.init(a)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await zombie.init(a, resume=True)
+
+    async def test_who_never_asked_for_a_producer_id_has_none(self) -> None:
+        async with stage() as cast:
+            a = await cast.instance()
+            with pytest.raises(TxnError, match="INVALID_PRODUCER_ID_MAPPING"):
+                await Client("id").add(a, P0)
+
+    async def test_what_comes_late_over_an_older_connection_touches_nothing(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            late = Client("id", connection=1, producer=client.producer)
+            client.connection = 2
+            await client.end(a)
+            await client.write(a, "2", P0)
+            with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+                await late.end(a, committed=False)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1", "2"]
+
+    async def test_a_second_end_while_one_is_pending_is_told_so(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            go = trio.Event()
+
+            async def hold(call: Call) -> None:
+                await go.wait()
+
+            owner = a.transactions.coordinator.of("id")
+            assert owner is not None
+            async with trio.open_nursery() as nursery:
+                cast.fake.cluster.control(ApiKey.PRODUCE, hold, times=1)
+                nursery.start_soon(client.end, a)
+                while owner.state is not State.PREPARE_COMMIT:  # noqa: ASYNC110 - nobody announces it
+                    await trio.sleep(0.001)
+                again = Client("id", connection=client.connection, producer=client.producer)
+                for ask in (again.end(a), again.add(a, P1), again.init(a)):
+                    with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                        await ask
+                go.set()
+            assert cast.visible(a.transactions.views) == ["1"]
+
+
+class TestInstances:
+    async def test_the_last_to_ask_has_the_id_wherever_it_asked(self) -> None:
+        async with stage(3) as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id"), Client("id")
+            await old.init(a)
+            await old.write(a, "old", P0)
+            await new.init(b)
+            await new.write(b, "new", P0, P1)
+            with pytest.raises(TxnError, match=r"PRODUCER_FENCED|TRANSACTION_ABORTABLE"):
+                await old.end(a)
+            await new.end(b)
+            for instance in (a, b):
+                await instance.transactions.log.read_to_end("id")
+                assert cast.visible(instance.transactions.views) == ["new"]
+
+    async def test_others_are_sent_to_the_instance_that_has_the_id(self) -> None:
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+                await client.add(b, P1)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    async def test_a_restarted_instance_tells_what_the_log_says_of_an_end_whose_answer_was_lost(
+        self, bumps: bool
+    ) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance("a"), Client("id", bumps)
+            await client.init(a)
+            await client.write(a, "1", P0)
+            had = client.producer
+            told = await client.end(a)
+            await a.kill()
+            again = await cast.instance("a")
+            client.producer = had
+            assert await client.end(again) == told
+            with pytest.raises(TxnError, match=r"INVALID_TXN_STATE|PRODUCER_FENCED"):
+                await Client("id", bumps, producer=had).end(again, committed=False)
+            await client.write(again, "2", P0)
+            await client.end(again)
+            assert cast.visible(again.transactions.views) == ["1", "2"]
+
+    async def test_what_was_open_when_the_instance_died_can_only_be_aborted(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance("a"), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            await client.end(a)
+            await client.write(a, "2", P0)
+            await a.kill()
+            again = await cast.instance("a")
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(again)
+            await client.end(again, committed=False)
+            await client.write(again, "3", P0)
+            await client.end(again)
+            assert cast.visible(again.transactions.views) == ["1", "3"]
+
+    async def test_an_overdue_transaction_of_an_instance_that_is_gone_is_ended_by_another(self) -> None:
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            await client.init(a, TIMEOUT_MS)
+            await client.write(a, "1", P0)
+            await a.kill()
+            await b.transactions.log.read_to_end("id")
+            view = b.transactions.views.of("id")
+            assert view is not None
+            assert b.transactions.views.bound(*P0) == 0
+            b.transactions.coordinator.end_overdue(view)
+            with trio.fail_after(10):
+                while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
+                    await trio.sleep(0.01)
+            again = await cast.instance("a")  # the id is still its own
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(again)
+            await client.end(again, committed=False)
+            await client.write(again, "2", P0)
+            await client.end(again)
+            assert cast.visible(again.transactions.views) == ["2"]
+
+
+class TestTheLogFails:
+    @pytest.mark.parametrize("fault", [Close(), CloseAfter()], ids=["before", "after"])
+    @pytest.mark.parametrize("step", ["init", "add", "end"])
+    async def test_a_connection_that_ends_at_any_append_costs_nothing(self, fault: object, step: str) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+
+            def cut() -> None:
+                def once(call: Call) -> object:
+                    return fault if any(topic.name == TOPIC for topic in call.request.topic_data) else None
+
+                cast.fake.cluster.control(ApiKey.PRODUCE, once, times=1)  # type: ignore[arg-type]
+
+            if step == "init":
+                cut()
+            await client.init(a)
+            if step == "add":
+                cut()
+            await client.write(a, "1", P0)
+            if step == "end":
+                cut()
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
