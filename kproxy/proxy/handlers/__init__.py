@@ -9,7 +9,8 @@ from kproxy.proxy.handlers.admin import DescribeConfigs
 from kproxy.proxy.handlers.api_versions import ApiVersions
 from kproxy.proxy.handlers.base import Handler
 from kproxy.proxy.handlers.fetch import Fetch
-from kproxy.proxy.handlers.offsets import ListOffsets, OffsetCommit, OffsetFetch
+from kproxy.proxy.handlers.list_offsets import ListOffsets
+from kproxy.proxy.handlers.offsets import OffsetCommit, OffsetFetch
 from kproxy.proxy.handlers.own_topics import (
     AlterConfigs,
     CreatePartitions,

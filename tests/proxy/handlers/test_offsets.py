@@ -1,17 +1,7 @@
-"""ListOffsets, OffsetCommit and OffsetFetch: the oldest versions mean something else."""
-
-from typing import Any
+"""OffsetCommit and OffsetFetch: the oldest versions mean something else."""
 
 import pytest
 
-from kproxy.codec._generated.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsRequestListOffsetsPartition,
-    ListOffsetsRequestListOffsetsTopic,
-    ListOffsetsResponse,
-    ListOffsetsResponseListOffsetsPartitionResponse,
-    ListOffsetsResponseListOffsetsTopicResponse,
-)
 from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,102 +19,6 @@ from kproxy.codec._generated.offset_fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from tests.proxy.playbook import Play
-
-LATEST, EARLIEST = -1, -2
-
-#: Of partition 0 to 3: the log from 100 to 900, a record for each ms from 0 on; partition 3 does not exist.
-LOG = {0: (100, 900), 1: (0, 50), 2: (70, 70)}
-
-
-def find(partition: int, timestamp: int) -> tuple[int, int]:
-    """What a broker says: error, offset."""
-    if partition not in LOG:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
-    start, end = LOG[partition]
-    if timestamp in (LATEST, EARLIEST):
-        return 0, end if timestamp == LATEST else start
-    return 0, start + timestamp if start + timestamp < end else -1
-
-
-def broker(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    response = ListOffsetsResponse()
-    for topic in request.topics:
-        rows = []
-        for asked in topic.partitions:
-            error, offset = find(asked.partition_index, asked.timestamp)
-            rows.append(
-                ListOffsetsResponseListOffsetsPartitionResponse(
-                    partition_index=asked.partition_index, error_code=error, offset=offset
-                )
-            )
-        response.topics.append(ListOffsetsResponseListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    return response
-
-
-def ask(*partitions: tuple[int, int, int]) -> tuple[dict[int, tuple[int, list[int]]], list[Any]]:
-    """The answer to ListOffsets v0 for (partition, time, most offsets), and what the broker was asked for it."""
-    play = Play()
-    rows = [ListOffsetsRequestListOffsetsPartition(partition_index=p, timestamp=t, max_num_offsets=n)
-            for p, t, n in partitions]  # fmt: skip
-    play.ask(ListOffsetsRequest(topics=[ListOffsetsRequestListOffsetsTopic(name="t", partitions=rows)]), 0)
-    asked = []
-    while sent := play.upstream():
-        ((version, correlation_id, request),) = sent
-        assert version == 1
-        asked.append([(p.partition_index, p.timestamp) for topic in request.topics for p in topic.partitions])
-        play.reply(broker(request), version, correlation_id)
-    answer = play.answer()
-    assert play.session.idle
-    return {p.partition_index: (p.error_code, p.old_style_offsets) for t in answer.topics for p in t.partitions}, asked
-
-
-@pytest.mark.parametrize(
-    ("time", "most", "wanted"),
-    [
-        (LATEST, 1, [900]),
-        (LATEST, 2, [900, 100]),
-        (LATEST, 100, [900, 100]),
-        (LATEST, 0, []),
-        (LATEST, -5, []),
-        (EARLIEST, 1, [100]),
-        (EARLIEST, 9, [100]),
-        (50, 1, [150]),
-        (50, 2, [150, 100]),
-        (0, 2, [100]),
-        (5000, 1, [900]),
-        (5000, 2, [900, 100]),
-    ],
-)
-def test_list_offsets_v0_is_a_list_newest_first(time: int, most: int, wanted: list[int]) -> None:
-    """As a 2.8 broker whose log is one segment."""
-    answer, _ = ask((0, time, most))
-    assert answer == {0: (0, wanted)}
-
-
-def test_an_empty_log_has_one_offset() -> None:
-    assert ask((2, LATEST, 5))[0] == {2: (0, [70])}
-
-
-def test_only_what_is_needed_is_asked_again() -> None:
-    answer, asked = ask((0, 50, 2), (1, 5000, 1), (2, EARLIEST, 3), (3, LATEST, 2))
-    assert asked == [[(0, 50), (1, 5000), (2, EARLIEST), (3, LATEST)], [(1, LATEST)], [(0, EARLIEST), (3, EARLIEST)]]
-    assert answer == {
-        0: (0, [150, 100]),
-        1: (0, [50]),
-        2: (0, [70]),
-        3: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
-    }
-    assert len(ask((0, LATEST, 1), (1, 3, 1))[1]) == 1
-
-
-@pytest.mark.parametrize("version", [1, 2, 5, 9])
-def test_later_list_offsets_are_relayed(version: int) -> None:
-    play = Play()
-    play.ask(ListOffsetsRequest(), version)
-    asked, correlation_id, _ = play.sent()
-    assert asked == version
-    play.reply(ListOffsetsResponse(), version, correlation_id)
-    assert play.answer() == ListOffsetsResponse()
 
 
 def commit() -> OffsetCommitRequest:
