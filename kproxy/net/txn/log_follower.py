@@ -51,7 +51,8 @@ class LogFollower:
         self._loaded = trio.Event()
         #: Set when a partition has lost its leader.
         self._lost = trio.Event()
-        self._following: set[Address] = set()
+        #: The long poll to each leader.
+        self._polls: dict[Address, trio.CancelScope] = {}
         self._fed = 0
         #: What was warned of.
         self._told_gone = self._told_refused = False
@@ -145,13 +146,11 @@ class LogFollower:
         backoff_ms = self._config.retry_backoff_ms
         while True:
             if self._led_by(None):
-                try:
-                    await self._learn()
-                except (OSError, RemoteProtocolError, Refused) as error:
-                    self._failed(error)
-                for address in {part.leader for part in self._parts} - self._following:
-                    if address is not None:
-                        self._following.add(address)
+                for address in await self._learn():
+                    if address in self._polls:
+                        self._polls[address].cancel()  # the partition should not have to wait for its end
+                    else:
+                        self._polls[address] = trio.CancelScope()
                         nursery.start_soon(self._follow, address)
                 backoff_ms = await pause(backoff_ms, self._config)
             else:
@@ -159,21 +158,29 @@ class LogFollower:
                 await self._lost.wait()
             self._lost = trio.Event()
 
-    async def _learn(self) -> None:
+    async def _learn(self) -> set[Address]:
+        """Asks for the leaders that are not known; those that were found."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic.name)], allow_auto_topic_creation=False)
-        response = await self._leaders.metadata(request)
-        brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
-        for found in response.topics:
-            check("Metadata", self._topic.name, found.error_code)
-            self._recognise(found)
-            self._told_gone = False
-            for row in found.partitions:
-                part = self._parts[row.partition_index] if row.partition_index < len(self._parts) else None
-                if part is not None and part.leader is None:
-                    part.ask(brokers.get(row.leader_id), row.leader_epoch)
+        leaders: set[Address] = set()
+        lost = {part.index for part in self._led_by(None)}
+        try:
+            response = await self._leaders.metadata(request)
+            brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
+            for found in response.topics:
+                check("Metadata", self._topic.name, found.error_code)
+                self._recognise(found)
+                for row in found.partitions:
+                    leader = brokers.get(row.leader_id)
+                    if leader is not None and row.partition_index in lost:
+                        self._parts[row.partition_index].ask(leader, row.leader_epoch)
+                        leaders.add(leader)
+        except (OSError, RemoteProtocolError, Refused) as error:
+            self._failed(error)
+        return leaders
 
     def _recognise(self, found: MetadataResponseTopic) -> None:
         """Begins anew where the topic is another one of the same name."""
+        self._told_gone = False
         if any(found.topic_id) and found.topic_id != self._topic_id:
             if any(self._topic_id):
                 log.warning("the topic was made anew: what was committed before is not seen", topic=self._topic.name)
@@ -197,21 +204,26 @@ class LogFollower:
         """Asks one broker until it leads nothing any more, or fails."""
         client: BrokerClient | None = None
         try:
-            client = await BrokerClient.open(
-                self._cluster.network,
-                address,
-                self._config.upstream_connect_timeout_ms,
-                self._config.upstream_request_timeout_ms,
-            )
             while parts := self._led_by(address):
-                await self._poll(client, parts)
+                if client is None or client.closed:
+                    client = await self._connect(address)
+                with trio.CancelScope() as self._polls[address]:
+                    await self._poll(client, parts)
         except (OSError, RemoteProtocolError) as error:
             self._failed(error)
         finally:
             if client is not None:
                 client.close()
             self._lose(self._led_by(address))
-            self._following.discard(address)
+            del self._polls[address]
+
+    async def _connect(self, address: Address) -> BrokerClient:
+        return await BrokerClient.open(
+            self._cluster.network,
+            address,
+            self._config.upstream_connect_timeout_ms,
+            self._config.upstream_request_timeout_ms,
+        )
 
     async def _poll(self, client: BrokerClient, parts: Sequence[LogPartition]) -> None:
         stale = [part for part in parts if part.stale]

@@ -23,9 +23,9 @@ from kproxy.net.broker_log_questions import EARLIEST
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.proxy.routing import VersionRange
 
-#: From Fetch v12 on a reader tells the leader epoch of what it read last (KIP-595), from v13 on the topic's id.
 _OFFSETS: Final[VersionRange] = (1, 7)
 _FETCH: Final[VersionRange] = (4, 13)
+#: From Fetch v12 on a reader tells the leader epoch of what it read last (KIP-595), from v13 on the topic's id.
 _WITH_EPOCHS: Final = 12
 _WITH_IDS: Final = 13
 _WAIT_MS: Final = 500
@@ -48,11 +48,13 @@ async def log_starts(client: BrokerClient, topic: str, parts: Sequence[LogPartit
         )
         for part in parts
     ]
-    asked = ListOffsetsRequestListOffsetsTopic(name=topic, partitions=rows)
+    wanted = ListOffsetsRequestListOffsetsTopic(name=topic, partitions=rows)
     version = _version(client, ListOffsetsRequest, _OFFSETS)
-    response = await client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), version)
+    response = await client.call(ListOffsetsRequest(replica_id=-1, topics=[wanted]), version)
     assert isinstance(response, ListOffsetsResponse)
-    return ((row.partition_index, row.error_code, row.offset) for found in response.topics for row in found.partitions)
+    indexes = {part.index for part in parts}
+    found = (row for rows in response.topics for row in rows.partitions if row.partition_index in indexes)
+    return ((row.partition_index, row.error_code, row.offset) for row in found)
 
 
 async def log_records(
@@ -76,13 +78,15 @@ async def log_records(
         )
         for part in parts
     ]
-    asked = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
-    request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[asked])
+    wanted = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
+    request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[wanted])
     response = await client.call(request, version, extra_ms=_WAIT_MS)
     assert isinstance(response, FetchResponse)
     if response.error_code:
         raise RemoteProtocolError(f"Fetch failed with error {response.error_code}")
-    return ((row.partition_index, _error(row), row) for found in response.responses for row in found.partitions)
+    indexes = {part.index for part in parts}
+    found = (row for rows in response.responses for row in rows.partitions if row.partition_index in indexes)
+    return ((row.partition_index, _error(row), row) for row in found)
 
 
 def _error(row: FetchResponsePartitionData) -> int:
