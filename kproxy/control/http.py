@@ -1,26 +1,18 @@
 """The HTTP page of operators: /metrics, /healthz, /readyz, and an index that says where they are."""
 
-import logging
 from html import escape
-from typing import TYPE_CHECKING, cast
 
 import trio
-from hypercorn.config import Config as ServerConfig
-from hypercorn.trio import serve
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from kproxy import __version__
-from kproxy.config import Address, Config, ExitCode, StartupError, show
+from kproxy.config import Address, Config, show
 from kproxy.control.metrics import make_registry, render
+from kproxy.control.serving import bind_tcp, serve_app
 from kproxy.proxy.stats import Stats
-
-if TYPE_CHECKING:
-    from hypercorn.typing import ASGIFramework
-
-_SHUTDOWN_SECONDS = 1.0
 
 _INDEX = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>kproxy {instance}</title></head><body>
@@ -84,33 +76,8 @@ async def serve_http(
     if config.http is None:
         task_status.started(None)
         return
-    listeners = await _bind(config.http)
-    bound = Address(config.http.host, listeners[0].socket.getsockname()[1])
-    server = ServerConfig()
-    server.bind = [f"fd://{listener.socket.detach()}" for listener in listeners]
-    server.include_server_header = False
-    server.graceful_timeout = _SHUTDOWN_SECONDS
-    server.errorlog = _quiet_log()
+    sockets = await bind_tcp("http", config.http)
+    bound = Address(config.http.host, sockets[0].getsockname()[1])
     async with trio.open_nursery() as nursery:
-        await nursery.start(_serve, make_app(config, stats), server)
+        await nursery.start(serve_app, make_app(config, stats), sockets)
         task_status.started(bound)
-
-
-async def _serve(
-    app: Starlette, server: ServerConfig, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
-) -> None:
-    # Starlette and hypercorn name the types of ASGI differently; they are the same at run time.
-    await serve(cast("ASGIFramework", app), server, task_status=task_status)
-
-
-async def _bind(address: Address) -> list[trio.SocketListener]:
-    try:
-        return await trio.open_tcp_listeners(address.port, host=address.host)
-    except OSError as error:
-        raise StartupError(f"cannot listen on http = '{address}': {error.strerror}", ExitCode.CANNOT_BIND) from None
-
-
-def _quiet_log() -> logging.Logger:
-    log = logging.getLogger("http")
-    log.setLevel(logging.WARNING)
-    return log

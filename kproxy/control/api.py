@@ -1,0 +1,194 @@
+"""The routes of the control API: JSON in, one call of the transactions' service, JSON out."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote, unquote_to_bytes
+
+import structlog
+import trio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.control import schemas
+from kproxy.control.json_schema import Schema, faults
+from kproxy.control.openapi import TRANSACTIONS, document
+from kproxy.control.problems import Problem, answer, invalid, of_error
+from kproxy.control.transactions import TransactionControl
+from kproxy.txn.described import Described, described_json, listed_json
+from kproxy.txn.errors import TxnError
+
+log = structlog.get_logger("kproxy.control")
+
+MAX_BODY_BYTES: Final = 65_536
+_BODY_SECONDS: Final = 10.0
+_MORE_FAULTS: Final = 5
+
+_Change = Callable[[str, dict[str, Any]], Awaitable[Described]]
+
+
+def make_api(control: TransactionControl) -> Starlette:
+    """The ASGI application, without its guard; ``control`` does the work."""
+    api = _Api(control)
+    one = f"{TRANSACTIONS}/{{transactional_id}}"
+    routes = [
+        Route("/v1/openapi.json", api.openapi, methods=["GET"]),
+        Route(TRANSACTIONS, api.list, methods=["GET"]),
+        Route(TRANSACTIONS, api.begin, methods=["POST"]),
+        Route(one, api.describe, methods=["GET"]),
+        Route(f"{one}/commit", api.commit, methods=["POST"]),
+        Route(f"{one}/abort", api.abort, methods=["POST"]),
+        Route(f"{one}/prepare", api.prepare, methods=["POST"]),
+    ]
+    # 404 and 405 are HTTPExceptions, too; what else is raised is a flaw of ours, and logged by the server.
+    handlers: dict[Any, Any] = {
+        Problem: _problem,
+        TxnError: _txn_error,
+        HTTPException: _http_error,
+        ClientDisconnect: _gone,
+        Exception: _flaw,
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Api:
+    """One method for each route."""
+
+    def __init__(self, control: TransactionControl) -> None:
+        self._control = control
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(document())
+
+    async def list(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("state")
+        _check(wanted, {"type": "array", "items": schemas.STATE}, "state")
+        rows = [listed_json(row) for row in await self._control.list() if not wanted or row.state in wanted]
+        return JSONResponse({"transactions": rows})
+
+    async def describe(self, request: Request) -> Response:
+        return JSONResponse(described_json(await self._control.describe(_id(request))))
+
+    async def begin(self, request: Request) -> Response:
+        body = await _body(request, schemas.BEGIN)
+        found = await self._control.begin(
+            client_id=body.get("client_id"),
+            transactional_id=body.get("transactional_id"),
+            timeout_ms=body.get("timeout_ms", schemas.DEFAULT_TIMEOUT_MS),
+        )
+        log.info("transaction begun", transactional_id=found.transactional_id, client_id=found.client_id)
+        where = f"{TRANSACTIONS}/{quote(found.transactional_id, safe='')}"
+        return JSONResponse(described_json(found), status_code=HTTPStatus.CREATED, headers={"location": where})
+
+    async def commit(self, request: Request) -> Response:
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            batch_id, members = body.get("batch_id"), tuple(body.get("members", ()))
+            return await self._control.commit(name, batch_id=batch_id, members=members)
+
+        return await self._change(request, schemas.COMMIT, "committed", change)
+
+    async def abort(self, request: Request) -> Response:
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            return await self._control.abort(name, members=tuple(body.get("members", ())))
+
+        return await self._change(request, schemas.ABORT, "aborted", change)
+
+    async def prepare(self, request: Request) -> Response:
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            return await self._control.prepare(name)
+
+        return await self._change(request, schemas.PREPARE, "prepared", change)
+
+    async def _change(self, request: Request, schema: Schema, done: str, change: _Change) -> Response:
+        name = _id(request)
+        found = await change(name, await _body(request, schema))
+        log.info(f"transaction {done}", transactional_id=name)
+        return JSONResponse(described_json(found))
+
+
+def _id(request: Request) -> str:
+    """The transactional id in the path, which is percent-encoded UTF-8."""
+    try:
+        name = unquote_to_bytes(request.path_params["transactional_id"]).decode()
+    except UnicodeDecodeError:
+        raise invalid("The transactional id in the path must be percent-encoded UTF-8.") from None
+    _check(name, schemas.TRANSACTIONAL_ID, "the transactional id")
+    return name
+
+
+async def _body(request: Request, schema: Schema) -> dict[str, Any]:
+    """The JSON object that was sent, checked; empty if there is no body."""
+    raw = bytearray()
+    with trio.move_on_after(_BODY_SECONDS) as scope:
+        async with aclosing(request.stream()) as parts:
+            async for part in parts:
+                raw += part
+                if len(raw) > MAX_BODY_BYTES:
+                    detail = f"A body has at most {MAX_BODY_BYTES} bytes."
+                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, detail)
+    if scope.cancelled_caught:
+        detail = "The body was not sent in time: nothing was done."
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, ErrorCode.REQUEST_TIMED_OUT, detail)
+    body = _parse(request, bytes(raw)) if raw else {}
+    _check(body, schema, "the body")
+    return body
+
+
+def _parse(request: Request, raw: bytes) -> Any:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        detail = "A body must be JSON: Content-Type: application/json."
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, ErrorCode.INVALID_REQUEST, detail)
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"The body is no JSON: {error}.") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field stands there twice")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check(value: object, schema: Schema, name: str) -> None:
+    found = list(faults(value, schema, name))
+    if found:
+        more = f"; and {len(found) - _MORE_FAULTS} more" if len(found) > _MORE_FAULTS else ""
+        raise invalid(f"{'; '.join(found[:_MORE_FAULTS])}{more}.")
+
+
+async def _problem(request: Request, error: Problem) -> Response:
+    return answer(error)
+
+
+async def _txn_error(request: Request, error: TxnError) -> Response:
+    return answer(of_error(error.error_code, error.message))
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    unknown = error.status_code == HTTPStatus.NOT_FOUND
+    code = ErrorCode.RESOURCE_NOT_FOUND if unknown else ErrorCode.INVALID_REQUEST
+    detail = f"{request.method} {request.url.path}: {error.detail}. See /v1/openapi.json for all routes."
+    return answer(Problem(HTTPStatus(error.status_code), code, detail), error.headers)
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    return answer(invalid("The body did not end."))
+
+
+async def _flaw(request: Request, error: Exception) -> Response:
+    return answer(of_error(ErrorCode.UNKNOWN_SERVER_ERROR, ""))

@@ -1,0 +1,43 @@
+"""The control API's listeners: a Unix socket for this user, loopback for who has the token."""
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import trio
+
+from kproxy.config import Address, Config
+from kproxy.control.api import make_api
+from kproxy.control.guard import Guard, Rules, host_names, read_token
+from kproxy.control.serving import bind_tcp, serve_app, unix_listener
+from kproxy.control.transactions import TransactionControl
+
+if TYPE_CHECKING:
+    import socket
+
+
+async def serve_control(
+    config: Config,
+    control: TransactionControl,
+    *,
+    task_status: trio.TaskStatus[Address | None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; ``started`` gets the bound TCP address, or None, once all listeners accept connections.
+
+    Returns at once if both listeners are off. StartupError if one can't listen or there is no token.
+    """
+    served: list[tuple[Rules, list[socket.socket]]] = []
+    bound: Address | None = None
+    with ExitStack() as stack:
+        if config.control_socket is not None:
+            listener = stack.enter_context(unix_listener("control.socket", config.control_socket))
+            served.append((Rules(hosts=None, token=None), [listener]))
+        if config.control_http is not None and config.control_token_file is not None:
+            token = read_token(config.control_token_file)
+            sockets = await bind_tcp("control.http", config.control_http)
+            bound = Address(config.control_http.host, sockets[0].getsockname()[1])
+            served.append((Rules(host_names(bound), token), sockets))
+        api = make_api(control)
+        async with trio.open_nursery() as nursery:
+            for rules, sockets in served:
+                await nursery.start(serve_app, Guard(api, rules), sockets)
+            task_status.started(bound)

@@ -1,0 +1,103 @@
+"""Who may use the control API: no web page by a browser's hand, nobody without the token."""
+
+from collections.abc import Iterable
+from hmac import compare_digest
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Address, StartupError
+from kproxy.control.problems import Problem, answer
+
+#: Sent by browsers only. A page of another site must not decide transactions, whatever its name resolves to.
+_BROWSER_HEADERS: Final = (b"origin", b"sec-fetch-site")
+_TOKEN_LENGTHS: Final = range(16, 1025)
+_HTTP_PORT: Final = 80
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+class Rules(NamedTuple):
+    """What a listener asks of a request."""
+
+    #: Values of Host that name this listener; None: not asked, since no DNS name leads to a Unix socket.
+    hosts: frozenset[bytes] | None
+    #: None: not asked, since the mode of the Unix socket's file says who may connect.
+    token: bytes | None
+
+
+def host_names(address: Address) -> frozenset[bytes]:
+    """All that a client of this address may write into Host: never a name that somebody else's DNS gives out."""
+    names = {str(Address(host, address.port)).lower() for host in ("localhost", "127.0.0.1", "::1", address.host)}
+    if address.port == _HTTP_PORT:
+        names |= {name.removesuffix(f":{_HTTP_PORT}") for name in names}
+    return frozenset(name.encode() for name in names)
+
+
+def read_token(path: Path) -> bytes:
+    """The token in a file; StartupError if there is none that is worth the name."""
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise StartupError(f"cannot read control.token.file = '{path}': {error.strerror}") from None
+    if len(token) not in _TOKEN_LENGTHS or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise StartupError(f"control.token.file = '{path}' must hold 16 to 1024 printable characters without spaces")
+    return token
+
+
+def refusal(headers: Headers, rules: Rules) -> Problem | None:
+    """Why a request is not served; None if it is."""
+    by_name: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        by_name.setdefault(name.lower(), []).append(value)
+    if any(name in by_name for name in _BROWSER_HEADERS):
+        return _forbidden("The control API is not for browsers: send neither Origin nor Sec-Fetch-Site.")
+    hosts = [value.lower() for value in by_name.get(b"host", [])]
+    if rules.hosts is not None and (len(hosts) != 1 or hosts[0] not in rules.hosts):
+        return _forbidden("Host must be this listener's address, such as localhost and the port.")
+    if rules.token is not None and not _bears(by_name.get(b"authorization", []), rules.token):
+        return Problem(
+            HTTPStatus.UNAUTHORIZED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "Send the token of control.token.file: Authorization: Bearer TOKEN.",
+        )
+    return None
+
+
+def _forbidden(detail: str) -> Problem:
+    return Problem(HTTPStatus.FORBIDDEN, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, detail)
+
+
+def _bears(values: list[bytes], token: bytes) -> bool:
+    if len(values) != 1:
+        return False
+    scheme, _, given = values[0].partition(b" ")
+    # Compared in any case, and in a time that does not tell how much of it was right.
+    right = compare_digest(given.strip(), token)
+    return scheme.lower() == b"bearer" and right
+
+
+class Guard:
+    """ASGI in front of the application: what breaks a rule does not reach it."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; a websocket is closed before it is one."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
+        else:
+            problem = refusal(scope["headers"], self._rules)
+            if problem is not None:
+                headers = {"www-authenticate": "Bearer"} if problem.status is HTTPStatus.UNAUTHORIZED else None
+                await answer(problem, headers)(scope, receive, send)
+                return
+            # Routes see the path as it was sent: a %2F in a transactional id does not end it.
+            await self._app({**scope, "path": scope["raw_path"].decode("latin-1")}, receive, send)

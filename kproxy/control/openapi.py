@@ -1,0 +1,121 @@
+"""The control API as an OpenAPI 3.1 document: served by each kproxy, and docs/openapi.json."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from kproxy.control import problems, schemas
+from kproxy.control.json_schema import Schema
+
+TRANSACTIONS: Final = "/v1/transactions"
+VERSION: Final = "1.0.0"
+
+_JSON: Final = "application/json"
+_ONE: Final = f"{TRANSACTIONS}/{{transactional_id}}"
+_DESCRIPTION: Final = (
+    "Transactions for producers that know nothing of transactions: what a client.id writes through this kproxy between "
+    "begin and commit is seen as a whole or not at all by read_committed consumers that read through kproxy. "
+    "Served on the Unix socket of control.socket, where the mode of its file says who may connect, and at control.http "
+    "on loopback, where every request needs the token of control.token.file and a Host that names the listener. "
+    "Requests of browsers (Origin, Sec-Fetch-Site) are refused. Bodies have at most 65,536 bytes."
+)
+
+
+def document() -> dict[str, Any]:
+    """The whole document; it depends on nothing but the code."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "kproxy control API", "version": VERSION, "description": _DESCRIPTION},
+        "servers": [
+            {"url": "http://localhost", "description": "Over the Unix socket, or with the port of control.http."}
+        ],
+        "security": [{"token": []}, {}],
+        "paths": _paths(),
+        "components": {
+            "schemas": {
+                "Begin": schemas.BEGIN,
+                "Commit": schemas.COMMIT,
+                "Abort": schemas.ABORT,
+                "Prepare": schemas.PREPARE,
+                "Transaction": schemas.DESCRIBED,
+                "TransactionList": schemas.LIST,
+                "Problem": schemas.PROBLEM,
+            },
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The content of control.token.file; not needed on the Unix socket.",
+                }
+            },
+            "parameters": {
+                "TransactionalId": {
+                    "name": "transactional_id",
+                    "in": "path",
+                    "required": True,
+                    "description": "Percent-encoded: a slash is %2F.",
+                    "schema": schemas.TRANSACTIONAL_ID,
+                }
+            },
+        },
+    }
+
+
+def _paths() -> dict[str, Any]:
+    named = [{"$ref": "#/components/parameters/TransactionalId"}]
+    this = {"description": "OpenAPI 3.1.", "content": {_JSON: {"schema": {"type": "object"}}}}
+    states = {
+        "name": "state",
+        "in": "query",
+        "description": "Only those in this state, or in one of these.",
+        "schema": {"type": "array", "items": schemas.STATE},
+    }
+    return {
+        "/v1/openapi.json": {
+            "get": {
+                "operationId": "openapi",
+                "summary": "This document.",
+                "responses": {"200": this},
+            }
+        },
+        TRANSACTIONS: {
+            "get": _operation("list", "All transactional ids that the log knows.", "TransactionList")
+            | {"parameters": [states]},
+            "post": _operation("begin", "Begins a transaction.", "Transaction", "Begin", HTTPStatus.CREATED),
+        },
+        _ONE: {
+            "parameters": named,
+            "get": _operation("describe", "One transactional id and its transaction.", "Transaction"),
+        },
+        f"{_ONE}/commit": {
+            "parameters": named,
+            "post": _operation("commit", "Commits: all is seen from now on.", "Transaction", "Commit"),
+        },
+        f"{_ONE}/abort": {
+            "parameters": named,
+            "post": _operation("abort", "Aborts: nothing of it will ever be seen.", "Transaction", "Abort"),
+        },
+        f"{_ONE}/prepare": {
+            "parameters": named,
+            "post": _operation(
+                "prepare",
+                "Makes it durable: it waits for a decision, however long.",
+                "Transaction",
+                "Prepare",
+            ),
+        },
+    }
+
+
+def _operation(
+    name: str, summary: str, answer: str, body: str | None = None, status: HTTPStatus = HTTPStatus.OK
+) -> dict[str, Any]:
+    operation: dict[str, Any] = {"operationId": name, "summary": summary}
+    if body is not None:
+        operation["requestBody"] = {"required": name == "begin", "content": {_JSON: {"schema": _ref(body)}}}
+    done = {"description": "Done.", "content": {_JSON: {"schema": _ref(answer)}}}
+    refused = {"description": "Refused.", "content": {problems.MEDIA_TYPE: {"schema": _ref("Problem")}}}
+    return operation | {"responses": {str(int(status)): done, "default": refused}}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,149 @@
+"""What goes in and out of the control API, as JSON Schema: bodies are checked by it, OpenAPI shows it."""
+
+from typing import Final
+
+from kproxy.control.json_schema import Schema
+
+DEFAULT_TIMEOUT_MS: Final = 60_000
+_INT64_MAX: Final = (1 << 63) - 1
+_NAME_LENGTH: Final = 1_000
+
+TRANSACTIONAL_ID: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": _NAME_LENGTH,
+    "description": "Names the transactions of one producer, as transactional.id does.",
+}
+_MEMBERS: Final[Schema] = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": _NAME_LENGTH},
+    "maxItems": 1_000,
+    "description": "The members whose parts are decided with the owner's.",
+}
+
+BEGIN: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "anyOf": [{"required": ["client_id"]}, {"required": ["transactional_id"]}],
+    "properties": {
+        "client_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": _NAME_LENGTH,
+            "description": "The client.id of the producer whose records belong to the transaction; by default the one "
+            "that the transactional id had last.",
+        },
+        "transactional_id": {**TRANSACTIONAL_ID, "description": 'By default "kproxy-" and the client.id.'},
+        "timeout_ms": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": (1 << 31) - 1,
+            "default": DEFAULT_TIMEOUT_MS,
+            "description": "After so many ms without a decision the transaction is aborted; at most "
+            "transaction.max.timeout.ms.",
+        },
+    },
+}
+COMMIT: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "batch_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "Makes the commit safe to repeat: the same id again is a success that changes nothing.",
+        },
+        "members": _MEMBERS,
+    },
+}
+ABORT: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {"members": _MEMBERS}}
+PREPARE: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
+
+STATE: Final[Schema] = {
+    "type": "string",
+    "enum": ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"],
+    "description": "As Kafka names it.",
+}
+_PRODUCER: Final = {
+    "producer_id": {"type": "integer", "minimum": -1, "maximum": _INT64_MAX, "description": "-1: none yet."},
+    "producer_epoch": {"type": "integer", "minimum": -1, "maximum": 32_767},
+}
+_STARTED: Final[Schema] = {
+    "type": ["integer", "null"],
+    "description": "When the transaction began, in ms since 1970; null if there is none.",
+}
+_INSTANCE: Final[Schema] = {"type": "string", "description": "instance.id of the kproxy that owns the id."}
+
+
+def _all_required(properties: Schema, description: str) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
+LISTED: Final = _all_required(
+    {
+        "transactional_id": TRANSACTIONAL_ID,
+        "state": STATE,
+        "client_id": {"type": "string"},
+        **_PRODUCER,
+        "started_ms": _STARTED,
+        "instance_id": _INSTANCE,
+    },
+    "A transactional id in the list.",
+)
+LIST: Final = _all_required({"transactions": {"type": "array", "items": LISTED}}, "All transactional ids.")
+
+_PLACE: Final = _all_required(
+    {"topic": {"type": "string"}, "partition": {"type": "integer", "minimum": 0}}, "A partition."
+)
+_PART: Final = _all_required(
+    {
+        "name": {"type": "string", "description": "Of the member; empty for what the owner wrote itself."},
+        **_PRODUCER,
+        "prepared": {"type": "boolean", "description": "It waits for the owner's decision for as long as it takes."},
+    },
+    "What is decided together with the rest.",
+)
+_OUTCOME: Final[Schema] = {
+    **_all_required(
+        {
+            "committed": {"type": "boolean"},
+            "reason": {"type": "string"},
+            "at_ms": {"type": "integer", "description": "When the broker took it, in ms since 1970."},
+        },
+        "The last decision; null if there was none.",
+    ),
+    "type": ["object", "null"],
+}
+DESCRIBED: Final = _all_required(
+    {
+        "transactional_id": TRANSACTIONAL_ID,
+        "state": STATE,
+        "client_id": {"type": "string"},
+        **_PRODUCER,
+        "started_ms": _STARTED,
+        "timeout_ms": {"type": "integer"},
+        "partitions": {"type": "array", "items": _PLACE, "description": "Written by the transaction."},
+        "groups": {"type": "array", "items": {"type": "string"}, "description": "Consumer groups that move with it."},
+        "parts": {"type": "array", "items": _PART},
+        "instance_id": _INSTANCE,
+        "last": _OUTCOME,
+    },
+    "A transactional id and its transaction.",
+)
+PROBLEM: Final = _all_required(
+    {
+        "type": {"type": "string", "description": "urn:kproxy:error: and the name of the error."},
+        "title": {"type": "string", "description": "The name of the error, as Kafka has it."},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What is wrong, and what to do."},
+        "error_code": {"type": "integer", "description": "Kafka's number of the error."},
+        "retriable": {"type": "boolean", "description": "Whether the same request may succeed a moment later."},
+    },
+    "What went wrong (RFC 9457).",
+)

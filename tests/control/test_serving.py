@@ -1,0 +1,67 @@
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from kproxy.config import Address, ExitCode, StartupError
+from kproxy.control.serving import bind_tcp, unix_listener
+
+OPTION = "control.socket"
+
+
+def test_the_socket_is_for_this_user_only_and_gone_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with unix_listener(OPTION, path) as listener:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+        assert listener.getsockname() == str(path)
+    assert not path.exists()
+
+
+def test_what_a_killed_one_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with unix_listener(OPTION, path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+def test_a_living_one_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with unix_listener(OPTION, path):
+        with pytest.raises(StartupError, match="another process listens there") as caught, unix_listener(OPTION, path):
+            pass
+        assert caught.value.exit_code == ExitCode.CANNOT_BIND
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+
+
+def test_a_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    path.write_text("precious", encoding="utf-8")
+    with pytest.raises(StartupError, match="no socket is there"), unix_listener(OPTION, path):
+        pass
+    assert path.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_successor_keeps_its_socket(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with unix_listener(OPTION, path):
+        path.rename(tmp_path / "old")
+        path.touch()
+    assert path.exists()
+
+
+@pytest.mark.parametrize("name", ["none/c.sock", "x" * 120])
+def test_a_path_that_cannot_be_ends_the_start(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StartupError, match=r"cannot listen on control\.socket"), unix_listener(OPTION, tmp_path / name):
+        pass
+
+
+async def test_a_tcp_address_in_use_is_named_with_its_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(StartupError, match=rf"cannot listen on control.http = '{address}'"):
+            await bind_tcp("control.http", address)
