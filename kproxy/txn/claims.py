@@ -66,9 +66,10 @@ def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id
     known = view.client if view is not None else NOBODY
     if view is None or view.claim is None or resumed in (NOBODY, known):
         return next_client(known, fresh_producer_id)
-    if resumed == view.claim.resumed:
+    if resumed == view.claim.resumed and known == view.claim.client:
         return known  # it asks again, since it has not had the answer
-    if view.last is not None and resumed == view.last.client:
+    last = view.last
+    if last is not None and not last.by_claim and (resumed, known) == (last.client, last.next_client):
         return next_client(known, fresh_producer_id)  # it has not had the answer to its last EndTxn
     raise TxnError(ErrorCode.PRODUCER_FENCED, f"a newer producer has the transactional id, at epoch {known.epoch}")
 

@@ -48,8 +48,8 @@ class Owner:
         self._lock = trio.Lock()
         self._connections = tools.connections()
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
-        #: Partitions that wait to be announced, and for whom: whoever has the lock first announces for all.
-        self._wanted: dict[Place, Producer] = {}
+        #: What the last transaction wrote: the next one announces it at once, in one record.
+        self._usual: set[Place] = set()
         self._ends: dict[Place, int] = {}
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
@@ -119,13 +119,14 @@ class Owner:
     # -- a transaction begins, and grows
 
     async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
-        """AddPartitionsToTxn: the partitions stand in the log when this returns."""
+        """AddPartitionsToTxn. The log is told with the first data, of all that has joined by then."""
         self._refuse_while_pending()
-        self._wanted.update(dict.fromkeys(places, request.client))
         async with self._lock:
             self.admit(request)
             self._refuse_doomed()
-            await self._announce(places)
+            transaction = self.transaction or await self._begin()
+            transaction.joined.update(places)
+            self._has_begun()
 
     async def add_offsets(self, request: TxnRequest) -> None:
         """AddOffsetsToTxn: nothing is written before the offsets come, which name the group themselves."""
@@ -134,23 +135,19 @@ class Owner:
             self.admit(request)
             self._refuse_doomed()
 
-    async def _announce(self, places: Sequence[Place]) -> Transaction:
-        """Has partitions in the log, of the transaction that is open or of one that begins."""
-        transaction = self.transaction or await self._begin()
-        if not transaction.unannounced(places) and transaction.announced:
-            return transaction
-        waiting = [place for place, client in self._wanted.items() if client == self.keeper.client]
-        wanted = transaction.unannounced(dict.fromkeys([*waiting, *places]))
-        self._wanted.clear()
+    async def _announce(self, transaction: Transaction, places: Sequence[Place]) -> None:
+        """Has partitions in the log, before anything is written there."""
+        if not transaction.unannounced(places):
+            return
+        wanted = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._usual]))
         ends = await self._ends_of(wanted)
-        assert self.keeper.claim is not None
+        if self.keeper.claim is None:
+            raise await self._lose("the claim was lost")
         view = await self.keeper.append(transaction.announcement(self.keeper.claim.nonce, ends))
         taken = view.bounds.get(transaction.producer, {}) if view is not None else {}
         if any(place not in taken for place in wanted):
             raise await self._lose("the log did not take the transaction's partitions")
         transaction.announced.update(wanted)
-        self._has_begun()
-        return transaction
 
     async def _ends_of(self, places: Sequence[Place]) -> dict[Place, int]:
         missing = [place for place in places if place not in self._ends]
@@ -209,12 +206,14 @@ class Owner:
         """
         self._refuse_while_pending()
         places = [(batch.topic, batch.partition) for batch in batches]
-        if implicit:
-            self._wanted.update(dict.fromkeys(places, request.client))
         async with self._lock:
             self.admit(request, over_coordinator=False)
             self._refuse_doomed()
-            transaction = await self._announce(places) if implicit else self._joined(places)
+            transaction = self.transaction or (await self._begin() if implicit else None)
+            if transaction is None or not (implicit or transaction.joined.issuperset(places)):
+                raise TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+            self._has_begun()
+            await self._announce(transaction, places)
             await transaction.writer.room(sum(len(batch.batch) for batch in batches))
             sends = transaction.accept(request.client, batches, self._sequences)
             accepted()
@@ -222,11 +221,6 @@ class Owner:
         if transaction.writer.failed is not None and self.transaction is transaction and self._doomed is None:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
         return [told(send) for send in sends]
-
-    def _joined(self, places: Sequence[Place]) -> Transaction:
-        if self.transaction is None or self.transaction.unannounced(places):
-            raise TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
-        return self.transaction
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
         """TxnOffsetCommit: announces the offsets; they move when the transaction is committed."""
@@ -333,7 +327,9 @@ class Owner:
         if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
             view = await self.keeper.claim_again()
         self._stats.appends.observe(trio.current_time() - began)
-        self._ends.update({place: done.end_offset for place, done in (written or {}).items()})
+        if written is not None:
+            self._usual = set(written)
+            self._ends.update({place: done.end_offset for place, done in written.items()})
         return view.verdict(transaction.producer)
 
     def _committed(self, transaction: Transaction) -> None:

@@ -39,6 +39,8 @@ class Transaction:
         self.writer = writer
         #: trio's clock, seconds.
         self.began_at = trio.current_time()
+        #: Partitions that the client has added to it.
+        self.joined: set[Place] = set()
         #: Partitions that stand in the log.
         self.announced: set[Place] = set()
         #: Offsets of groups that stand in the log.
