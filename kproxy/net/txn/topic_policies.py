@@ -1,0 +1,114 @@
+"""Which topics are compacted: nothing of a transaction may be written there.
+
+Compaction knows nothing of kproxy's transactions: a key's committed value goes when a later record that was aborted has
+the same key.
+"""
+
+from typing import Final, NamedTuple
+
+import structlog
+import trio
+
+from kproxy.codec._generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestDescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResponseDescribeConfigsResult,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.own_topic import Refused, TopicGone, check
+from kproxy.txn.errors import TxnError
+
+log = structlog.get_logger("kproxy.topic_policies")
+
+_DESCRIBE: Final = (0, 4)
+_TOPIC_RESOURCE: Final = 2
+_SETTING: Final = "cleanup.policy"
+#: How long an answer is believed.
+_KEPT_SECONDS: Final = 60.0
+#: Topics that are remembered.
+_MOST_TOPICS: Final = 10_000
+
+
+class _Known(NamedTuple):
+    compacted: bool
+    until: float
+
+
+class TopicPolicies:
+    """Asks brokers, and remembers their answers for a minute."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """``cluster`` knows the brokers."""
+        self._cluster = cluster
+        self._known: dict[str, _Known] = {}
+        self._asking = trio.Lock()
+        self._warned = False
+
+    async def is_compacted(self, topic: str) -> bool:
+        """Whether a topic's cleanup.policy has compact; False where brokers will not tell kproxy, or it is not there.
+
+        TxnError (COORDINATOR_NOT_AVAILABLE) if no broker can be asked.
+        """
+        known = self._fresh(topic)
+        if known is None:
+            async with self._asking:
+                known = self._fresh(topic)
+                if known is None:
+                    known = await self._learn(topic)
+        return known.compacted
+
+    def _fresh(self, topic: str) -> _Known | None:
+        known = self._known.get(topic)
+        return known if known is not None and trio.current_time() < known.until else None
+
+    async def _learn(self, topic: str) -> _Known:
+        try:
+            compacted = await self._ask(topic)
+        except TopicGone:
+            return _Known(False, 0.0)  # once it is there it may be another
+        except Refused as refused:
+            self._warn(topic, str(refused))
+            compacted = False
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no settings of {topic}: {error}") from error
+        known = _Known(compacted, trio.current_time() + _KEPT_SECONDS)
+        self._known.pop(topic, None)
+        if len(self._known) >= _MOST_TOPICS:
+            del self._known[next(iter(self._known))]  # the oldest
+        self._known[topic] = known
+        return known
+
+    async def _ask(self, topic: str) -> bool:
+        """OSError, RemoteProtocolError: another attempt may go well; TopicGone; Refused."""
+        broker = self._cluster.any_broker()
+        if broker is not None and ApiKey.DESCRIBE_CONFIGS not in await self._cluster.versions(broker):
+            raise Refused("DescribeConfigs", ErrorCode.UNSUPPORTED_VERSION)
+        resource = DescribeConfigsRequestDescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_SETTING]
+        )
+        response = await self._cluster.ask_any(DescribeConfigsRequest(resources=[resource]), _DESCRIBE)
+        assert isinstance(response, DescribeConfigsResponse)
+        for result in response.results:
+            check("DescribeConfigs", topic, result.error_code)
+            return _has_compact(result)
+        raise RemoteProtocolError("DescribeConfigs answer without the topic")
+
+    def _warn(self, topic: str, error: str) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "brokers don't tell whether topics are compacted; transactions that write to compacted ones lose data",
+                topic=topic,
+                error=error,
+                grant="DescribeConfigs on the topics of transactions, to kproxy's principal",
+            )
+
+
+def _has_compact(result: DescribeConfigsResponseDescribeConfigsResult) -> bool:
+    for row in result.configs:
+        if row.name == _SETTING:
+            return "compact" in (row.value or "").split(",")
+    return False
