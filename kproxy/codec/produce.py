@@ -67,6 +67,27 @@ def walk_request(frame: Buffer, pos: int, version: int) -> ProduceLayout:
         raise RemoteProtocolError(f"topic name in a Produce v{version} request is not UTF-8") from error
 
 
+def transactional_id(frame: Buffer, pos: int, version: int) -> str | None:
+    """The transactional id of a Produce request whose body begins at ``pos``, once ``walk_request`` has passed it.
+
+    RemoteProtocolError if it is not UTF-8.
+    """
+    if version < FIRST_TRANSACTIONAL_ID:
+        return None
+    if version >= FIRST_FLEXIBLE:
+        size, pos = _uvarint(frame, pos)
+        size -= 1
+    else:
+        (size,) = _I16.unpack_from(frame, pos)
+        pos += 2
+    if size < 0:
+        return None
+    try:
+        return bytes(frame[pos : pos + size]).decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"transactional id in a Produce v{version} request is not UTF-8") from error
+
+
 def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
     end, transactional = len(frame), False
     if version >= FIRST_TRANSACTIONAL_ID:

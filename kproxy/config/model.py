@@ -13,12 +13,16 @@ from kproxy.config.values import (
     BOOLEAN,
     DELIVER_RULES,
     HOME_RULES,
+    ISOLATION_LEVEL,
+    ISOLATION_RULES,
     LISTEN_ADDRESS,
     OPTIONAL_LISTEN_ADDRESS,
     OPTIONAL_PATH,
     PORTS,
     REACHABLE_ADDRESS,
+    READ_COMMITTED,
     DeliverRule,
+    IsolationRule,
     choice,
     pattern,
     whole_number,
@@ -251,8 +255,8 @@ class Config:
         (HomeRule("*", Home.AUTO),),
         HOME_RULES,
         "Who decides the transactions of a producer: its broker, or kproxy on a log of its own, whose consumers have "
-        "to read through kproxy. By pattern of transactional ids; the first that matches counts. auto: the broker where "
-        "it serves transactions. Kafka Streams, Connect and Flink belong at the broker: kproxy refuses compacted "
+        "to read through kproxy. By pattern of transactional ids; the first that matches counts. auto: the broker, "
+        "where it serves transactions. Kafka Streams, Connect and Flink belong at the broker: kproxy refuses compacted "
         "topics.",
         group="Transactions",
     )
@@ -297,6 +301,18 @@ class Config:
         "default helps two Node.js clients which hand on compressed bytes as data, or die. zstd always becomes "
         "gzip below Fetch v10, which cannot say zstd.",
         group="Old clients",
+    )
+    legacy_isolation_level: str = option(
+        READ_COMMITTED,
+        ISOLATION_LEVEL,
+        "What consumers read that can't say so (Fetch v0-v3, ListOffsets v0-v1). read_committed: no records of "
+        "transactions that were aborted, and none that are not decided yet.",
+    )
+    isolation_level_overrides: tuple[IsolationRule, ...] = option(
+        (),
+        ISOLATION_RULES,
+        "What consumers read whatever they ask for; the first client.id pattern that matches counts. For clients with "
+        "no isolation.level, or whose read_committed delivers aborted records (kafka-go, kafka-python before 3).",
     )
     legacy_clients_max: int = option(
         200,
@@ -347,6 +363,13 @@ class Config:
             if fnmatchcase(client_id or "", rule.client_id):
                 return dict(rule.codecs)
         return {}
+
+    def committed_for(self, client_id: str) -> bool | None:
+        """Whether a client reads committed data only, by ``isolation.level.overrides``; None: as it asks."""
+        for rule in self.isolation_level_overrides:
+            if fnmatchcase(client_id, rule.client_id):
+                return rule.level == READ_COMMITTED
+        return None
 
     def transactions_home_of(self, transactional_id: str) -> Home:
         """Who decides a transactional id's transactions, by the first rule of ``transactions.home`` that fits it."""

@@ -23,6 +23,9 @@ Raw = str | list[Any] | dict[str, Any]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's compression types; the index is the code in a batch's attributes."""
 
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _PORT_LIMIT = 65535
 
@@ -32,6 +35,13 @@ class DeliverRule(NamedTuple):
 
     client_id: str
     codecs: tuple[tuple[int, int], ...]
+
+
+class IsolationRule(NamedTuple):
+    """What consumers whose client.id matches the glob pattern read, whatever they ask for."""
+
+    client_id: str
+    level: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +227,34 @@ def _home(word: Any) -> Home:
 
 def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
     """One word for all ids, ``PATTERN=HOME,PATTERN=HOME``, or a mapping of the same."""
+    if isinstance(raw, str) and "=" not in raw:
+        return (HomeRule("*", _home(raw)),)
+    wanted = "must be auto, broker, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker"
+    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in _pairs(raw, "transactional ids", wanted))
+
+
+def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
+    """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
     if isinstance(raw, str):
-        if "=" not in raw:
-            return (HomeRule("*", _home(raw)),)
-        pairs = [(pattern.strip(), home) for pattern, _, home in (item.rpartition("=") for item in raw.split(","))]
+        pairs = [(pattern.strip(), word) for pattern, _, word in (item.rpartition("=") for item in raw.split(","))]
     elif isinstance(raw, Mapping):
         pairs = list(raw.items())
     else:
-        raise ValueError("must be auto, broker, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker")
+        raise ValueError(wanted)
     for id_pattern, _ in pairs:
         if not id_pattern or "," in id_pattern:
-            raise ValueError(
-                "a pattern of transactional ids must not be empty or hold a comma; ? stands for any letter"
-            )
-    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in pairs)
+            raise ValueError(f"a pattern of {of_what} must not be empty or hold a comma; ? stands for any letter")
+    return pairs
+
+
+def _parse_isolation_rules(raw: Raw) -> tuple[IsolationRule, ...]:
+    """``PATTERN=LEVEL,PATTERN=LEVEL``, or a mapping of the same; nothing for no rule."""
+    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+        return ()
+    wanted = "must be PATTERN=LEVEL rules, such as dashboard-*=read_uncommitted"
+    return tuple(
+        IsolationRule(client_id, ISOLATION_LEVEL.parse(level)) for client_id, level in _pairs(raw, "client ids", wanted)
+    )
 
 
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
@@ -241,6 +265,8 @@ REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_add
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
 PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
 DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
+ISOLATION_LEVEL = choice(READ_COMMITTED, READ_UNCOMMITTED)
+ISOLATION_RULES = Kind("list of client.id PATTERN=LEVEL", _parse_isolation_rules, "LIST")
 HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
 
@@ -257,10 +283,14 @@ def show(value: object) -> str:
             return str(value)
         case [DeliverRule(), *_]:
             return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
+        case [IsolationRule(), *_]:
+            return ",".join(f"{rule.client_id}={rule.level}" for rule in value if isinstance(rule, IsolationRule))
         case [HomeRule("*", home)]:
             return home.value
         case [HomeRule(), *_]:
-            return ",".join(f"{rule.transactional_id}={rule.home.value}" for rule in value)
+            return ",".join(
+                f"{rule.transactional_id}={rule.home.value}" for rule in value if isinstance(rule, HomeRule)
+            )
         case tuple():
             return ",".join(str(item) for item in value) or "{}"
     return str(value)

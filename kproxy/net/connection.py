@@ -3,19 +3,20 @@
 Up to three tasks run for a connection: one reads the client, one the broker, one sends again what is indefinite.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from kproxy.codec.frame import FrameSplitter
+from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
 from kproxy.net.doubts import DoubtKeeper
-from kproxy.net.errands import run_errand
+from kproxy.net.errands import Errands
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
@@ -25,6 +26,7 @@ from kproxy.proxy.session import Errand, Session
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
+    from kproxy.net.txn.rpcs import Rpcs
     from kproxy.proxy.slots import Buffer
 
 log = structlog.get_logger("kproxy.connection")
@@ -54,10 +56,12 @@ class Connection:
         shared: memoryview,
         choose: Callable[[], Broker | None],
         wall: float,
+        rpcs: "Rpcs | None" = None,
     ) -> None:
         """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
 
         ``wall`` added to trio's clock gives the time since the epoch, in seconds.
+        ``rpcs``: kproxy's own coordinator, if it decides transactions.
         """
         self.wall = wall
         self._frame_since = 0.0
@@ -94,6 +98,7 @@ class Connection:
         self._resending = False
         self._listening = False
         self._streaming = self._streamed = 0
+        self._errands = Errands(cluster, rpcs)
         self._intake = Intake(self, lanes, keeper)
 
     async def run(self) -> None:
@@ -268,14 +273,15 @@ class Connection:
         self.stats.buffered_bytes = self._budget.used
 
     def start_errands(self) -> None:
-        """Runs what has to be asked of a group's coordinator, wherever that is."""
+        """Runs what has to be asked of a coordinator."""
         assert self._nursery is not None
         for errand in self.session.errands:
-            self._nursery.start_soon(self._errand, errand)
+            self._nursery.start_soon(self._errand, errand, self._errands.queue(errand))
         self.session.errands.clear()
 
-    async def _errand(self, errand: Errand) -> None:
-        self.session.errand_done(errand, await run_errand(self.cluster, errand))
+    async def _errand(self, errand: Errand, work: Callable[[], Awaitable[Message | None]]) -> None:
+        answer = await work()
+        self.session.errand_done(errand, answer, trio.current_time() + self.wall)
         await self._answered()
 
     # -- the broker's side
@@ -299,7 +305,7 @@ class Connection:
                 self.cluster.doubt()
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
-        self.session.ctx.broker_versions = versions
+        self.session.ctx.broker_versions, self.session.ctx.node_id = versions, broker.node_id
         self.session.link.connected = True
         assert self._nursery is not None
         self._nursery.start_soon(self._read_upstream, io)

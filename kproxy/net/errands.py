@@ -1,11 +1,19 @@
-"""Requests that must go to a group's coordinator, wherever the client sent them (OffsetCommit v0, OffsetFetch v0)."""
+"""Requests that are not for the broker behind a client's port: for a group's coordinator, or for kproxy's own."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
+from kproxy.proxy.asks import GroupAsk, ProduceAsk, TransactionAsk
 from kproxy.proxy.session import Errand
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.rpcs import Rpcs
 
 _TRIES = 10
 _PAUSE_SECONDS = 0.2
@@ -14,17 +22,50 @@ _ELSEWHERE = frozenset(
 )
 
 
-async def run_errand(cluster: Cluster, errand: Errand) -> Message | None:
+class Errands:
+    """The errands of one connection.
+
+    Those of a transaction begin one behind another, in the order in which they came, as a broker takes the requests of
+    a connection one by one. A Produce makes way once its batches have their place; the others, once they are done.
+    """
+
+    def __init__(self, cluster: Cluster, rpcs: "Rpcs | None") -> None:
+        """``rpcs``: kproxy's own coordinator, if transactions are decided here."""
+        self._cluster = cluster
+        self._rpcs = rpcs
+        self._last = trio.Event()
+        self._last.set()
+
+    def queue(self, errand: Errand) -> Callable[[], Awaitable[Message | None]]:
+        """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""
+        ask, version = errand.ask, errand.exchange.client_version
+        if isinstance(ask, GroupAsk):
+            return partial(_ask_group, self._cluster, ask, errand.exchange.upstream_version)
+        before, self._last = self._last, trio.Event()
+        return partial(self._transact, ask, version, before, self._last)
+
+    async def _transact(
+        self, ask: TransactionAsk | ProduceAsk, version: int, before: trio.Event, accepted: trio.Event
+    ) -> Message:
+        assert self._rpcs is not None
+        try:
+            await before.wait()
+            return await self._rpcs.answer(ask, version, accepted.set)
+        finally:
+            accepted.set()
+
+
+async def _ask_group(cluster: Cluster, ask: GroupAsk, version: int) -> Message | None:
     """The coordinator's answer; None if it could not be had after some tries."""
     for attempt in range(_TRIES):
         if attempt:
             await trio.sleep(_PAUSE_SECONDS)
         try:
-            broker = await cluster.coordinator(errand.group_id)
+            broker = await cluster.coordinator(ask.group_id)
             if broker is None:
                 continue
             client = await cluster.client(broker.address)
-            answer = await client.call(errand.request, errand.exchange.upstream_version)
+            answer = await client.call(ask.request, version)
         except (OSError, RemoteProtocolError):
             cluster.count_error("errand")
             continue

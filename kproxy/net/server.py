@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -16,12 +18,16 @@ from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
+from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, preferred_ports
 from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.service import Transactions
 
 log = structlog.get_logger("kproxy.server")
 
@@ -38,8 +44,15 @@ _ACCEPT_PAUSE_SECONDS = 0.1
 class Server:
     """Accepts clients and runs their connections in the nursery it is given."""
 
-    def __init__(self, config: Config, stats: Stats, cluster: Cluster, nursery: trio.Nursery) -> None:
-        """``nursery`` owns the listeners and the connections."""
+    def __init__(
+        self,
+        config: Config,
+        stats: Stats,
+        cluster: Cluster,
+        nursery: trio.Nursery,
+        transactions: "Transactions | None" = None,
+    ) -> None:
+        """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none."""
         self._config = config
         self._stats = stats
         self._cluster = cluster
@@ -52,6 +65,8 @@ class Server:
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
+        self._serial = count(1)
+        self._rpcs = Rpcs(transactions.coordinator, cluster) if transactions is not None else None
         self._by_host: Counter[str] = Counter()
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = SessionLimits(
@@ -194,6 +209,7 @@ class Server:
             self._shared,
             choose,
             self._wall,
+            self._rpcs,
         )
 
     def _session(self, io: ByteIO) -> Session:
@@ -203,6 +219,8 @@ class Server:
             max_decompressed_bytes=self._config.decompression_max_bytes,
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
+            homes=self._config.transactions_home if self._rpcs is not None else None,
+            connection=next(self._serial),
         )
         return Session(context, self._limits, self._stats, partial(_transcode, self._config))
 

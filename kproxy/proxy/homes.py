@@ -39,3 +39,13 @@ def home_of(rules: Iterable[HomeRule], transactional_id: str) -> Home:
         if fnmatchcase(transactional_id, rule.transactional_id):
             return rule.home
     return Home.AUTO
+
+
+def is_kproxys(rules: Iterable[HomeRule], transactional_id: str, served: Mapping[int, VersionRange]) -> bool:
+    """Whether kproxy decides the transactions of an id, in front of a broker that serves ``served``."""
+    return home_of(rules, transactional_id).is_kproxy(served)
+
+
+def any_kproxys(rules: Iterable[HomeRule], served: Mapping[int, VersionRange]) -> bool:
+    """Whether there may be an id whose transactions kproxy decides."""
+    return any(rule.home.is_kproxy(served) for rule in (*rules, HomeRule("*", Home.AUTO)))

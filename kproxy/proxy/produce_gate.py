@@ -8,12 +8,13 @@ from typing import Literal
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, walk_request
+from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.member import Member
+from kproxy.proxy.asks import ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.handlers.base import Context
@@ -22,6 +23,8 @@ from kproxy.proxy.producing import Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, first_content
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.transactions import produce_parts
+from kproxy.txn.requests import TxnRequest
 
 _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
@@ -69,14 +72,19 @@ class ProduceGate:
         link: Link,
         open_slot: Callable[[Slot, int], None],
         forward: Callable[[Slot, bytearray, int], None],
+        transact: Callable[[Slot, ProduceAsk], None],
     ) -> None:
-        """``open_slot`` takes a request into the order of answers, ``forward`` sends it on as any other request."""
+        """``open_slot`` takes a request into the order of answers, ``forward`` sends it on as any other request.
+
+        ``transact`` hands the batches of a transaction to kproxy's coordinator.
+        """
         self._ctx = ctx
         self._limits = limits
         self._stats = stats
         self._link = link
         self._open = open_slot
         self._forward = forward
+        self._transact = transact
         self._shape: RequestShape | None = None
         self._shape_upstream = 0
         #: The time-out of the last request, and the seconds within which it has to be answered.
@@ -108,8 +116,30 @@ class ProduceGate:
             self._open(slot, upstream)
             self._refuse(slot, layout, *refusal)
             return None
+        if layout.transactional:
+            name = transactional_id(frame, body, slot.api_version)
+            if name is not None and self._ctx.is_home_of(name):
+                self._take_transactional(slot, frame, layout, name)
+                return None
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
+
+    def _take_transactional(self, slot: Slot, frame: bytearray, layout: ProduceLayout, name: str) -> None:
+        """Hands on batches of a transaction that kproxy decides, or refuses them.
+
+        Its producer must wait for answers: else the connection ends, as a broker ends it that can't tell an error.
+        """
+        self._shape = None
+        self._open(slot, slot.api_version)
+        if layout.acks == 0:
+            self._count_refusal("acks")
+            self._link.fail(slot)
+        elif has_kproxy_id(frame, layout):
+            self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
+        else:
+            producer, parts = produce_parts(frame, layout)
+            who = TxnRequest(name, producer, self._ctx.connection, self._ctx.client_id)
+            self._transact(slot, ProduceAsk(who, parts))
 
     def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
@@ -253,8 +283,11 @@ class ProduceGate:
             self._link.expected[-1].watched = upstream == slot.api_version
 
     def _refuse(self, slot: Slot, layout: ProduceLayout, error: int, reason: str) -> None:
-        self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
+        self._count_refusal(reason)
         self._answer_all(slot, layout, error)
+
+    def _count_refusal(self, reason: str) -> None:
+        self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]

@@ -17,6 +17,7 @@ from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.asks import Ask, GroupAsk, ProduceAsk, TransactionAsk
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
@@ -37,7 +38,7 @@ from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
-from kproxy.proxy.versions import HIDDEN, upstream_version
+from kproxy.proxy.versions import HIDDEN, LOCAL, TRANSACTIONS, upstream_version
 
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
@@ -47,14 +48,14 @@ _FETCH_NODE_ENDPOINTS = 16
 NOTHING_TOLD: Mapping[Place, int | None] = MappingProxyType({})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Errand:
-    """A request for the coordinator of a group, wherever that is; report with ``errand_done``."""
+    """A request that is not for the broker of this connection; report with ``errand_done``."""
 
     slot: Slot
+    handler: Handler
     exchange: Exchange
-    group_id: str
-    request: Message
+    ask: Ask
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Session:
         self._client_id: bytes | None = None
         self._tokens: BareTokens | None = None
         self.link = Link(stats)
-        self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward)
+        self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
         self.waiting: list[Waiting] = []
 
@@ -146,6 +147,8 @@ class Session:
     def _upstream_version(self, slot: Slot) -> int | None:
         """The version for the broker; None if the request was answered here. RemoteProtocolError: not served."""
         served = self.ctx.broker_versions.get(slot.api_key)
+        if slot.api_key in LOCAL or (slot.api_key in TRANSACTIONS and self.ctx.decides_transactions):
+            return self._own_version(slot)
         if served is None or slot.api_key in HIDDEN or slot.api_version < 0:
             raise RemoteProtocolError(f"API key {slot.api_key} v{slot.api_version} is not served")
         known = request_class(slot.api_key)
@@ -157,6 +160,12 @@ class Session:
         if slot.api_version > newest:
             raise RemoteProtocolError(f"API key {slot.api_key} v{slot.api_version}: the newest served is v{newest}")
         return upstream_version(slot.api_key, slot.api_version, served)
+
+    def _own_version(self, slot: Slot) -> int:
+        known = request_class(slot.api_key)
+        if not known.MIN_VERSION <= slot.api_version <= known.MAX_VERSION:
+            raise RemoteProtocolError(f"API key {slot.api_key} has no v{slot.api_version}")
+        return slot.api_version
 
     def _open(self, slot: Slot, upstream: int) -> None:
         self.link.order.open(slot)
@@ -180,14 +189,18 @@ class Session:
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
-        elif version == 0 and slot.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
-            group_id: str = getattr(request, "group_id", "")
-            self.errands.append(Errand(slot, exchange, group_id, lifted))
+        elif isinstance(lifted, GroupAsk | TransactionAsk | ProduceAsk):
+            self.errands.append(Errand(slot, handler, exchange, lifted))
         elif exchange.upstream_version == version and lifted is request:
             self.link.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
             self.link.to_upstream.append(frame)
         else:
             self._ask(slot, handler, exchange, lifted)
+
+    def _send_on(self, slot: Slot, ask: ProduceAsk) -> None:
+        """A Produce request for the coordinator of its transaction."""
+        exchange = Exchange(None, slot.api_version, slot.api_version)
+        self.errands.append(Errand(slot, handler_of(slot.api_key), exchange, ask))
 
     def _relay(self, slot: Slot, frame: bytearray) -> None:
         if slot.api_key == ApiKey.SASL_HANDSHAKE and slot.api_version == 0:
@@ -278,14 +291,14 @@ class Session:
             self.link.answer(slot, answer, exchange.client_version)
         self._count_conversions()
 
-    def errand_done(self, errand: Errand, response: Message | None) -> None:
+    def errand_done(self, errand: Errand, response: Message | None, now: float) -> None:
         """Takes the coordinator's answer to an errand; None if none could be had: then the connection ends."""
+        self.link.now = self.ctx.now = now
         if response is None:
             self.link.fail(errand.slot)
         else:
-            handler = handler_of(errand.slot.api_key)
-            answer = handler.lower(self.ctx, errand.exchange, response)
-            self._lowered(errand.slot, handler, errand.exchange, answer, None)
+            answer = errand.handler.lower(self.ctx, errand.exchange, response)
+            self._lowered(errand.slot, errand.handler, errand.exchange, answer, None)
 
     def resume(self, waiting: Waiting, now: float, told: Mapping[Place, int | None] = NOTHING_TOLD) -> Waiting | None:
         """Goes on with an answer that had to wait, or says what it waits for now; may be called before its time."""

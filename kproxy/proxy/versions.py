@@ -3,18 +3,36 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kproxy.codec.messages import ApiKey, request_class
+from kproxy.codec.messages import APIS, ApiKey, request_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.routing import VersionRange
 
-#: Share groups read past any filter of a proxy (KIP-932). WriteTxnMarkers could fence kproxy's own producer ids, and
-#: controllers' quorum is no client's business; who runs the cluster has them at the brokers.
+#: Share groups read past any filter of a proxy (KIP-932). Controllers' quorum is no client's business; who runs the
+#: cluster has it at the brokers.
 HIDDEN: Final = (
     frozenset(range(76, 80))
     | frozenset(range(83, 88))
     | frozenset(range(90, 93))
-    | {ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    | {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
 )
+
+#: The requests about transactions that name a transactional id (KIP-98).
+TRANSACTIONS: Final = frozenset(
+    {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)
+
+#: What is answered here whatever the broker serves. Markers could fence kproxy's own producer ids.
+LOCAL: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
+
+#: The newest version to tell clients of: later ones of AddPartitionsToTxn are for brokers (KIP-890), InitProducerId v6
+#: is for two-phase commit (KIP-939).
+_NEWEST_TOLD: Final[dict[int, int]] = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.INIT_PRODUCER_ID: 5}
 
 #: Where a client's version is too old for the broker, ask at this one if it is served: old enough to need no topic ids
 #: and no flexible encoding, new enough to say all that an answer of an old version needs.
@@ -35,17 +53,22 @@ def upstream_version(api_key: int, version: int, served: VersionRange) -> int:
     return min(max(first, _PREFERRED.get(api_key, first)), last)
 
 
-def served_to_clients(broker: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """The ranges to advertise: all that kproxy can read and the broker can be asked for, old versions included."""
+def served_to_clients(broker: Mapping[int, VersionRange], *, transactions: bool = False) -> dict[int, VersionRange]:
+    """The ranges to advertise: all that kproxy can read and the broker can be asked for, old versions included.
+
+    ``transactions``: those of KIP-98 also where the broker has none, since kproxy serves them itself.
+    """
     served = {}
-    for api_key, (first, last) in broker.items():
-        if api_key in HIDDEN:
+    ranges = {key: (APIS[key][1], APIS[key][2]) for key in map(int, TRANSACTIONS)} if transactions else {}
+    ranges.update(broker)
+    for api_key, (first, last) in ranges.items():
+        if api_key in HIDDEN or api_key in LOCAL:
             continue
         try:
             known = request_class(api_key)
         except RemoteProtocolError:
             continue
-        top = min(known.MAX_VERSION, last)
+        top = min(known.MAX_VERSION, last, _NEWEST_TOLD.get(api_key, last))
         if top >= max(known.MIN_VERSION, first):
             served[api_key] = (known.MIN_VERSION, top)
     return served

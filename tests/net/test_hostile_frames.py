@@ -9,8 +9,13 @@ import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequestWritableTxnMarker,
+    WriteTxnMarkersRequestWritableTxnMarkerTopic,
+)
 from kproxy.codec.header import encode_request
-from kproxy.codec.messages import ApiKey, request_class
+from kproxy.codec.messages import ApiKey, ErrorCode, request_class
 from kproxy.testing.fake_broker.cluster import Broker
 from tests.net.harness import (
     PATIENCE,
@@ -109,12 +114,16 @@ async def test_unknown_apis_and_those_of_brokers_among_themselves_are_refused(ke
 
 async def test_markers_of_clients_reach_no_broker() -> None:
     seen = []
+    topic = WriteTxnMarkersRequestWritableTxnMarkerTopic("t", [0, 1])
     async with witnessed() as proxy:
         proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, seen.append)
         assert ApiKey.WRITE_TXN_MARKERS in (proxy.cluster.map.brokers[1].versions or ())
         for version in (0, 1, 2):
-            known = request_class(ApiKey.WRITE_TXN_MARKERS)
-            await ends(proxy, encode_request(known(), min(version, known.MAX_VERSION), 1, "x"))
+            markers = [WriteTxnMarkersRequestWritableTxnMarker(4000, 1, topics=[topic])]
+            async with await proxy.client() as client:
+                answer = await client.call(WriteTxnMarkersRequest(markers=markers), version)
+            told = [row.error_code for row in answer.markers[0].topics[0].partitions]
+            assert told == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
         async with await proxy.client() as client:
             served = (await client.call(ApiVersionsRequest(), 0)).api_keys
         assert ApiKey.WRITE_TXN_MARKERS not in {row.api_key for row in served}

@@ -1,6 +1,6 @@
 """A session under a script: requests in, what goes to the broker and to the client out. No sockets, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kproxy.codec.batch import Record, build_batch, read_header
@@ -9,10 +9,11 @@ from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.homes import HomeRule
 from kproxy.proxy.produce_gate import Need, SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.session import Session
+from kproxy.proxy.session import Errand, Session
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import member
 
@@ -69,11 +70,13 @@ class Play:
         transcode: Mapping[str, Mapping[int, int]] | None = None,
         held_bytes: int = 1 << 20,
         client_id: str | None = "me",
+        homes: Sequence[HomeRule] | None = None,
     ) -> None:
         limits = SessionLimits(ProducerLimits(5, 1 << 20, 1 << 20), held_bytes, idempotence)
         self.stats = Stats()
         chosen = transcode or {}
         self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
+        self.session.ctx.homes, self.session.ctx.connection, self.session.ctx.node_id = homes, 7, 2
         self.session.link.connected = True
         self.session.lease(Lane(PID), member())
         self.client_id = client_id
@@ -113,6 +116,12 @@ class Play:
         """Hand in a broker's answer."""
         frame = bytearray(encode_response(message, version, correlation_id))
         return self.session.response(frame, self.answered_at)
+
+    def errand(self) -> Errand:
+        """The one errand that the session has for the shell."""
+        (only,) = self.session.errands
+        self.session.errands.clear()
+        return only
 
     def answers(self) -> list[Any]:
         """What went to the client since this was last asked, decoded at the versions it asked in."""

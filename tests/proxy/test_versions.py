@@ -2,7 +2,7 @@ import pytest
 
 from kproxy.codec.messages import ApiKey, request_class
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.versions import HIDDEN, served_to_clients, upstream_version
+from kproxy.proxy.versions import HIDDEN, TRANSACTIONS, served_to_clients, upstream_version
 
 KAFKA_4 = {
     ApiKey.PRODUCE: (0, 13),
@@ -65,7 +65,27 @@ class TestServed:
         assert {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE} <= HIDDEN
 
     def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
-        assert {ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
+        assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
+        assert served_to_clients({ApiKey.WRITE_TXN_MARKERS: (0, 2)}, transactions=True).keys() == TRANSACTIONS
+
+    @pytest.mark.parametrize("transactions", [False, True])
+    def test_the_newest_versions_for_brokers_among_themselves_and_two_phase_commit_are_not_told(
+        self, transactions: bool
+    ) -> None:
+        broker = {ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5), ApiKey.INIT_PRODUCER_ID: (0, 6), ApiKey.END_TXN: (0, 4)}
+        served = served_to_clients(broker, transactions=transactions)
+        assert {key: served[key] for key in broker} == {
+            ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
+            ApiKey.INIT_PRODUCER_ID: (0, 5),
+            ApiKey.END_TXN: (0, 4),
+        }
+
+    def test_where_the_broker_has_no_transactions_kproxy_has_them_in_all_versions(self) -> None:
+        served = served_to_clients({}, transactions=True)
+        assert served[ApiKey.END_TXN] == (0, 5)
+        assert served[ApiKey.TXN_OFFSET_COMMIT] == (0, request_class(ApiKey.TXN_OFFSET_COMMIT).MAX_VERSION)
+        assert served[ApiKey.ADD_PARTITIONS_TO_TXN] == (0, 3)
+        assert served_to_clients({}) == {}
 
     def test_what_the_broker_serves_only_in_versions_that_kproxy_can_not_write_is_not_offered(self) -> None:
         newest = request_class(ApiKey.METADATA).MAX_VERSION

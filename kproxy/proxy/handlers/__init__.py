@@ -20,6 +20,7 @@ from kproxy.proxy.handlers.own_topics import (
     IncrementalAlterConfigs,
 )
 from kproxy.proxy.handlers.produce import PassedProduce
+from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional, WriteTxnMarkers
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     {
@@ -35,6 +36,12 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.DELETE_TOPICS: DeleteTopics(),
         ApiKey.DELETE_RECORDS: DeleteRecords(),
         ApiKey.ALTER_CONFIGS: AlterConfigs(),
+        ApiKey.INIT_PRODUCER_ID: InitProducerId(),
+        ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxn(),
+        ApiKey.ADD_OFFSETS_TO_TXN: Transactional(),
+        ApiKey.END_TXN: Transactional(),
+        ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkers(),
+        ApiKey.TXN_OFFSET_COMMIT: Transactional(),
         ApiKey.CREATE_PARTITIONS: CreatePartitions(),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),

@@ -5,8 +5,13 @@ A broker for which kproxy has no port is left out, so that no client ever meets 
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from kproxy.codec._generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+)
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
@@ -15,6 +20,11 @@ from kproxy.proxy.routing import is_own_topic
 _BROKERS = 1
 #: The first Metadata version that can say whether topics may be made for it.
 _FIRST_AUTO_CREATION = 4
+#: FindCoordinator's key type of transactional ids; and the first version that asks for many keys at a time.
+_TRANSACTION: Final = 1
+_FIRST_BATCHED: Final = 4
+
+_Row = TypeVar("_Row", FindCoordinatorResponse, FindCoordinatorResponseCoordinator)
 
 
 class _Addresses(Handler):
@@ -82,7 +92,23 @@ class DescribeCluster(_Addresses):
 
 
 class FindCoordinator(_Addresses):
-    """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699)."""
+    """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699).
+
+    Any port serves the transactional ids whose home is kproxy: their coordinator is the one that the client asks.
+    """
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+        """What is left to ask the broker."""
+        request: FindCoordinatorRequest = exchange.request
+        if request.key_type != _TRANSACTION or not ctx.decides_transactions:
+            return request
+        if exchange.client_version < _FIRST_BATCHED:
+            return Local(_here(ctx, FindCoordinatorResponse())) if ctx.is_home_of(request.key) else request
+        rest = [key for key in request.coordinator_keys if not ctx.is_home_of(key)]
+        exchange.notes["keys"] = request.coordinator_keys
+        if rest:
+            return replace(request, coordinator_keys=rest)
+        return Local(FindCoordinatorResponse(coordinators=_in_order(ctx, request.coordinator_keys, [])))
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         """The coordinators that were found."""
@@ -99,5 +125,25 @@ class FindCoordinator(_Addresses):
                 row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
             else:
                 row.host, row.port = address
+        if "keys" in exchange.notes:
+            response.coordinators = _in_order(ctx, exchange.notes["keys"], response.coordinators)
         answer: Message = response
         return answer
+
+
+def _in_order(
+    ctx: Context, keys: Iterable[str], found: Iterable[FindCoordinatorResponseCoordinator]
+) -> list[FindCoordinatorResponseCoordinator]:
+    """The coordinators in the order of the question: those that the broker found, and kproxy for the others."""
+    by_key = {row.key: row for row in found}
+    return [by_key.get(key) or _here(ctx, FindCoordinatorResponseCoordinator(key=key)) for key in keys]
+
+
+def _here(ctx: Context, row: _Row) -> _Row:
+    """Fills in the address behind which the client is: what Metadata tells of the same broker."""
+    address = ctx.advertised(ctx.node_id)
+    if address is None:
+        row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+    else:
+        row.node_id, (row.host, row.port) = ctx.node_id, address
+    return row

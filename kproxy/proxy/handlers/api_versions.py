@@ -1,7 +1,8 @@
 """ApiVersions (18), v0-v4: kproxy's own ranges, so that old clients see the versions that the broker dropped (KIP-35).
 
 A client that asks at a newer version gets the answer of a broker: v0 in shape, UNSUPPORTED_VERSION, and the range of
-ApiVersions alone. Features (KIP-584) are the broker's.
+ApiVersions alone. Features (KIP-584) are the broker's, so the same at all ports: transaction.version (KIP-890) says
+whether clients join partitions to transactions by writing, which kproxy serves in both ways.
 """
 
 from typing import Any
@@ -21,7 +22,8 @@ class ApiVersions(Handler):
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The broker's answer with kproxy's ranges in it."""
-        served = served_to_clients({row.api_key: (row.min_version, row.max_version) for row in response.api_keys})
+        ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        served = served_to_clients(ranges, transactions=ctx.decides_transactions)
         response.api_keys = [
             ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
             for key, (first, last) in sorted(served.items())

@@ -1,10 +1,12 @@
 """What a handler of one API key is: two pure functions, one towards the broker and one towards the client."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
+from kproxy.proxy.asks import Ask
+from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
@@ -56,6 +58,21 @@ class Context:
     legacy_committed: bool = True
     #: By client id whether it reads committed data only, whatever it asks for; None: as it asks.
     committed_for: Callable[[str], bool | None] = _as_asked
+    #: Whose transactions kproxy decides; None: nobody's.
+    homes: Sequence[HomeRule] | None = None
+    #: The serial number of the client's connection, rising.
+    connection: int = 0
+    #: The broker behind the client's port, or the one that was chosen for it.
+    node_id: int = -1
+
+    @property
+    def decides_transactions(self) -> bool:
+        """Whether there may be a transactional id whose transactions kproxy decides."""
+        return self.homes is not None and any_kproxys(self.homes, self.broker_versions)
+
+    def is_home_of(self, transactional_id: str) -> bool:
+        """Whether kproxy decides the transactions of an id."""
+        return self.homes is not None and is_kproxys(self.homes, transactional_id, self.broker_versions)
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""
@@ -134,8 +151,8 @@ class Handler:
         """The version for the broker, given the one that ``upstream_version`` chose."""
         return upstream
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
-        """What to ask the broker."""
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """What to ask the broker, or whom else."""
         request: Message = exchange.request
         return request
 

@@ -7,13 +7,14 @@ group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no
 from typing import Any
 
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
 
 
 class OffsetCommit(Handler):
     """v0 and v1 as a commit to Kafka's groups; the timestamp of v1 is the broker's business since v2."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
         """Drops what later versions can't say: a timestamp for each partition, and retention from v5 on."""
         request: Any = exchange.request
         if exchange.upstream_version != 1:
@@ -23,11 +24,17 @@ class OffsetCommit(Handler):
         if exchange.upstream_version > 4:
             request.retention_time_ms = -1
         answer: Message = request
-        return answer
+        return GroupAsk(request.group_id, answer) if exchange.client_version == 0 else answer
 
 
 class OffsetFetch(Handler):
     """v0: a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's days."""
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """For v0: of the group's coordinator."""
+        request: Any = exchange.request
+        message: Message = request
+        return GroupAsk(request.group_id, message) if exchange.client_version == 0 else message
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The answer, with the old error where nothing was committed."""

@@ -18,6 +18,7 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.asks import GroupAsk
 from tests.proxy.playbook import Play
 
 
@@ -51,9 +52,10 @@ def test_offset_commit_v0_goes_to_the_groups_coordinator() -> None:
     play.ask(commit(), 0)
     assert not play.session.link.to_upstream
     (errand,) = play.session.errands
-    assert (errand.group_id, errand.exchange.upstream_version) == ("g", 2)
-    assert errand.request.encode(2)
-    play.session.errand_done(errand, COMMITTED)
+    assert isinstance(errand.ask, GroupAsk)
+    assert (errand.ask.group_id, errand.exchange.upstream_version) == ("g", 2)
+    assert errand.ask.request.encode(2)
+    play.session.errand_done(errand, COMMITTED, 2.0)
     assert play.answer() == COMMITTED
 
 
@@ -62,7 +64,7 @@ def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_err
     play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0, 1])]), 0)
     (errand,) = play.session.errands
     rows = [OffsetFetchResponsePartition(0, 5, -1, "m", 0), OffsetFetchResponsePartition(1, -1, -1, "", 0)]
-    play.session.errand_done(errand, OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]))
+    play.session.errand_done(errand, OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]), 2.0)
     told = [(row.committed_offset, row.error_code) for row in play.answer().topics[0].partitions]
     assert told == [(5, 0), (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
@@ -70,7 +72,7 @@ def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_err
 def test_an_errand_that_fails_ends_the_connection_in_its_turn() -> None:
     play = Play()
     play.ask(commit(), 0)
-    play.session.errand_done(play.session.errands[0], None)
+    play.session.errand_done(play.session.errands[0], None, 2.0)
     assert play.session.link.finished
 
 

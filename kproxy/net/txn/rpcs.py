@@ -1,0 +1,120 @@
+"""Clients' requests about transactions, asked of the coordinator of this instance and answered in the wire's words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.topic_names import topic_names
+from kproxy.proxy.asks import ProduceAsk, ProducePart, TransactionAsk
+from kproxy.proxy.routing import is_own_topic
+from kproxy.proxy.transactions import (
+    NO_PRODUCER,
+    failed,
+    offsets_committed,
+    offsets_of,
+    partitions_added,
+    places_of,
+    produced,
+)
+from kproxy.txn.errors import TxnError
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+
+#: From these versions on a client speaks the second version of the protocol (KIP-890, transaction.version 2):
+#: partitions and groups join a transaction by being written, and each EndTxn raises the epoch.
+_PRODUCE_V2: Final = 12
+_OFFSETS_V2: Final = 5
+_END_V2: Final = 5
+
+
+class Rpcs:
+    """What connections ask in place of their brokers."""
+
+    def __init__(self, coordinator: Coordinator, cluster: Cluster) -> None:
+        """``cluster`` tells the names of topics that clients name by ids."""
+        self._coordinator = coordinator
+        self._cluster = cluster
+
+    async def answer(self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]) -> Message:
+        """The answer to a request of this version. ``accepted`` is called once what came behind it may be begun."""
+        if isinstance(ask, ProduceAsk):
+            return await self._produce(ask, version, accepted)
+        try:
+            return await self._ask(ask.who, ask.request, version)
+        except TxnError as error:
+            return failed(ask.request, version, error.error_code)
+
+    async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:
+        coordinator = self._coordinator
+        match request:
+            case InitProducerIdRequest():
+                return await self._init_producer_id(who, request)
+            case AddPartitionsToTxnRequest():
+                return partitions_added(request, version, await coordinator.add_partitions(who, places_of(request)))
+            case AddOffsetsToTxnRequest():
+                await coordinator.add_offsets(who, request.group_id)
+                return AddOffsetsToTxnResponse()
+            case TxnOffsetCommitRequest():
+                if version >= _OFFSETS_V2:
+                    await coordinator.add_offsets(who, request.group_id)
+                await coordinator.commit_offsets(who, offsets_of(request))
+                return offsets_committed(request, version, ErrorCode.NONE)
+            case EndTxnRequest():
+                bumps = version >= _END_V2
+                producer = await coordinator.end(who, committed=request.committed, bumps=bumps)
+                return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        raise TypeError(f"{type(request).__name__} is not about a transaction")
+
+    async def _init_producer_id(self, who: TxnRequest, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        client = None if who.client == NO_PRODUCER else who.client
+        timeout_ms = request.transaction_timeout_ms
+        producer = await self._coordinator.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+        return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+    # -- Produce
+
+    async def _produce(self, ask: ProduceAsk, version: int, accepted: Callable[[], None]) -> Message:
+        parts = ask.parts
+        try:
+            names = await self._names(parts, version)
+            parts = [_named(part, names) for part in parts]
+            batches = [
+                ClientBatch(names[part.topic], part.partition, part.batch, part.records, part.base_sequence)
+                for part in parts
+                if not part.error_code
+            ]
+            implicit = version >= _PRODUCE_V2
+            written = (
+                await self._coordinator.produce(ask.who, batches, implicit=implicit, accepted=accepted)
+                if batches
+                else ()
+            )
+        except TxnError as error:
+            written = [Written(error.error_code, -1, -1) for part in parts if not part.error_code]
+        return produced(parts, written, version)
+
+    async def _names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str]:
+        refs = [part.topic for part in parts]
+        if version < FIRST_TOPIC_ID:
+            return {ref: ref.decode() for ref in refs}
+        try:
+            return await topic_names(self._cluster, refs)
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+
+def _named(part: ProducePart, names: Mapping[TopicRef, str]) -> ProducePart:
+    """A part, or its refusal: the topic is unknown or kproxy's own, which only its name tells."""
+    name = names.get(part.topic)
+    if part.error_code or (name is not None and not is_own_topic(name)):
+        return part
+    error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return part._replace(error_code=error)

@@ -1,0 +1,126 @@
+"""The requests of transactions (KIP-98, KIP-890): asked of kproxy's coordinator where that is the id's home.
+
+InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit (28): of other ids, and
+of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are between brokers: refused to clients.
+"""
+
+from typing import Any
+
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from kproxy.codec._generated.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    WriteTxnMarkersResponseWritableTxnMarkerPartitionResult,
+    WriteTxnMarkersResponseWritableTxnMarkerResult,
+    WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.asks import Ask, TransactionAsk
+from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.transactions import failed, who_asks
+from kproxy.proxy.versions import upstream_version
+
+_FIRST_OF_BROKERS = 4
+_ASKED_HERE = "asked_here"
+
+
+class Transactional(Handler):
+    """A request that names a transactional id."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where kproxy decides transactions it has to look whose this is."""
+        return ctx.decides_transactions or upstream != version
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """For the coordinator of the id's home."""
+        request = exchange.request
+        transactional_id = self.transactional_id(request)
+        if transactional_id is not None and ctx.is_home_of(transactional_id):
+            exchange.notes[_ASKED_HERE] = True
+            return self.ask(ctx, exchange)
+        served = ctx.broker_versions.get(request.API_KEY)
+        if served is None:
+            raise RemoteProtocolError(f"API key {request.API_KEY} is not served by the broker, and not for this id")
+        exchange.upstream_version = upstream_version(request.API_KEY, exchange.client_version, served)
+        message: Message = request
+        return message
+
+    def transactional_id(self, request: Any) -> str | None:
+        """The transactional id that a request names, if any."""
+        name: str | None = request.transactional_id
+        return name
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+        """What to ask kproxy's coordinator, or what to answer at once."""
+        who = who_asks(exchange.request, ctx.connection, ctx.client_id)
+        return TransactionAsk(who, exchange.request)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """The answer, whoever gave it."""
+        if exchange.upstream_version == exchange.client_version and _ASKED_HERE not in exchange.notes:
+            return AsItIs()
+        answer: Message = response
+        return answer
+
+
+class InitProducerId(Transactional):
+    """InitProducerId: of idempotent producers, which have no transactional id, for any broker."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+        """What Kafka refuses whatever its state is refused at once (``KafkaApis``, ``TransactionCoordinator``)."""
+        request = exchange.request
+        error = ErrorCode.NONE
+        if not request.transactional_id or (request.producer_id == -1) != (request.producer_epoch == -1):
+            error = ErrorCode.INVALID_REQUEST
+        elif request.enable2_pc:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif request.keep_prepared_txn:
+            error = ErrorCode.UNSUPPORTED_VERSION
+        return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
+
+
+class AddPartitionsToTxn(Transactional):
+    """AddPartitionsToTxn: v4 and later may add and verify for many ids, and are for brokers alone."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Also to refuse it."""
+        return version >= _FIRST_OF_BROKERS or super().rewrites(ctx, version, upstream)
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """As others, or refused."""
+        if exchange.client_version >= _FIRST_OF_BROKERS:
+            return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return super().lift(ctx, exchange)
+
+    def transactional_id(self, request: Any) -> str | None:
+        """As v0-v3 name it."""
+        name: str = request.v3_and_below_transactional_id
+        return name
+
+
+class WriteTxnMarkers(Handler):
+    """Markers would decide, or fence, what clients have no say in; who runs the cluster has them at the brokers."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Always: it is not for the broker."""
+        return True
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """Each marker on each partition is refused."""
+        request: WriteTxnMarkersRequest = exchange.request
+        refused = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        markers = []
+        for marker in request.markers:
+            topics = [
+                WriteTxnMarkersResponseWritableTxnMarkerTopicResult(
+                    topic.name,
+                    [
+                        WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(index, refused)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ]
+            markers.append(WriteTxnMarkersResponseWritableTxnMarkerResult(marker.producer_id, topics))
+        return Local(WriteTxnMarkersResponse(markers=markers))
