@@ -5,13 +5,14 @@ first (Kafka's ``ProducerStateManager``, which keeps five batches).
 """
 
 from collections import deque
-from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
-from kproxy.txn.view import Place
+
+if TYPE_CHECKING:
+    from kproxy.txn.view import Place
 
 T = TypeVar("T")
 
@@ -64,10 +65,3 @@ class ClientSequences(Generic[T]):
         self._next[place] = (batch.base_sequence + batch.records) % _SPACE
         recent = self._recent.setdefault(place, deque(maxlen=_KNOWN_BATCHES))
         recent.append((batch.base_sequence, batch.records, noted))
-
-    def forget(self, batches: Sequence[ClientBatch]) -> None:
-        """Takes back what was noted of batches that were refused: their sequences come again."""
-        for batch in batches:
-            place = (batch.topic, batch.partition)
-            self._next.pop(place, None)
-            self._recent.pop(place, None)

@@ -1,0 +1,102 @@
+"""Which claim and which identity of the client come next."""
+
+import pytest
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.claims import (
+    NOBODY,
+    Claimant,
+    initialized_client,
+    needs_client_producer_id,
+    needs_producer_id,
+    next_claim,
+    next_client,
+)
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
+from kproxy.txn.records import Entry, decode, encode
+from kproxy.txn.view import IdView, Stand
+
+FRESH = 4000
+CLIENT = Producer(7, 0)
+
+
+def claimant(client: Producer = CLIENT, resumed: Producer = NOBODY, nonce: int = 1) -> Claimant:
+    return Claimant(bytes([nonce]) * 16, client, resumed, 60_000, "kproxy-1", "loader")
+
+
+def claimed(view: IdView, who: Claimant, fresh: int = FRESH) -> None:
+    """Has the view show the next claim."""
+    body = next_claim(view, who, fresh)
+    assert view.apply(decode(*encode(Entry("id", body))).body, Stand(0, 0))
+
+
+def test_the_first_claim_takes_a_fresh_producer_id() -> None:
+    assert needs_producer_id(None)
+    body = next_claim(None, claimant(), FRESH)
+    assert (body.generation, body.producer_id, body.first_epoch, body.epochs) == (1, FRESH | TXN_BITS, 0, 64)
+    assert (body.client_producer_id, body.client_epoch, body.instance_id) == (7, 0, "kproxy-1")
+
+
+def test_each_claim_takes_the_next_block() -> None:
+    view = IdView("id")
+    for n in range(3):
+        claimed(view, claimant())
+        assert view.claim is not None
+        assert (view.claim.first_epoch, view.claim.generation) == (64 * n, 1)
+        assert not needs_producer_id(view)
+
+
+def test_a_producer_id_is_left_before_its_epochs_end() -> None:
+    view = IdView("id")
+    blocks = 0
+    while not view.generations[1:]:
+        claimed(view, claimant(), FRESH + blocks)
+        blocks += 1
+        assert view.claim is not None
+        assert view.claim.end_epoch - 1 <= LAST_EPOCH
+    assert blocks == 511 + 1  # 511 * 64 = 32,704: another block would end behind 32,766
+    assert view.claim is not None
+    assert (view.claim.generation, view.claim.first_epoch) == (2, 0)
+    assert view.claim.producer_id == (FRESH + blocks - 1) | TXN_BITS
+
+
+@pytest.mark.parametrize(
+    ("known", "behind"),
+    [
+        (NOBODY, Producer(FRESH, 0)),
+        (Producer(7, 0), Producer(7, 1)),
+        (Producer(7, 32_765), Producer(7, 32_766)),
+        (Producer(7, 32_766), Producer(FRESH, 0)),
+        (Producer(7, 32_767), Producer(FRESH, 0)),
+    ],
+)
+def test_the_clients_epoch_rises_until_its_producer_id_is_used_up(known: Producer, behind: Producer) -> None:
+    assert next_client(known, FRESH | TXN_BITS) == behind
+    assert needs_client_producer_id(known) is (behind.producer_id == FRESH)
+
+
+class TestResuming:
+    def test_who_has_the_id_goes_on(self) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 4)
+        assert initialized_client(view, NOBODY, -1) == Producer(7, 4)
+
+    def test_who_has_not_had_the_answer_gets_it_again(self) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        claimed(view, claimant(Producer(7, 4), Producer(7, 3), nonce=2))
+        assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 4)
+
+    @pytest.mark.parametrize("zombie", [Producer(7, 3), Producer(7, 2), Producer(8, 9)])
+    def test_who_was_replaced_is_fenced(self, zombie: Producer) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        claimed(view, claimant(Producer(7, 4), nonce=2))
+        with pytest.raises(TxnError) as raised:
+            initialized_client(view, zombie, -1)
+        assert raised.value.error_code == ErrorCode.PRODUCER_FENCED
+
+    def test_an_id_that_nobody_has_goes_to_who_asks(self) -> None:
+        assert initialized_client(None, Producer(9, 9), FRESH) == Producer(FRESH, 0)
