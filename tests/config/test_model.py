@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from kproxy.config import Address, Config, DeliverRule, options
+from kproxy.config.values import IsolationRule
 from kproxy.proxy.homes import Home, HomeRule
 
 SERVERS = (Address("kafka", 9092),)
@@ -61,6 +62,14 @@ def test_the_first_rule_that_fits_a_transactional_id_is_its_home() -> None:
     assert config.transactions_home_of("orders-1") is Home.KPROXY
     assert config.transactions_home_of("other") is Home.AUTO
     assert Config(bootstrap_servers=SERVERS).transactions_home_of("orders-1") is Home.AUTO
+
+
+def test_the_first_rule_that_fits_a_client_says_what_it_reads() -> None:
+    rules = (IsolationRule("go-*", "read_committed"), IsolationRule("*", "read_uncommitted"))
+    config = Config(bootstrap_servers=SERVERS, isolation_level_overrides=rules)
+    assert config.committed_for("go-1") is True
+    assert config.committed_for("") is False
+    assert Config(bootstrap_servers=SERVERS).committed_for("go-1") is None
 
 
 @pytest.mark.parametrize("name", options(Config))

@@ -6,7 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.config import values
-from kproxy.config.values import Address, DeliverRule, Kind, Raw, choice, parse_address, pattern, show, whole_number
+from kproxy.config.values import (
+    Address,
+    DeliverRule,
+    IsolationRule,
+    Kind,
+    Raw,
+    choice,
+    parse_address,
+    pattern,
+    show,
+    whole_number,
+)
 from kproxy.proxy.homes import Home, HomeRule
 
 ALL_KINDS: list[Kind[Any]] = [
@@ -19,6 +30,7 @@ ALL_KINDS: list[Kind[Any]] = [
     values.PORTS,
     values.DELIVER_RULES,
     values.HOME_RULES,
+    values.ISOLATION_RULES,
     whole_number(1, 10, "ms"),
     choice("red", "green"),
     pattern("[a-z]+", "letters"),
@@ -200,6 +212,35 @@ def test_home_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: tuple[
 def test_bad_home_rules(raw: Raw, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         values.HOME_RULES.parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rules"),
+    [
+        ("", ()),
+        ("{}", ()),
+        ({}, ()),
+        ("a-*=read_committed", (IsolationRule("a-*", "read_committed"),)),
+        ({"a=b": "read_uncommitted", "*": " Read_Committed"}, (
+            IsolationRule("a=b", "read_uncommitted"), IsolationRule("*", "read_committed"))),
+    ],
+)  # fmt: skip
+def test_isolation_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: tuple[IsolationRule, ...]) -> None:
+    assert values.ISOLATION_RULES.parse(raw) == rules
+    assert values.ISOLATION_RULES.parse(show(rules)) == rules
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("a=commited", "did you mean 'read_committed'"),
+        ("read_committed", "must not be empty"),
+        (["a"], "such as dashboard"),
+    ],
+)
+def test_bad_isolation_rules(raw: Raw, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        values.ISOLATION_RULES.parse(raw)
 
 
 @given(
