@@ -7,7 +7,6 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.codec._generated.fetch import FetchResponsePartitionData
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
@@ -235,10 +234,14 @@ class LogFollower:
         fresh = [part for part in parts if not part.stale]
         if not fresh:
             return
+        answered = taken = False
         for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh):
-            if self._check("Fetch", index, error) and not self._parts[index].stale:
-                self._take(self._parts[index], row)
+            if self._check("Fetch", index, error) and row.records and not self._parts[index].stale:
+                answered = True
+                taken |= self._take(self._parts[index], memoryview(row.records))
                 await trio.lowlevel.checkpoint()
+        if answered and not taken:
+            raise RemoteProtocolError("a Fetch answer has no whole batch")
 
     def _check(self, what: str, partition: int, error_code: int) -> bool:
         """Whether the answer for a partition is none of an error; with one, it is asked for anew."""
@@ -255,8 +258,9 @@ class LogFollower:
             self._failed(error)
         return False
 
-    def _take(self, part: LogPartition, row: FetchResponsePartitionData) -> None:
-        batches, damage = read_batches(memoryview(row.records or b""), part.position)
+    def _take(self, part: LogPartition, data: memoryview) -> bool:
+        """Hands on what was read; whether there was a batch at all, and not the beginning of one."""
+        batches, damage = read_batches(data, part.position)
         if batches:
             self._fed += 1
             part.fed = self._fed
@@ -274,6 +278,7 @@ class LogFollower:
                     offset=part.position,
                     error=str(damage),
                 )
+        return bool(batches) or damage is not None
 
     def _announce(self) -> None:
         self.version += 1

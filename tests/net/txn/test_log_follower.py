@@ -281,6 +281,21 @@ async def test_a_damaged_batch_is_not_passed_over_nor_what_lies_behind() -> None
     assert (error["partition"], error["offset"]) == (0, 1)
 
 
+async def test_an_answer_without_a_whole_batch_is_none() -> None:
+    def cut(message: Any) -> None:
+        for row in message.responses[0].partitions:
+            row.records = bytes(row.records or b"")[:40]
+
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap):
+            write(fake.cluster, b"a")
+        control = fake.cluster.control(ApiKey.FETCH, lambda _: Edit(cut), times=3)
+        async with following(fake.bootstrap) as log:
+            assert control.hits == 3
+            assert log.sink.values() == [b"a"]
+            assert log.stats.upstream_errors["transaction_state_log"] == 3
+
+
 async def test_markers_are_no_records_and_count_for_the_end() -> None:
     async with followed() as log:
         log.write(b"a")
