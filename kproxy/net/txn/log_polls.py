@@ -1,0 +1,205 @@
+"""Reads all partitions of the transaction log: a long poll at a time to each leader, whoever that is."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+import trio
+
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.broker_log_leaders import Leaders
+from kproxy.net.cluster import Cluster
+from kproxy.net.own_topic import OwnTopic, Refused, TopicGone, check, pause
+from kproxy.net.txn.log_batches import read_batches
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.log_requests import log_records, log_starts
+from kproxy.proxy.routing import Address
+
+log = structlog.get_logger("kproxy.transaction_log")
+
+_KIND: Final = "transaction_state_log"
+
+
+class LogPolls:
+    """Asks who leads a partition whenever that is not known, or turned out wrong, and reads from there."""
+
+    def __init__(
+        self, cluster: Cluster, config: Config, topic: OwnTopic, leaders: Leaders, announce: Callable[[], None]
+    ) -> None:
+        """``leaders`` are asked for metadata only; ``announce`` is called when something was told to the sink."""
+        self._cluster = cluster
+        self._config = config
+        self._topic = topic
+        self._leaders = leaders
+        self._announce = announce
+        self._parts: Sequence[LogPartition] = ()
+        self._topic_id = bytes(16)
+        #: Set when a partition has lost its leader.
+        self._lost = trio.Event()
+        #: The long poll to each leader.
+        self._polls: dict[Address, trio.CancelScope] = {}
+        self._fed = 0
+        #: What was warned of.
+        self._told_gone = self._told_refused = False
+
+    async def run(self, parts: Sequence[LogPartition]) -> None:
+        """Reads these partitions for ever."""
+        self._parts = parts
+        async with trio.open_nursery() as nursery:
+            await self._assign(nursery)
+
+    # -- leaders
+
+    async def _assign(self, nursery: trio.Nursery) -> None:
+        """Gives each partition that has no leader its leader, for ever."""
+        backoff_ms = self._config.retry_backoff_ms
+        while True:
+            if self._led_by(None):
+                for address in await self._learn():
+                    if address in self._polls:
+                        self._polls[address].cancel()  # the partition should not have to wait for its end
+                    else:
+                        self._polls[address] = trio.CancelScope()
+                        nursery.start_soon(self._follow, address)
+                backoff_ms = await pause(backoff_ms, self._config)
+            else:
+                backoff_ms = self._config.retry_backoff_ms
+                await self._lost.wait()
+            self._lost = trio.Event()
+
+    async def _learn(self) -> set[Address]:
+        """Asks for the leaders that are not known; those that were found."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic.name)], allow_auto_topic_creation=False)
+        leaders: set[Address] = set()
+        lost = {part.index for part in self._led_by(None)}
+        try:
+            response = await self._leaders.metadata(request)
+            brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
+            for found in response.topics:
+                check("Metadata", self._topic.name, found.error_code)
+                self._recognise(found)
+                for row in found.partitions:
+                    leader = brokers.get(row.leader_id)
+                    if leader is not None and row.partition_index in lost:
+                        self._parts[row.partition_index].ask(leader, row.leader_epoch)
+                        leaders.add(leader)
+        except (OSError, RemoteProtocolError, Refused) as error:
+            self.failed(error)
+        return leaders
+
+    def _recognise(self, found: MetadataResponseTopic) -> None:
+        """Begins anew where the topic is another one of the same name."""
+        self._told_gone = False
+        if any(found.topic_id) and found.topic_id != self._topic_id:
+            if any(self._topic_id):
+                log.warning("the topic was made anew: what was committed before is not seen", topic=self._topic.name)
+                for part in self._parts:
+                    part.stale = True
+            self._topic_id = found.topic_id
+            self._cluster.map.own_topic_ids.add(found.topic_id)
+
+    def _led_by(self, address: Address | None) -> list[LogPartition]:
+        """The partitions that are asked for there: first those that had nothing for longest."""
+        return sorted((part for part in self._parts if part.leader == address), key=lambda part: part.fed)
+
+    def _lose(self, parts: Sequence[LogPartition]) -> None:
+        for part in parts:
+            part.ask(None, -1)
+            self._lost.set()
+
+    # -- reading
+
+    async def _follow(self, address: Address) -> None:
+        """Asks one broker until it leads nothing any more, or fails."""
+        client: BrokerClient | None = None
+        try:
+            while parts := self._led_by(address):
+                if client is None or client.closed:
+                    client = await self._connect(address)
+                with trio.CancelScope() as self._polls[address]:
+                    await self._poll(client, parts)
+        except (OSError, RemoteProtocolError) as error:
+            self.failed(error)
+        finally:
+            if client is not None:
+                client.close()
+            self._lose(self._led_by(address))
+            del self._polls[address]
+
+    async def _connect(self, address: Address) -> BrokerClient:
+        return await BrokerClient.open(
+            self._cluster.network,
+            address,
+            self._config.upstream_connect_timeout_ms,
+            self._config.upstream_request_timeout_ms,
+        )
+
+    async def _poll(self, client: BrokerClient, parts: Sequence[LogPartition]) -> None:
+        stale = [part for part in parts if part.stale]
+        if stale:
+            for index, error, start in await log_starts(client, self._topic.name, stale):
+                if self._check("ListOffsets", index, error):
+                    self._parts[index].restart(start)
+                    self._announce()
+        fresh = [part for part in parts if not part.stale]
+        if not fresh:
+            return
+        answered = taken = False
+        for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh):
+            if self._check("Fetch", index, error) and row.records and not self._parts[index].stale:
+                answered = True
+                taken |= self._take(self._parts[index], memoryview(row.records))
+                await trio.lowlevel.checkpoint()
+        if answered and not taken:
+            raise RemoteProtocolError("a Fetch answer has no whole batch")
+
+    def _check(self, what: str, partition: int, error_code: int) -> bool:
+        """Whether the answer for a partition is none of an error; with one, it is asked for anew."""
+        if not error_code:
+            return True
+        part = self._parts[partition]
+        if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            log.info("reading a partition anew", topic=self._topic.name, partition=partition, position=part.position)
+            part.stale = True
+        self._lose([part])
+        try:
+            check(what, self._topic.name, error_code)
+        except (OSError, Refused) as error:
+            self.failed(error)
+        return False
+
+    def _take(self, part: LogPartition, data: memoryview) -> bool:
+        """Hands on what was read; whether there was a batch at all, and not the beginning of one."""
+        batches, damage = read_batches(data, part.position)
+        if batches:
+            self._fed += 1
+            part.fed = self._fed
+            part.apply(batches)
+            self._announce()
+        if damage is not None:
+            self._lose([part])
+            self._cluster.count_error(_KIND)
+            if part.damaged_at != part.position:
+                part.damaged_at = part.position
+                log.error(
+                    "the transaction log is damaged: nothing behind is read until it can be",
+                    topic=self._topic.name,
+                    partition=part.index,
+                    offset=part.position,
+                    error=str(damage),
+                )
+        return bool(batches) or damage is not None
+
+    def failed(self, error: Exception) -> None:
+        """Counts a failure; what will not pass by itself is told of once."""
+        self._cluster.count_error(_KIND)
+        if isinstance(error, Refused) and not self._told_refused:
+            self._told_refused = True
+            self._topic.tell_refused(error)
+        elif isinstance(error, TopicGone) and any(self._topic_id) and not self._told_gone:
+            self._told_gone = True
+            log.warning("the topic of the transaction log is gone; waiting for it", topic=self._topic.name)
