@@ -19,6 +19,7 @@ from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
 
@@ -47,7 +48,7 @@ class Kind(IntEnum):
     EXPIRY = 7
     """The id was not used for transactional.id.timeout.ms."""
     SNAPSHOT = 8
-    """What all records before an offset said."""
+    """What all records before an offset said, or a chunk of it; its key names no id."""
 
 
 _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
@@ -60,6 +61,7 @@ _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
         Kind.PREPARE: TransactionPrepare,
         Kind.MIRRORED: TransactionMirrored,
         Kind.EXPIRY: TransactionExpiry,
+        Kind.SNAPSHOT: TransactionSnapshot,
     }
 )
 _KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})

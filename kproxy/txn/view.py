@@ -26,7 +26,7 @@ Place: TypeAlias = tuple[str, int]
 """A topic and a partition."""
 
 #: So many batch ids are remembered of each id: a decision that is repeated later than that is none.
-_BATCH_IDS: Final = 128
+BATCH_IDS: Final = 128
 
 
 class Stand(NamedTuple):
@@ -52,6 +52,23 @@ class Claim:
     instance_id: str
     client_id: str
     at: Stand
+
+    @classmethod
+    def of(cls, body: TransactionClaim, at: Stand) -> "Claim":
+        """What a record claims."""
+        return cls(
+            body.generation,
+            body.producer_id,
+            body.first_epoch,
+            body.epochs,
+            body.nonce,
+            Producer(body.client_producer_id, body.client_epoch),
+            Producer(body.resumed_producer_id, body.resumed_epoch),
+            body.transaction_timeout_ms,
+            body.instance_id,
+            body.client_id,
+            at,
+        )
 
     @property
     def end_epoch(self) -> int:
@@ -124,7 +141,7 @@ class IdView:
     unmirrored: dict[tuple[Producer, str], list[TransactionOffsets]] = field(default_factory=dict)
     ongoing: Ongoing | None = None
     last: Decided | None = None
-    batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_BATCH_IDS))
+    batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
     expired: bool = False
     touched: Stand = Stand(-1, -1)  # noqa: RUF009  # a constant
 
@@ -183,19 +200,7 @@ class IdView:
             return False
         if body.producer_id not in self.generations:
             self.generations.append(body.producer_id)
-        self.claim = Claim(
-            body.generation,
-            body.producer_id,
-            body.first_epoch,
-            body.epochs,
-            body.nonce,
-            Producer(body.client_producer_id, body.client_epoch),
-            Producer(body.resumed_producer_id, body.resumed_epoch),
-            body.transaction_timeout_ms,
-            body.instance_id,
-            body.client_id,
-            at,
-        )
+        self.claim = Claim.of(body, at)
         if self.ongoing is not None:
             # whoever coordinates next must not take an earlier decision for this transaction's
             was = self.ongoing.producer
@@ -226,10 +231,9 @@ class IdView:
         producer = Producer(body.producer_id, body.epoch)
         if not self._may_write(producer, body.nonce):
             return False
-        places = self.bounds.setdefault(producer, {})
         for topic in body.topics:
             for row in topic.partitions:
-                places.setdefault((topic.name, row.index), row.end_offset)
+                self.bounds.setdefault(producer, {}).setdefault((topic.name, row.index), row.end_offset)
         self._begin(producer, at)
         return True
 

@@ -1,6 +1,6 @@
 """All views of the transaction log: what follows the log fills them, what filters and coordinates asks them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
@@ -10,6 +10,7 @@ from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, UnknownRecord, decode
+from kproxy.txn.snapshot import PartitionLoader
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Place, Stand
 
@@ -27,45 +28,62 @@ class Views:
         self._by_place: dict[Place, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
+        self._loaders: dict[int, PartitionLoader] = {}
         #: Partitions with records of a newer kproxy: what follows is undecided, nothing is decided, no snapshot taken.
         self.foreign: set[int] = set()
 
     # -- what is read
 
-    def restart(self, partition: int) -> None:
-        """Forgets what one partition of the log said; it is read anew."""
+    def restart(self, partition: int, start: int) -> None:
+        """Forgets what one partition of the log said; it is read anew, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
-            for producer_id in (*view.generations, *(member.producer_id for member in view.members)):
+            for producer_id in _producer_ids(view):
                 self._by_producer.pop(producer_id, None)
         self.foreign.discard(partition)
+        self._loaders[partition] = PartitionLoader(start)
 
-    def apply(self, partition: int, at: Stand, key: bytes | None, value: bytes | None) -> Entry | None:
-        """Takes the next record of a partition; the record if it changed something.
+    def apply(self, partition: int, at: Stand, key: bytes | None, value: bytes | None) -> list[Entry]:
+        """Takes the next record of a partition; what changed something: with a snapshot, also records that came before.
 
         What follows a record that is not understood is not applied: it might have been a claim.
         """
         if partition in self.foreign:
-            return None
+            return []
         try:
-            entry = decode(key, value)
-        except UnknownRecord as error:
-            self.foreign.add(partition)
-            self._told("newer", str(error))
-            return None
+            step = self.loader(partition).take(decode(key, value), at, len(key or b"") + len(value or b""))
         except RemoteProtocolError as error:
             self.foreign.add(partition)
-            self._told("damaged", str(error))
-            return None
-        view = self._ids.get(entry.transactional_id)
-        if view is None:
-            view = IdView(entry.transactional_id)
+            self._told("newer" if isinstance(error, UnknownRecord) else "damaged", str(error))
+            return []
+        for view in step.views:
+            self._take_over(partition, view)
+        return [entry for entry, stand in step.records if self._apply(partition, entry, stand)]
+
+    def loader(self, partition: int) -> PartitionLoader:
+        """How far a partition is read; from its first record on, unless ``restart`` said otherwise."""
+        return self._loaders.setdefault(partition, PartitionLoader(0))
+
+    def _apply(self, partition: int, entry: Entry, at: Stand) -> bool:
+        name = entry.transactional_id
+        view = self._ids.get(name) or IdView(name)
         if not view.apply(entry.body, at):
-            return None
-        self._ids[entry.transactional_id] = view
-        self._partitions.setdefault(partition, {})[entry.transactional_id] = view
+            return False
+        self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         self._index(view, entry)
-        return entry
+        return True
+
+    def _take_over(self, partition: int, view: IdView) -> None:
+        name = view.transactional_id
+        self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
+        self._by_producer.update(dict.fromkeys(_producer_ids(view), view))
+        for places in view.bounds.values():
+            for place in places:
+                self._by_place.setdefault(place, set()).add(name)
+        for _, record in view.undecided_groups():
+            self._by_group.setdefault(record.group_id, set()).add(name)
+        for _, group_id in view.unmirrored:
+            self._by_group.setdefault(group_id, set()).add(name)
 
     def _index(self, view: IdView, entry: Entry) -> None:
         body, name = entry.body, entry.transactional_id
@@ -89,6 +107,10 @@ class Views:
     def all(self) -> Iterator[IdView]:
         """Every view."""
         return iter(self._ids.values())
+
+    def of_partition(self, partition: int) -> Iterable[IdView]:
+        """What a snapshot of a partition states."""
+        return self._partitions.get(partition, {}).values()
 
     def of_producer(self, producer_id: int) -> IdView | None:
         """Whose producer id it is."""
@@ -145,3 +167,9 @@ class Views:
             if view is None or not (view.pending or view.unmirrored):
                 names.discard(name)
         return sorted(names)
+
+
+def _producer_ids(view: IdView) -> Iterator[int]:
+    """All under which it says something."""
+    yield from view.generations
+    yield from (member.producer_id for member in view.members)

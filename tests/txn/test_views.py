@@ -34,7 +34,7 @@ class Feed:
     def raw(self, key: bytes | None, value: bytes | None) -> bool:
         took = self.views.apply(self.partition, Stand(self.offset, 0), key, value)
         self.offset += 1
-        return took is not None
+        return bool(took)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_partition_that_is_read_anew_is_forgotten(views: Views) -> None:
     other.give("b", claim(2, Q0), partitions(2, Q0, {PLACE: 4}))
     feed = Feed(views)
     feed.give("a", claim(1, P0), member(1, P0, M, 5), partitions(1, P0, {PLACE: 1}), offsets(1, P0, "g", {PLACE: 5}))
-    views.restart(0)
+    views.restart(0, 0)
     assert views.of("a") is None
     assert views.verdict(*M) is U
     assert views.bound("t", 0) == 4
@@ -140,7 +140,7 @@ def test_behind_what_is_not_understood_nothing_is_decided(raw: tuple[bytes | Non
     assert views.foreign == {0}
     assert [what for what, _ in told] == ["newer" if raw[0] in (NEWER_KIND, NEWER_VERSION) else "damaged"]
     assert Feed(views, 1).give("b", claim(2, Q0)) == [True]
-    views.restart(0)
+    views.restart(0, 0)
     assert views.foreign == set()
 
 
@@ -173,7 +173,7 @@ def test_two_readers_that_read_the_same_agree(log: list[tuple[str, Message]], re
     one, other = Feed(first), Feed(second)
     for name, body in log[:restarts]:
         other.give(name, body)
-    second.restart(0)
+    second.restart(0, 0)
     other.offset = 0
     for name, body in log:
         assert one.give(name, body) == other.give(name, body)

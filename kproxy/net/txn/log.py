@@ -28,7 +28,7 @@ class ViewSink:
 
     def restart(self, partition: int, start: int) -> None:
         """As ``LogSink``."""
-        self._views.restart(partition)
+        self._views.restart(partition, start)
 
     def apply(
         self,
@@ -41,8 +41,7 @@ class ViewSink:
         value: bytes | None,
     ) -> None:
         """As ``LogSink``."""
-        entry = self._views.apply(partition, Stand(offset, timestamp_ms), key, value)
-        if entry is not None:
+        for entry in self._views.apply(partition, Stand(offset, timestamp_ms), key, value):
             for listener in self.listeners:
                 listener(entry)
 

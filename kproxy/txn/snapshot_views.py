@@ -1,0 +1,180 @@
+"""Views as the bytes of a snapshot, and back: field by field, so that whoever loads them goes on as if it had read."""
+
+from collections import deque
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, TypeVar
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_views import (
+    TransactionViews,
+    TransactionViewsAborted,
+    TransactionViewsBound,
+    TransactionViewsClaim,
+    TransactionViewsCommitted,
+    TransactionViewsCopy,
+    TransactionViewsDecided,
+    TransactionViewsId,
+    TransactionViewsMember,
+    TransactionViewsOngoing,
+    TransactionViewsPending,
+    TransactionViewsPrepared,
+    TransactionViewsUnmirrored,
+)
+from kproxy.codec.messages import Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.txn.epoch_set import EpochSet
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import UnknownRecord
+from kproxy.txn.view import BATCH_IDS, Claim, Decided, IdView, Joined, Ongoing, Prepared, Stand
+
+_VERSION: Final = Struct(">h")
+_NEWEST: Final = 0
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_views(views: Iterable[IdView]) -> bytes:
+    """The views, with a version (int16) before them."""
+    return _pack(TransactionViews([_id(view) for view in views]))
+
+
+def decode_views(data: bytes) -> list[IdView]:
+    """What ``encode_views`` gave. UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
+    return [_view(row) for row in _unpack(TransactionViews, data).ids]
+
+
+def _pack(message: Message) -> bytes:
+    return _VERSION.pack(_NEWEST) + message.encode(_NEWEST)
+
+
+def _unpack(kind: type[M], data: bytes) -> M:
+    if len(data) < _VERSION.size:
+        raise RemoteProtocolError("snapshot without a version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if not 0 <= version <= _NEWEST:
+        raise UnknownRecord(f"snapshot of version {version}, newer than {_NEWEST}")
+    return kind.decode(data, version, _VERSION.size)
+
+
+def _id(view: IdView) -> TransactionViewsId:
+    return TransactionViewsId(
+        transactional_id=view.transactional_id,
+        claim=_claim_row(view.claim) if view.claim is not None else None,
+        client_producer_id=view.client.producer_id,
+        client_epoch=view.client.epoch,
+        generations=list(view.generations),
+        committed=[TransactionViewsCommitted(pid, epochs.to_bytes()) for pid, epochs in view.committed.items()],
+        aborted=[TransactionViewsAborted(*part) for part in sorted(view.aborted)],
+        copies=[
+            TransactionViewsCopy(*part, topic, partition, base_sequence, offset)
+            for part, copies in view.copies.items()
+            for (topic, partition, base_sequence), offset in copies.items()
+        ],
+        members=[
+            TransactionViewsMember(*part, *joined.owner, joined.name, joined.nonce, *joined.at)
+            for part, joined in view.members.items()
+        ],
+        prepared=[TransactionViewsPrepared(_pack(one.record), one.name, *one.at) for one in view.prepared.values()],
+        bounds=[
+            TransactionViewsBound(*part, *place, offset)
+            for part, places in view.bounds.items()
+            for place, offset in places.items()
+        ],
+        pending=[TransactionViewsPending(_pack(record)) for records in view.pending.values() for record in records],
+        unmirrored=[
+            TransactionViewsUnmirrored(_pack(record)) for records in view.unmirrored.values() for record in records
+        ],
+        ongoing=TransactionViewsOngoing(*view.ongoing.producer, *view.ongoing.since) if view.ongoing else None,
+        last=_decided_row(view.last) if view.last is not None else None,
+        batch_ids=list(view.batch_ids),
+        expired=view.expired,
+        touched_offset=view.touched.offset,
+        touched_timestamp_ms=view.touched.timestamp_ms,
+    )
+
+
+def _claim_row(claim: Claim) -> TransactionViewsClaim:
+    record = TransactionClaim(
+        claim.nonce,
+        claim.generation,
+        claim.producer_id,
+        claim.first_epoch,
+        claim.epochs,
+        *claim.client,
+        *claim.resumed,
+        claim.timeout_ms,
+        claim.instance_id,
+        claim.client_id,
+    )
+    return TransactionViewsClaim(_pack(record), *claim.at)
+
+
+def _decided_row(last: Decided) -> TransactionViewsDecided:
+    who = (*last.producer, *last.client, *last.next_client)
+    return TransactionViewsDecided(*who, last.committed, last.reason, last.by_claim, *last.at)
+
+
+def _view(row: TransactionViewsId) -> IdView:
+    view = IdView(
+        row.transactional_id,
+        client=Producer(row.client_producer_id, row.client_epoch),
+        generations=list(row.generations),
+        committed={one.producer_id: EpochSet(one.epochs) for one in row.committed},
+        aborted={Producer(one.producer_id, one.epoch) for one in row.aborted},
+        batch_ids=deque(row.batch_ids, maxlen=BATCH_IDS),
+        expired=row.expired,
+        touched=Stand(row.touched_offset, row.touched_timestamp_ms),
+    )
+    if row.claim is not None:
+        view.claim = Claim.of(
+            _unpack(TransactionClaim, row.claim.record), Stand(row.claim.offset, row.claim.timestamp_ms)
+        )
+    if row.ongoing is not None:
+        since = Stand(row.ongoing.offset, row.ongoing.timestamp_ms)
+        view.ongoing = Ongoing(Producer(row.ongoing.producer_id, row.ongoing.epoch), since)
+    if row.last is not None:
+        view.last = _decided(row.last)
+    _fill_parts(view, row)
+    _fill_offsets(view, row)
+    return view
+
+
+def _decided(row: TransactionViewsDecided) -> Decided:
+    return Decided(
+        Producer(row.producer_id, row.epoch),
+        Producer(row.client_producer_id, row.client_epoch),
+        Producer(row.next_client_producer_id, row.next_client_epoch),
+        row.committed,
+        row.reason,
+        row.by_claim,
+        Stand(row.offset, row.timestamp_ms),
+    )
+
+
+def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
+    for copy in row.copies:
+        batch = (copy.topic, copy.partition, copy.base_sequence)
+        view.copies.setdefault(Producer(copy.producer_id, copy.epoch), {})[batch] = copy.base_offset
+    for one in row.members:
+        owner, at = Producer(one.owner_producer_id, one.owner_epoch), Stand(one.offset, one.timestamp_ms)
+        view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at)
+    for part in row.prepared:
+        record = _unpack(TransactionPrepare, part.record)
+        at = Stand(part.offset, part.timestamp_ms)
+        view.prepared[Producer(record.producer_id, record.epoch)] = Prepared(record, part.name, at)
+    for bound in row.bounds:
+        places = view.bounds.setdefault(Producer(bound.producer_id, bound.epoch), {})
+        places[bound.topic, bound.partition] = bound.offset
+
+
+def _fill_offsets(view: IdView, row: TransactionViewsId) -> None:
+    for pending in row.pending:
+        record = _unpack(TransactionOffsets, pending.record)
+        view.pending.setdefault(Producer(record.producer_id, record.epoch), []).append(record)
+    for unmirrored in row.unmirrored:
+        record = _unpack(TransactionOffsets, unmirrored.record)
+        key = (Producer(record.producer_id, record.epoch), record.group_id)
+        view.unmirrored.setdefault(key, []).append(record)
