@@ -1,0 +1,277 @@
+"""A small client of kproxy's control API, for scripts and services that want transactions around what they produce.
+
+    from kproxy.client import ControlClient
+
+    control = ControlClient()  # /run/kproxy/control.sock
+    with control.transaction("orders-loader", client_id="loader") as txn:
+        producer.send("orders", ...)  # any Kafka client whose client.id is "loader", connected through kproxy
+        producer.send("audit", ...)
+        producer.flush()  # all must be sent before the end of the block
+    # Committed here; an exception within the block aborts, and nothing of it is ever seen.
+
+    control = ControlClient(url="http://127.0.0.1:19645", token_file="/etc/kproxy/token")
+    for row in control.list(states=["Ongoing"]):
+        print(row.transactional_id, row.started_ms)
+
+Synchronous, on the standard library alone; one connection for each request, so that threads may share a client.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
+
+from kproxy.errors import KproxyError
+from kproxy.txn.described import Described, Listed, described_from, listed_from
+
+DEFAULT_SOCKET: Final = "/run/kproxy/control.sock"
+DEFAULT_TIMEOUT_MS: Final = 60_000
+
+_T = TypeVar("_T")
+
+_TRANSACTIONS: Final = "/v1/transactions"
+_ANSWER_SECONDS: Final = 150.0
+_MAX_ANSWER_BYTES: Final = 64 << 20
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+
+
+class ControlError(KproxyError):
+    """kproxy's answer is an error: ``error`` is Kafka's name of it, ``detail`` says what to do."""
+
+    def __init__(self, status: int, error: str, detail: str, *, retriable: bool) -> None:
+        """``status`` is HTTP's; ``retriable``: the same request may succeed a moment later."""
+        super().__init__(f"{error}: {detail}")
+        self.status = status
+        self.error = error
+        self.detail = detail
+        self.retriable = retriable
+
+
+class ControlUnreachable(KproxyError):
+    """There was no answer: nothing listens there, or the connection broke; then what was asked for may be done."""
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class ControlClient:
+    """Each method is one request; all raise ControlError, and ControlUnreachable where there is no answer."""
+
+    def __init__(
+        self,
+        socket_path: str | Path = DEFAULT_SOCKET,
+        *,
+        url: str | None = None,
+        token_file: str | Path | None = None,
+        timeout: float = _ANSWER_SECONDS,
+    ) -> None:
+        """``url`` (of control.http) in place of the socket needs the token; ``timeout`` is for one answer, in seconds.
+
+        OSError if the token can't be read, ValueError if the URL is none.
+        """
+        self._socket_path = str(socket_path)
+        self._timeout = timeout
+        self._tcp: tuple[str, int] | None = None
+        if url is not None:
+            parts = urlsplit(url)
+            if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
+                raise ValueError(f"{url!r} must be http://HOST:PORT")
+            self._tcp = parts.hostname, parts.port or 80
+        self._headers = {"Accept": "application/json"}
+        if token_file is not None:
+            self._headers["Authorization"] = f"Bearer {Path(token_file).read_text(encoding='ascii').strip()}"
+
+    def begin(
+        self,
+        *,
+        client_id: str | None = None,
+        transactional_id: str | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Described:
+        """Begins a transaction; at least one name is needed, the id is by default "kproxy-" and the client.id."""
+        names = {"client_id": client_id, "transactional_id": transactional_id}
+        body = {name: value for name, value in names.items() if value is not None}
+        return self._ask(described_from, "POST", _TRANSACTIONS, {**body, "timeout_ms": timeout_ms})
+
+    def commit(self, transactional_id: str, *, batch_id: str | None = None, members: Sequence[str] = ()) -> Described:
+        """Commits; with a batch id it may be repeated until there is an answer."""
+        body = {"members": list(members)} | ({} if batch_id is None else {"batch_id": batch_id})
+        return self._ask(described_from, "POST", f"{_path(transactional_id)}/commit", body)
+
+    def abort(self, transactional_id: str, *, members: Sequence[str] = ()) -> Described:
+        """Aborts."""
+        body = {"members": list(members)}
+        return self._ask(described_from, "POST", f"{_path(transactional_id)}/abort", body)
+
+    def prepare(self, transactional_id: str) -> Described:
+        """Makes it durable: no time-out and no crash decides it, only a later commit or abort."""
+        return self._ask(described_from, "POST", f"{_path(transactional_id)}/prepare", {})
+
+    def list(self, states: Sequence[str] = ()) -> "list[Listed]":
+        """All transactional ids, or those in one of these states."""
+        query = f"?{urlencode([('state', state) for state in states])}" if states else ""
+        return self._ask(_rows, "GET", _TRANSACTIONS + query)
+
+    def describe(self, transactional_id: str) -> Described:
+        """One of them."""
+        return self._ask(described_from, "GET", _path(transactional_id))
+
+    def transaction(
+        self,
+        transactional_id: str | None = None,
+        *,
+        client_id: str | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        batch_id: str | None = None,
+        members: Sequence[str] = (),
+    ) -> "Transaction":
+        """A block: begins at its start, commits at its end, aborts when an exception leaves it."""
+
+        def begin() -> Described:
+            return self.begin(client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms)
+
+        return Transaction(self, begin, batch_id or uuid4().hex, members, self._timeout)
+
+    def _ask(self, read: Callable[[Any], _T], method: str, target: str, body: Mapping[str, Any] | None = None) -> _T:
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection = self._connection()
+        try:
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            status, raw = answer.status, answer.read(_MAX_ANSWER_BYTES)
+        except (OSError, HTTPException) as error:
+            raise ControlUnreachable(f"no answer from kproxy at {self._where}: {_why(error)}") from None
+        finally:
+            connection.close()
+        return self._understood(read, status, raw)
+
+    def _connection(self) -> HTTPConnection:
+        if self._tcp is None:
+            return _UnixConnection(self._socket_path, self._timeout)
+        return HTTPConnection(*self._tcp, timeout=self._timeout)
+
+    @property
+    def _where(self) -> str:
+        return self._socket_path if self._tcp is None else f"{self._tcp[0]}:{self._tcp[1]}"
+
+    def _understood(self, read: Callable[[Any], _T], status: int, raw: bytes) -> _T:
+        try:
+            found = json.loads(raw)
+            if status < HTTPStatus.BAD_REQUEST:
+                return read(found)
+            error = ControlError(status, found["title"], found["detail"], retriable=found["retriable"])
+        except (ValueError, KeyError, TypeError):
+            raise ControlUnreachable(f"what answers at {self._where} is no control API of kproxy's") from None
+        raise error
+
+
+class Transaction:
+    """One transaction of a ``with`` block; a decision taken within the block is not taken again at its end."""
+
+    def __init__(
+        self,
+        client: ControlClient,
+        begin: Callable[[], Described],
+        batch_id: str,
+        members: Sequence[str],
+        patience: float,
+    ) -> None:
+        """``patience`` seconds are spent on learning what became of a commit."""
+        self._client = client
+        self._begin = begin
+        self._batch_id = batch_id
+        self._members = tuple(members)
+        self._patience = patience
+        self._decided = False
+        #: Empty before the block begins.
+        self.transactional_id = ""
+
+    def commit(self) -> Described:
+        """Commits now; asked again, which is safe, until the outcome is known or the client's time-out is over."""
+        deadline, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                found = self._client.commit(self.transactional_id, batch_id=self._batch_id, members=self._members)
+            except (ControlError, ControlUnreachable) as error:
+                hopeless = isinstance(error, ControlError) and not error.retriable
+                if hopeless or time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                self._decided = True
+                return found
+
+    def abort(self) -> Described:
+        """Aborts now."""
+        found = self._client.abort(self.transactional_id, members=self._members)
+        self._decided = True
+        return found
+
+    def prepare(self) -> Described:
+        """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by whoever knows the id."""
+        found = self._client.prepare(self.transactional_id)
+        self._decided = True
+        return found
+
+    def describe(self) -> Described:
+        """What kproxy knows of it."""
+        return self._client.describe(self.transactional_id)
+
+    def __enter__(self) -> "Transaction":
+        """Begins."""
+        self.transactional_id = self._begin().transactional_id
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commits, or aborts behind an exception, which goes on."""
+        if self._decided:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except (ControlError, ControlUnreachable) as failed:
+            error.add_note(f"kproxy did not confirm the abort, its time-out will: {failed}")
+
+
+def _path(transactional_id: str) -> str:
+    return f"{_TRANSACTIONS}/{quote(transactional_id, safe='')}"
+
+
+def _rows(found: Any) -> list[Listed]:
+    return [listed_from(row) for row in found["transactions"]]
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case FileNotFoundError():
+            return "there is no such socket; is it running with control.socket set to this path?"
+        case ConnectionRefusedError():
+            return "nothing listens there; is it running, with control.socket or control.http?"
+        case PermissionError():
+            return "the socket is for the user that kproxy runs as"
+        case TimeoutError():
+            return "it took too long; whether it was done is open"
+    return str(error) or type(error).__name__

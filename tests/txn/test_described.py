@@ -1,0 +1,48 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproxy.txn.described import (
+    Described,
+    Listed,
+    Outcome,
+    Part,
+    described_from,
+    described_json,
+    listed_from,
+    listed_json,
+)
+
+NUMBERS = st.integers(-1, 2**63 - 1)
+PARTS = st.builds(Part, st.text(), NUMBERS, NUMBERS, st.booleans())
+OUTCOMES = st.builds(Outcome, st.booleans(), st.text(), NUMBERS)
+DESCRIBED = st.builds(
+    Described,
+    transactional_id=st.text(),
+    state=st.text(),
+    client_id=st.text(),
+    producer_id=NUMBERS,
+    producer_epoch=NUMBERS,
+    started_ms=st.none() | NUMBERS,
+    timeout_ms=NUMBERS,
+    partitions=st.lists(st.tuples(st.text(), NUMBERS), max_size=3).map(tuple),
+    groups=st.lists(st.text(), max_size=3).map(tuple),
+    parts=st.lists(PARTS, max_size=3).map(tuple),
+    instance_id=st.text(),
+    last=st.none() | OUTCOMES,
+)
+LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text())
+
+
+@given(DESCRIBED)
+def test_a_description_comes_back_as_it_was(found: Described) -> None:
+    assert described_from(described_json(found)) == found
+
+
+@given(LISTED)
+def test_a_row_comes_back_as_it_was(row: Listed) -> None:
+    assert listed_from(listed_json(row)) == row
+
+
+@given(LISTED)
+def test_what_a_newer_one_says_beside_is_passed_over(row: Listed) -> None:
+    assert listed_from(listed_json(row) | {"novelty": 1}) == row
