@@ -110,20 +110,34 @@ class OwnTopic:
         return self._plan.name
 
     async def prepare(self) -> int:
-        """The number of its partitions. OSError, RemoteProtocolError: try again; Refused."""
+        """The number of its partitions; made if it is not there. OSError, RemoteProtocolError: try again; Refused."""
+        metadata = await self._metadata()
+        count = self._partitions(metadata)
+        if count:
+            await self._look_at_settings()
+            return count
+        await self._create(metadata)
+        return self._plan.partitions
+
+    async def exists(self) -> bool:
+        """Whether it is there. OSError, RemoteProtocolError: try again; Refused."""
+        return bool(self._partitions(await self._metadata()))
+
+    async def _metadata(self) -> MetadataResponse:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
         metadata = await self._cluster.ask_any(request, _METADATA)
         assert isinstance(metadata, MetadataResponse)
+        return metadata
+
+    def _partitions(self, metadata: MetadataResponse) -> int:
+        """How many the topic has; 0 if it is not there."""
         found = next((topic for topic in metadata.topics if topic.name == self.name), None)
         if found is not None and any(found.topic_id):
             self._cluster.map.own_topic_ids.add(found.topic_id)  # clients may name it so, too
-        if found is not None and found.partitions and not found.error_code:
-            await self._look_at_settings()
-            return len(found.partitions)
-        if found is not None and found.error_code not in GONE:
-            check("Metadata", self.name, found.error_code)
-        await self._create(metadata)
-        return self._plan.partitions
+        if found is None or found.error_code in GONE:
+            return 0
+        check("Metadata", self.name, found.error_code)
+        return len(found.partitions)
 
     def tell_refused(self, refused: Refused) -> None:
         """Warns of what can't be had, and tells which rights are missing."""
