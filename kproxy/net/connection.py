@@ -21,8 +21,9 @@ from kproxy.net.intake import Finished, Intake
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
+from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.routing import Broker
-from kproxy.proxy.session import Errand, Session
+from kproxy.proxy.session import Errand, Session, Waiting
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Connection:
         choose: Callable[[], Broker | None],
         wall: float,
         rpcs: "Rpcs | None" = None,
+        reading: Reading | None = None,
     ) -> None:
         """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
 
@@ -99,6 +101,7 @@ class Connection:
         self._listening = False
         self._streaming = self._streamed = 0
         self._errands = Errands(cluster, rpcs)
+        self._reading = reading
         self._intake = Intake(self, lanes, keeper)
 
     async def run(self) -> None:
@@ -284,6 +287,17 @@ class Connection:
         self.session.errand_done(errand, answer, trio.current_time() + self.wall)
         await self._answered()
 
+    def _start_waits(self) -> None:
+        """Runs what has to wait for the transaction log."""
+        if self._nursery is not None:
+            for waiting in self.session.waiting:
+                self._nursery.start_soon(self._wait, waiting)
+        self.session.waiting.clear()
+
+    async def _wait(self, waiting: Waiting) -> None:
+        await wait(self.session, waiting, self._reading, self.wall)
+        await self._answered()
+
     # -- the broker's side
 
     async def connect(self) -> None:
@@ -408,6 +422,8 @@ class Connection:
 
     async def _answered(self) -> None:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
+        if self.session.waiting:
+            self._start_waits()
         self._push_upstream()
         if self.session.link.to_client:
             await self.flush_client()

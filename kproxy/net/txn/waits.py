@@ -1,0 +1,53 @@
+"""Answers that have to wait for the transaction log: for a decision, or for how far partitions are decided."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import trio
+
+from kproxy.proxy.handlers.base import Place, Stable
+from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
+from kproxy.txn.verdict import Decisions
+
+
+class Changes(Protocol):
+    """Tells when more of the log was read."""
+
+    #: Rises with whatever is read.
+    version: int
+
+    async def changed(self, seen: int) -> None:
+        """Waits until ``version`` is higher than ``seen``."""
+
+
+class Reading(NamedTuple):
+    """What connections need of the transaction log to show committed data alone."""
+
+    decisions: Decisions
+    changes: Changes
+    #: By partition an offset or, if that is lower, the last stable one; None where that can't be known.
+    stable: Callable[[Mapping[Place, int]], Awaitable[Mapping[Place, int | None]]]
+
+
+async def wait(session: Session, waiting: Waiting, reading: Reading | None, wall: float) -> None:
+    """Goes on with an answer when what it waits for is there. ``wall``: trio's clock to seconds since the epoch.
+
+    Without ``reading`` nothing is ever decided, and the answer comes when the client's time is over.
+    """
+    told = NOTHING_TOLD
+    if isinstance(waiting.reason, Stable):
+        told = dict.fromkeys(waiting.reason.ends) if reading is None else await reading.stable(waiting.reason.ends)
+    still: Waiting | None = waiting
+    due = 0.0
+    while still is not None:
+        seen = 0 if reading is None else reading.changes.version
+        # asked again even before the first wait: what came since the answer must not be missed
+        still = session.resume(still, max(trio.current_time() + wall, due), told)
+        if still is None or isinstance(still.reason, Stable):
+            return
+        with trio.move_on_at(still.reason.until - wall) as scope:
+            if reading is None:
+                await trio.sleep_forever()
+            else:
+                await reading.changes.changed(seen)
+        due = still.reason.until if scope.cancelled_caught else 0.0
