@@ -129,6 +129,15 @@ def demo(arguments: tuple[str, ...]) -> int:
     return int(command.main(list(arguments), prog_name="kproxy demo", standalone_mode=False) or ExitCode.OK)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def txn(arguments: tuple[str, ...]) -> int:
+    """Begin, decide and look at transactions; print their log."""
+    from kproxy.cli.txn_commands import txn as command
+
+    return int(command.main(list(arguments), prog_name="kproxy txn", standalone_mode=False) or ExitCode.OK)
+
+
 def _environment() -> dict[str, str]:
     import os
 

@@ -1,0 +1,77 @@
+"""What ``kproxy txn`` prints for people."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from kproxy.txn.described import Described, Listed, Part
+
+_PIPE_WIDTH = 160
+
+
+def print_list(rows: Sequence[Listed]) -> None:
+    """A table, one line for each transactional id; a sentence if there are none."""
+    if not rows:
+        _console().print("no transactional ids")
+        return
+    table = Table("transactional id", "state", "client.id", "producer id", "epoch", "began (UTC)", "instance")
+    for row in rows:
+        table.add_row(
+            row.transactional_id,
+            row.state,
+            row.client_id,
+            str(row.producer_id),
+            str(row.producer_epoch),
+            _time(row.started_ms),
+            row.instance_id,
+        )
+    _console().print(table, markup=False)
+
+
+def print_described(found: Described) -> None:
+    """A table of name and value."""
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in _lines(found):
+        table.add_row(name, value)
+    _console().print(table, markup=False)
+
+
+def _lines(found: Described) -> Iterator[tuple[str, str]]:
+    yield "transactional id", found.transactional_id
+    yield "state", found.state
+    yield "client.id", found.client_id
+    yield "producer", f"id {found.producer_id}, epoch {found.producer_epoch}"
+    yield "began (UTC)", _time(found.started_ms)
+    yield "time-out", f"{found.timeout_ms} ms"
+    yield "partitions", _joined(f"{topic}-{partition}" for topic, partition in sorted(found.partitions))
+    yield "groups", _joined(found.groups)
+    yield "parts", _joined(map(_part, found.parts))
+    yield "instance", found.instance_id
+    if found.last is None:
+        yield "last decision", "-"
+    else:
+        what = "commit" if found.last.committed else "abort"
+        reason = f" ({found.last.reason})" if found.last.reason else ""
+        yield "last decision", f"{what}{reason}, {_time(found.last.at_ms)}"
+
+
+def _part(part: Part) -> str:
+    state = "prepared" if part.prepared else "open"
+    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}"
+
+
+def _joined(words: Iterable[str]) -> str:
+    return "\n".join(words) or "-"
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

@@ -1,0 +1,173 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from kproxy.cli import main
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Address, Config, ExitCode
+from kproxy.control.control_server import serve_control
+from kproxy.txn.errors import TxnError
+from tests.control.fake_transactions import FakeTransactions
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KPROXY_CONTROL_SOCKET", "KPROXY_CONTROL_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def with_control(tmp_path: Path, control: FakeTransactions, work: Callable[[], None]) -> None:
+    """Runs commands against the real server on a socket that the environment names."""
+    config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=tmp_path / "c.sock")
+    with pytest.MonkeyPatch.context() as patch, trio.fail_after(20), capture_logs():
+        patch.setenv("KPROXY_CONTROL_SOCKET", str(tmp_path / "c.sock"))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_control, config, control)
+            await trio.to_thread.run_sync(work)
+            nursery.cancel_scope.cancel()
+
+
+async def test_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeTransactions()
+
+    def work() -> None:
+        assert main(["txn", "begin", "--client-id", "loader", "--timeout-ms", "5000"]) == ExitCode.OK
+        control.write("kproxy-loader", "orders", 3)
+        assert main(["txn", "describe", "kproxy-loader"]) == ExitCode.OK
+        assert main(["txn", "prepare", "kproxy-loader"]) == ExitCode.OK
+        assert main(["txn", "commit", "kproxy-loader", "--batch-id", "7"]) == ExitCode.OK
+        assert main(["txn", "begin", "--transactional-id", "other"]) == ExitCode.OK
+        assert main(["txn", "abort", "other"]) == ExitCode.OK
+
+    await with_control(tmp_path, control, work)
+    out, err = capsys.readouterr()
+    for words in ("kproxy-loader", "Ongoing", "orders-3", "owner: prepared", "commit (client)", "abort (client)"):
+        assert words in out
+    assert err == ""
+    assert control.calls[0] == ("begin", "loader", None, 5000)
+    assert ("commit", "kproxy-loader", "7", ()) in control.calls
+
+
+async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeTransactions()
+
+    def work() -> None:
+        assert main(["txn", "begin", "--client-id", "a"]) == ExitCode.OK
+        assert main(["txn", "commit", "kproxy-a", "--member", "x", "--member", "y"]) == ExitCode.FAILURE
+
+    await with_control(tmp_path, control, work)
+    assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"))
+    assert "kproxy: INVALID_REQUEST: No members ['x', 'y']." in capsys.readouterr().err
+
+
+async def test_json_is_the_apis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        assert main(["txn", "begin", "--client-id", "a", "--json"]) == ExitCode.OK
+        begun = json.loads(capsys.readouterr().out)
+        assert (begun["transactional_id"], begun["partitions"], begun["last"]) == ("kproxy-a", [], None)
+        assert main(["txn", "list", "--json"]) == ExitCode.OK
+        [row] = json.loads(capsys.readouterr().out)
+        assert row["state"] == "Ongoing"
+
+    await with_control(tmp_path, FakeTransactions(), work)
+
+
+async def test_the_list_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        assert main(["txn", "list"]) == ExitCode.OK
+        assert capsys.readouterr().out == "no transactional ids\n"
+        assert main(["txn", "begin", "--client-id", "[bold]a"]) == ExitCode.OK
+        assert main(["txn", "list", "--state", "Ongoing", "--state", "Empty"]) == ExitCode.OK
+        out = capsys.readouterr().out
+        for words in ("kproxy-[bold]a", "Ongoing", "2023-11-14 22:13:20", "box-1"):
+            assert words in out
+
+    await with_control(tmp_path, FakeTransactions(), work)
+
+
+async def test_what_kproxy_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeTransactions(failures=[TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the time is over")])
+
+    def work() -> None:
+        assert main(["txn", "commit", "t"]) == ExitCode.FAILURE
+
+    await with_control(tmp_path, control, work)
+    assert capsys.readouterr() == (
+        "",
+        "kproxy: TRANSACTION_ABORTABLE: The time is over. Abort the transaction and begin a new one.\n",
+    )
+
+
+async def test_over_a_url_with_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN, encoding="utf-8")
+    config = Config(
+        bootstrap_servers=(Address("kafka", 9092),), control_http=Address("127.0.0.1", 0), control_token_file=path
+    )
+
+    def work(url: str) -> None:
+        assert main(["txn", "list", "--url", url]) == ExitCode.FAILURE
+        assert main(["txn", "list", "--url", url, "--token-file", str(path)]) == ExitCode.OK
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(serve_control, config, FakeTransactions())
+            await trio.to_thread.run_sync(work, f"http://{address}")
+            nursery.cancel_scope.cancel()
+    assert "Send the token" in capsys.readouterr().err
+
+
+def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "none.sock"
+    assert main(["txn", "list", "--socket", str(path)]) == ExitCode.FAILURE
+    assert capsys.readouterr().err == (
+        f"kproxy: no answer from kproxy at {path}: there is no such socket; is it running with control.socket set to "
+        "this path?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["begin"], "give --client-id, --transactional-id or both"),
+        (["begin", "--client-id", "a", "--timeout-ms", "0"], "--timeout-ms"),
+        (["commit"], "ID"),
+        (["comit", "t"], "valid commands: abort, begin, commit, describe, list"),
+        (["list", "--url", "localhost:1"], "--url 'localhost:1' must be http://HOST:PORT"),
+        (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["txn", *arguments]) == ExitCode.USAGE
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_the_help_has_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["txn", *arguments]) == ExitCode.OK
+    assert "kproxy txn begin --client-id loader" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["begin", "commit", "abort", "prepare", "list", "describe"])
+def test_every_command_says_where_kproxy_is_found(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["txn", command, "--help"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert all(option in out for option in ("--socket", "--url", "--token-file", "--json"))
+
+
+def test_a_command_loads_nothing_of_the_proxy() -> None:
+    code = (
+        "import sys; from kproxy.cli import main; main(['txn', 'list', '--socket', '/none']);"
+        "heavy = {'trio', 'starlette', 'hypercorn', 'structlog', 'kproxy.app', 'prometheus_client'};"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
