@@ -14,6 +14,7 @@ from kproxy.control.logging import configure_logging
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 
@@ -60,12 +61,14 @@ async def _main(config: Config) -> int:
     cluster = Cluster(config, stats, _cluster_map(config), SocketNetwork())
     try:
         async with trio.open_nursery() as nursery:
-            server = Server(config, stats, cluster, nursery)
+            transactions = Transactions(cluster, config, stats, nursery)
+            server = Server(config, stats, cluster, nursery, transactions)
             cluster.open_port = server.open_broker_port
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 http = await nursery.start(serve_http, config, stats)
                 nursery.start_soon(cluster.run)
                 nursery.start_soon(server.watch)
+                nursery.start_soon(transactions.run)
                 address = await server.listen()
                 log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
                 async for signum in signals:

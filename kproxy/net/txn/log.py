@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import structlog
+import trio
 
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
@@ -69,6 +70,10 @@ class TransactionLog:
         self.views = views
         self._follower = follower
         self._appender = appender
+        #: Set when a transaction is to be begun here: the topic has to be there.
+        self.wanted = trio.Event()
+        #: Set when all of the log has been read once.
+        self.opened = trio.Event()
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition that speaks of an id."""
@@ -80,9 +85,15 @@ class TransactionLog:
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
         """The view behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
-        await self._follower.loaded()
+        self.wanted.set()
+        await self.opened.wait()
         await self._follower.read_to_end(self.partition_of(transactional_id))
         return self.views.of(transactional_id)
+
+    async def read_all_to_end(self) -> None:
+        """All views are behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        await self.opened.wait()
+        await self._follower.read_to_ends(range(self._follower.partitions))
 
     async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
         """Appends a record under a claim, and waits until it is read; its offset.

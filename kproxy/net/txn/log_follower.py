@@ -1,5 +1,6 @@
 """Follows the transaction log: every record of every partition, in order, from the log's start on and for ever."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -65,15 +66,24 @@ class LogFollower:
 
         OSError if no leader answers within ``delivery_timeout_ms``; RemoteProtocolError if it will not tell.
         """
-        place = self._topic.name, partition
-        part = self._parts[partition]
-        while True:
-            restarts = part.restarts
-            end = (await self._leaders.ask([place], _END))[place].get(place, "ListOffsets")
-            while not part.has(end) and part.restarts == restarts:
-                await part.wait(end)
-            if part.has(end):
-                return end
+        return (await self.read_to_ends([partition]))[partition]
+
+    async def read_to_ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """As ``read_to_end``, of many partitions, whose leaders are asked once each."""
+        ends: dict[int, int] = {}
+        left = [self._parts[index] for index in partitions]
+        while left:
+            restarts = [part.restarts for part in left]
+            places = [(self._topic.name, part.index) for part in left]
+            told = await self._leaders.ask(places, _END)
+            for part, place, before in zip(left, places, restarts, strict=True):
+                end = told[place].get(place, "ListOffsets")
+                while not part.has(end) and part.restarts == before:
+                    await part.wait(end)
+                if part.has(end):
+                    ends[part.index] = end
+            left = [part for part in left if part.index not in ends]
+        return ends
 
     async def loaded(self) -> None:
         """Waits until all partitions have been read to their ends once."""

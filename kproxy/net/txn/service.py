@@ -6,17 +6,21 @@ from collections.abc import Collection, Mapping
 import trio
 
 from kproxy.config import Config
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.cluster import Cluster
+from kproxy.net.own_topic import Refused, pause
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.group_offsets import GroupOffsets
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
+from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.txn.view import Place
@@ -25,15 +29,22 @@ _NONCE_BYTES = 16
 
 
 class Transactions:
-    """What a server needs of transactions; its tasks run in the nursery that it is given."""
+    """What a server needs of transactions; its tasks run in the nursery that it is given.
+
+    The log's topic is made when the first transaction needs it. Until there is one nothing can have been committed, and
+    data of a transaction that nothing is known of are hidden.
+    """
 
     def __init__(self, cluster: Cluster, config: Config, stats: Stats, nursery: trio.Nursery) -> None:
         """Nothing is asked of the brokers before ``run``."""
         self.views = make_views()
-        self.follower = LogFollower(cluster, config, transaction_topic(cluster, config), ViewSink(self.views))
+        self._cluster = cluster
+        self._config = config
+        self._stats = stats
+        self._topic = transaction_topic(cluster, config)
+        self.follower = LogFollower(cluster, config, self._topic, ViewSink(self.views))
         self._appender = LogAppender(cluster, config, TOPIC)
         self._leaders = Leaders(cluster, config)
-        self._stats = stats
         self.log = TransactionLog(self.views, self.follower, self._appender)
         tools = OwnerTools(
             log=self.log,
@@ -46,21 +57,65 @@ class Transactions:
             instance_id=config.instance_id,
         )
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
+        self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
+        #: For connections that show committed data alone.
+        self.reading = Reading(self.views, self.follower, self._stable.stable)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follows the log and looks after what takes too long, for ever; ``started`` once all of the log is read."""
+        """Follows the log and looks after what takes too long, for ever.
+
+        ``started`` once all of the log is read, or there is none.
+        """
         try:
             async with trio.open_nursery() as nursery:
-                began = trio.current_time()
-                await nursery.start(self.follower.run)
-                await self.follower.loaded()
-                self._stats.transactions.log_load_seconds = trio.current_time() - began
-                task_status.started()
+                if await self._is_there():
+                    await self._load(nursery)
+                    task_status.started()
+                else:
+                    task_status.started()
+                    await self._until_wanted()
+                    await self._load(nursery)
                 await self.coordinator.run()
         finally:
             self.coordinator.close()
             self._appender.close()
             self._leaders.close()
+            self._stable.close()
+
+    async def _load(self, nursery: trio.Nursery) -> None:
+        began = trio.current_time()
+        await nursery.start(self.follower.run)
+        await self.follower.loaded()
+        self._stats.transactions.log_load_seconds = trio.current_time() - began
+        self.log.opened.set()
+
+    async def _until_wanted(self) -> None:
+        """Until a transaction is to be begun here, or was elsewhere."""
+        while not self.log.wanted.is_set() and not await self._is_there():
+            with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
+                await self.log.wanted.wait()
+
+    async def _read_to_end(self) -> None:
+        """Reads all of the log that there is. OSError, RemoteProtocolError if that can't be done."""
+        if not self.log.opened.is_set() and not await self._topic.exists():
+            return
+        self.log.wanted.set()
+        with trio.move_on_after(self._config.delivery_timeout_ms / 1000) as scope:
+            await self.log.read_all_to_end()
+        if scope.cancelled_caught:
+            raise OSError("the transaction log can't be read to its end")
+
+    async def _is_there(self) -> bool:
+        backoff_ms = self._config.retry_backoff_ms
+        while True:
+            try:
+                return await self._topic.exists()
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("transaction_state_log")
+            except Refused as refused:
+                self._topic.tell_refused(refused)
+                return False
+            backoff_ms = await pause(backoff_ms, self._config)
 
     async def _ends(self, places: Collection[Place]) -> Mapping[Place, int]:
         told = await self._leaders.ask(places, list_offsets(LATEST))
