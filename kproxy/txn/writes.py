@@ -134,6 +134,7 @@ class Writes:
         #: Batches whose fate is not definite, and their bytes.
         self.held = 0
         self.held_bytes = 0
+        self._looked_at = -inf
         #: Why the transaction can only be aborted.
         self.failed: int | None = None
 
@@ -175,6 +176,7 @@ class Writes:
 
     def ready(self, now: float) -> list[TxnSend]:
         """The batches to send now: at most one for each partition. What is too old to be sent again fails it all."""
+        self._looked_at = now
         found: list[TxnSend] = []
         for track in self._busy.values():
             send = track.next_send(now, self._max_in_flight)
@@ -186,9 +188,9 @@ class Writes:
             found.append(send)
         return found
 
-    def next_due(self, now: float) -> float:
-        """When the next back-off ends; inf if none is on."""
-        return min((track.due_at for track in self._busy.values() if track.due_at > now), default=inf)
+    def next_due(self) -> float:
+        """When the next back-off ends that was on at the last call of ``ready``, or began since; inf if none was."""
+        return min((track.due_at for track in self._busy.values() if track.due_at > self._looked_at), default=inf)
 
     def started(self, send: TxnSend, now: float) -> None:
         """Notes that a batch was handed to a connection."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -128,8 +129,9 @@ class TestSending:
         for _ in range(6):
             assert send_all(core, now) == [send]
             core.again(send, now, is_open=True)
-            due = core.next_due(now)
+            due = core.next_due()
             assert core.ready(due - 0.01) == []
+            assert core.next_due() == due
             waits.append(due - now)
             now = due
         assert waits == [1, 2, 4, 8, 8, 8]
@@ -138,7 +140,18 @@ class TestSending:
         behind = accept(core, P, b"b")
         assert send_all(core, now) == [behind]
         core.again(behind, now, is_open=True)
-        assert core.next_due(now) == now + 1
+        assert core.next_due() == now + 1
+        core.ready(now + 1)
+        assert core.next_due() == inf
+
+    def test_one_connection_that_is_lost_is_one_failure(self) -> None:
+        core = writes()
+        established(core)
+        sends = [accept(core, P, b"%d" % n) for n in range(5)]
+        assert send_all(core) == sends
+        for send in sends:
+            core.again(send, 0.0, is_open=True)
+        assert core.next_due() == 1.0
 
     def test_what_could_not_be_sent_at_all_is_no_copy(self) -> None:
         core = writes()

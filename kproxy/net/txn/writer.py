@@ -109,7 +109,7 @@ class TransactionWriter:
                 pass
             self._tell()
             if self._writes.busy:
-                with trio.move_on_at(self._writes.next_due(trio.current_time())):
+                with trio.move_on_at(self._writes.next_due()):
                     await self._wake.wait()
         self._running = False
 
@@ -236,7 +236,7 @@ class TransactionWriter:
         self._counted = self._writes.held
         if self._writes.failed is not None:
             for client in self._used:
-                client.close()
+                self._connections.drop(client)
         self._settled.unpark_all()
 
     def _count_error(self) -> None:

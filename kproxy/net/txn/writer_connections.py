@@ -91,6 +91,12 @@ class WriterConnections:
                 io, broker.address, versions, self.config.upstream_request_timeout_ms, self.nursery
             )
 
+    def drop(self, client: PipelinedClient) -> None:
+        """Closes a connection on which something hangs that nobody waits for."""
+        client.close()
+        for node_id in [node_id for node_id, known in self._clients.items() if known is client]:
+            del self._clients[node_id]
+
     def close(self) -> None:
         """Closes all connections, and any that is being made."""
         self._closed = True

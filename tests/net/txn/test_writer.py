@@ -222,6 +222,15 @@ class TestResends:
             assert w.visible() == [b"0", b"1", b"2"]
             await w.fake.start_broker(two)
 
+    async def test_a_broker_that_comes_back_may_serve_other_versions(self) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+            (broker,) = w.connections.cluster.map.brokers.values()
+            served = broker.versions
+            w.brokers.control(ApiKey.PRODUCE, at(b"1", Close()))
+            await w.write(b"1")
+            assert broker.versions is not served
+
     async def test_one_partition_that_waits_holds_up_no_other(self) -> None:
         async with writing(1, 2) as w:
             w.brokers.control(ApiKey.PRODUCE, lambda call: said(19) if holds(call, b"stuck") else None)
@@ -345,10 +354,13 @@ class TestFailing:
             w.brokers.control(ApiKey.PRODUCE, hang)
             send = w.accept(b"hangs")
             await eventually(lambda: len(asked) == 1)
+            (broker,) = w.connections.cluster.map.brokers.values()
+            served = broker.versions
             w.writer.abandon()
             assert await w.settled(send) == [GIVEN_UP]
             w.replace()
             await w.write(b"next")
+            assert broker.versions is served, "the broker has done nothing to be asked again"
 
     async def test_who_waits_for_room_goes_on_when_it_fails(self) -> None:
         async with writing(connection_buffer_bytes=65_536) as w:
