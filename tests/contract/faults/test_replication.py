@@ -8,6 +8,12 @@ appended with three of three in sync, ``min.insync.replicas`` 3, was answered RE
 import threading
 import time
 
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+)
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
@@ -110,6 +116,44 @@ def test_a_clean_election_loses_what_only_the_leader_had(replicas: Levers, clust
             assert producers(successor, unique) == {PID: (0, 4)}
             assert cluster.metadata(unique).topics[0].partitions[0].leader_epoch == 1
             assert cluster.offset(unique, 0) == 5
+    finally:
+        replicas.start(1)
+    eventually(lambda: in_sync(cluster, unique) == [1, 2])
+
+
+def test_a_reader_hears_where_the_log_parts_from_what_it_read(
+    replicas: Levers, cluster: ClusterClient, unique: str
+) -> None:
+    create_on(cluster, unique, 1, 2, config={"min.insync.replicas": "1"})
+    with connect(cluster, 1) as leader:
+        for sequence in range(3):
+            assert send(leader, unique, _sent(sequence)) == (ErrorCode.NONE, sequence)
+    replicas.kill(1)
+    try:
+        eventually(lambda: cluster.metadata(unique).topics[0].partitions[0].leader_id == 2)
+        with connect(cluster, 2) as successor:
+            eventually(lambda: send(successor, unique, _sent(3)) == (ErrorCode.NONE, 3))
+            assert send(successor, unique, _sent(4)) == (ErrorCode.NONE, 4)
+
+            def read(offset: int, epoch: int) -> tuple[int, int, int, bool]:
+                """Error code, diverging epoch and its end, and whether there are records."""
+                part = FetchRequestFetchPartition(
+                    partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1 << 20
+                )
+                wanted = FetchRequestFetchTopic(topic=unique, partitions=[part])
+                request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[wanted])
+                row = successor.call(request, 12, FetchResponse).responses[0].partitions[0]
+                return row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset, bool(row.records)
+
+            assert cluster.metadata(unique).topics[0].partitions[0].leader_epoch == 1
+            for offset, epoch in ((3, 0), (2, 0), (4, 1), (4, -1), (0, 1)):
+                assert read(offset, epoch) == (ErrorCode.NONE, -1, -1, True)
+            assert read(5, 1) == (ErrorCode.NONE, -1, -1, False)
+            for offset in (4, 5, 9):
+                assert read(offset, 0) == (ErrorCode.NONE, 0, 3, False)
+            assert read(9, 1) == (ErrorCode.NONE, 1, 5, False)
+            for offset, epoch in ((5, 2), (3, 2), (9, -1)):
+                assert read(offset, epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, False)
     finally:
         replicas.start(1)
     eventually(lambda: in_sync(cluster, unique) == [1, 2])

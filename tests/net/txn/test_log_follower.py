@@ -209,6 +209,23 @@ async def test_a_log_that_has_lost_its_end_is_read_anew() -> None:
         assert log.sink.values() == [b"z"]
 
 
+async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_anew() -> None:
+    async with followed() as log:
+        for number in range(3):
+            log.write(b"%d" % number, epoch=number)
+        await log.at_end()
+        part = log.brokers.topics[TOPIC].partitions[0]
+        part.log.truncate(1)  # as a single broker that had no time to write it to its disk
+        part.lead(part.leader)
+        for number in range(5, 9):
+            log.write(b"%d" % number, epoch=number)
+        assert await log.at_end() == 5
+        with trio.fail_after(PATIENCE):
+            while log.sink.values() != [b"0", b"5", b"6", b"7", b"8"]:
+                await log.follower.changed(log.follower.version)
+        assert log.sink.restarts[4:] == [(0, 0)]
+
+
 @pytest.mark.parametrize("longer", [False, True])
 async def test_a_topic_that_was_made_anew_is_read_anew_and_told_of(longer: bool) -> None:
     with structlog.testing.capture_logs() as lines:

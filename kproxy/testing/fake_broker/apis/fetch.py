@@ -3,7 +3,8 @@
 Long poll: the answer waits until min_bytes are there, max_wait_ms have passed, or a partition has an error. The first
 batch found is given whole whatever the limits (KIP-74), everything behind it is cut by bytes, inside a batch if need
 be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
-later name the new leader and its address (KIP-951). What lies above the high watermark is not given; an offset there
+later name the new leader and its address (KIP-951). A reader that tells the leader epoch of what it read last (version
+12) hears where the log parts from it, if it does. What lies above the high watermark is not given; an offset there
 is no error, one behind the log's end is. Sessions (7 and later) are never created.
 """
 
@@ -14,6 +15,7 @@ from kproxy.codec._generated.fetch import (
     FetchRequestFetchPartition,
     FetchRequestFetchTopic,
     FetchResponse,
+    FetchResponseEpochEndOffset,
     FetchResponseFetchableTopicResponse,
     FetchResponseLeaderIdAndEpoch,
     FetchResponseNodeEndpoint,
@@ -22,6 +24,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
+from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.topics import Topic
 
 _TOPIC_ID_VERSION = 13
@@ -42,7 +45,7 @@ async def handle(call: Call) -> FetchResponse:
 
 def _enough(request: FetchRequest, response: FetchResponse) -> bool:
     partitions = [part for topic in response.responses for part in topic.partitions]
-    if not partitions or any(part.error_code for part in partitions):
+    if not partitions or any(part.error_code or part.diverging_epoch.end_offset >= 0 for part in partitions):
         return True
     return sum(len(part.records or b"") for part in partitions) >= request.min_bytes
 
@@ -83,7 +86,11 @@ def _read_partition(
     answer.error_code = check_leader(call, partition, part.current_leader_epoch)
     if answer.error_code in _LEADER_ERRORS and call.version >= _NEW_LEADER_VERSION:
         answer.current_leader = FetchResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-    if answer.error_code == ErrorCode.NONE and not log.start_offset <= part.fetch_offset <= log.end_offset:
+    if answer.error_code == ErrorCode.NONE:
+        answer.diverging_epoch = _diverging(partition, part)
+    if answer.diverging_epoch.end_offset >= 0:
+        return answer
+    if answer.error_code == ErrorCode.NONE and not _is_there(partition, part):
         answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     if answer.error_code == ErrorCode.NONE:
         size, end = min(part.partition_max_bytes, room), partition.high_watermark
@@ -91,6 +98,23 @@ def _read_partition(
         answer.high_watermark = answer.last_stable_offset = end
         answer.log_start_offset = log.start_offset
     return answer
+
+
+def _is_there(partition: Partition, part: FetchRequestFetchPartition) -> bool:
+    """Tell whether the log has the offset, and an epoch that is not beyond all it has."""
+    log = partition.log
+    return part.last_fetched_epoch <= partition.leader_epoch and log.start_offset <= part.fetch_offset <= log.end_offset
+
+
+def _diverging(partition: Partition, part: FetchRequestFetchPartition) -> FetchResponseEpochEndOffset:
+    """Return the epoch and the offset up to which the log is what the reader has read; -1 if it is all of that."""
+    epoch = part.last_fetched_epoch
+    if 0 <= epoch <= partition.leader_epoch:
+        leads = epoch == partition.leader_epoch
+        found, end = (epoch, partition.log.end_offset) if leads else partition.log.end_of_epoch(epoch)
+        if found < epoch or end < part.fetch_offset:
+            return FetchResponseEpochEndOffset(found, end)
+    return FetchResponseEpochEndOffset()
 
 
 def _add_endpoint(call: Call, data: FetchResponsePartitionData, response: FetchResponse) -> None:
