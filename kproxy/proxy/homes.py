@@ -48,4 +48,9 @@ def is_kproxys(rules: Iterable[HomeRule], transactional_id: str, served: Mapping
 
 def any_kproxys(rules: Iterable[HomeRule], served: Mapping[int, VersionRange]) -> bool:
     """Whether there may be an id whose transactions kproxy decides."""
-    return any(rule.home.is_kproxy(served) for rule in (*rules, HomeRule("*", Home.AUTO)))
+    for rule in rules:
+        if rule.home.is_kproxy(served):
+            return True
+        if rule.transactional_id == "*":
+            return False
+    return Home.AUTO.is_kproxy(served)

@@ -9,7 +9,14 @@ from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_request, walk_response
+from kproxy.codec.produce import (
+    FIRST_TOPIC_ID,
+    PartitionResult,
+    ProduceLayout,
+    transactional_id,
+    walk_request,
+    walk_response,
+)
 from kproxy.errors import RemoteProtocolError
 from tests.codec.produce_samples import request_sample, response_sample
 
@@ -190,3 +197,20 @@ class TestResponse:
     def test_impossible_numbers_are_refused(self, version: int, count: bytes) -> None:
         with pytest.raises(RemoteProtocolError):
             walk_response(count + bytes(8), 0, version)
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("name", [None, "", "id", "an id of 40 letters, long enough for more"])
+def test_the_transactional_id_where_it_stands(name: str | None, version: int) -> None:
+    message = request_sample(version, 1)
+    message.transactional_id = name if version >= 3 else None
+    data = b"head" + message.encode(version)
+    assert walk_request(data, 4, version).transactional is (message.transactional_id is not None)
+    assert transactional_id(data, 4, version) == message.transactional_id
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_transactional_id_that_is_no_text(version: int) -> None:
+    data = ProduceRequest(transactional_id="xx").encode(version).replace(b"xx", b"\xff\xfe")
+    with pytest.raises(RemoteProtocolError, match="UTF-8"):
+        transactional_id(data, 0, version)

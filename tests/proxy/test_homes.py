@@ -1,7 +1,7 @@
 import pytest
 
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.homes import Home, HomeRule, home_of
+from kproxy.proxy.homes import Home, HomeRule, any_kproxys, home_of, is_kproxys
 
 BOTH = {ApiKey.INIT_PRODUCER_ID: (0, 5), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)}
 
@@ -22,3 +22,13 @@ def test_the_first_pattern_that_fits_counts_in_full_and_case() -> None:
         Home.AUTO,
         Home.AUTO,
     ]
+
+
+def test_whether_any_id_may_be_kproxys() -> None:
+    brokers = HomeRule("*", Home.BROKER)
+    assert any_kproxys([HomeRule("a", Home.KPROXY), brokers], BOTH)
+    assert not any_kproxys([brokers, HomeRule("a", Home.KPROXY)], {}), "nothing is behind the rule for all"
+    assert any_kproxys([HomeRule("a", Home.BROKER)], {}), "other ids are where the broker decides it"
+    assert not any_kproxys([HomeRule("a", Home.BROKER)], BOTH)
+    assert is_kproxys([HomeRule("a", Home.BROKER)], "b", {})
+    assert not is_kproxys([HomeRule("a", Home.BROKER)], "a", {})

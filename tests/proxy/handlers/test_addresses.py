@@ -25,6 +25,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.homes import Home, HomeRule
 from kproxy.proxy.routing import Address
 from tests.proxy.playbook import Play, batch
 
@@ -133,3 +134,66 @@ def test_kproxys_own_topics_are_not_written_by_their_ids_either() -> None:
     play.ask(ProduceRequest(acks=-1, topic_data=[data]), 13)
     row = play.answer().responses[0]
     assert (row.topic_id, row.partition_responses[0].error_code) == (b"i" * 16, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+# -- the coordinators of transactions
+
+HOMES = (HomeRule("theirs*", Home.BROKER), HomeRule("*", Home.KPROXY))
+
+
+def coordinator_question(version: int, *keys: str) -> FindCoordinatorRequest:
+    if version >= 4:
+        return FindCoordinatorRequest(key_type=1, coordinator_keys=list(keys))
+    return FindCoordinatorRequest(key=keys[0], key_type=1)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_the_coordinator_of_kproxys_ids_is_the_broker_behind_the_clients_own_port(version: int) -> None:
+    """Rule 17: as Metadata tells it."""
+    play = Play(homes=HOMES)
+    play.ask(coordinator_question(version, "id"), version)
+    answer = play.answer()
+    (row,) = answer.coordinators if version >= 4 else [answer]
+    assert (row.error_code, row.node_id, row.host, row.port) == (0, 2, "proxy", 1002)
+    assert not play.session.link.to_upstream
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_port_that_was_not_opened_yet_is_no_coordinator(version: int) -> None:
+    play = Play(homes=HOMES)
+    play.session.ctx.node_id = 9
+    play.ask(coordinator_question(version, "id"), version)
+    answer = play.answer()
+    (row,) = answer.coordinators if version >= 4 else [answer]
+    assert (row.error_code, row.node_id, row.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_a_question_for_both_kinds_of_ids_is_split_and_answered_in_order(version: int) -> None:
+    play = Play(homes=HOMES)
+    play.ask(coordinator_question(version, "a", "theirs-1", "b", "theirs-2"), version)
+    asked, correlation_id, sent = play.sent()
+    assert (sent.key_type, sent.coordinator_keys) == (1, ["theirs-1", "theirs-2"])
+    rows = [FindCoordinatorResponseCoordinator(key, 1, "h1", 9091) for key in reversed(sent.coordinator_keys)]
+    play.reply(FindCoordinatorResponse(coordinators=rows), asked, correlation_id)
+    told = [(row.key, row.node_id, row.host, row.port) for row in play.answer().coordinators]
+    assert told == [
+        ("a", 2, "proxy", 1002),
+        ("theirs-1", 1, "proxy", 1001),
+        ("b", 2, "proxy", 1002),
+        ("theirs-2", 1, "proxy", 1001),
+    ]
+
+
+@pytest.mark.parametrize("homes", [None, HOMES])
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_the_coordinator_of_the_brokers_ids_is_the_brokers(version: int, homes: tuple[HomeRule, ...] | None) -> None:
+    play = Play(homes=homes)
+    play.ask(coordinator_question(version, "theirs"), version)
+    assert play.sent()[2] == coordinator_question(version, "theirs")
+
+
+def test_a_group_that_has_the_name_of_a_transactional_id_is_a_group() -> None:
+    play = Play(homes=HOMES)
+    play.ask(FindCoordinatorRequest(key="id", key_type=0), 3)
+    assert play.sent()[2].key == "id"
