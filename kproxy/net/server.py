@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config.values import READ_COMMITTED
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
@@ -67,6 +68,8 @@ class Server:
         self._connections: set[Connection] = set()
         self._serial = count(1)
         self._rpcs = Rpcs(transactions.coordinator, cluster) if transactions is not None else None
+        #: What connections need to show committed data alone; None: kproxy decides no transactions.
+        self.reading = transactions.reading if transactions is not None else None
         self._by_host: Counter[str] = Counter()
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = SessionLimits(
@@ -210,6 +213,7 @@ class Server:
             choose,
             self._wall,
             self._rpcs,
+            self.reading,
         )
 
     def _session(self, io: ByteIO) -> Session:
@@ -221,6 +225,9 @@ class Server:
             transcode={},
             homes=self._config.transactions_home if self._rpcs is not None else None,
             connection=next(self._serial),
+            decisions=self.reading.decisions if self.reading is not None else None,
+            legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
+            committed_for=self._config.committed_for,
         )
         return Session(context, self._limits, self._stats, partial(_transcode, self._config))
 

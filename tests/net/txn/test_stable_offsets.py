@@ -1,0 +1,162 @@
+"""Up to where partitions are decided: announced bounds, and what the logs hold behind them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.txn.stable_offsets import StableOffsets, Together
+from kproxy.txn.verdict import Verdict
+from tests.net.harness import Proxied, proxied
+from tests.net.txn.test_waits import Log, write
+
+
+@asynccontextmanager
+async def stable_offsets(log: Log) -> AsyncIterator[tuple[Proxied, StableOffsets]]:
+    async def read_to_end() -> None:
+        await trio.lowlevel.checkpoint()
+
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t", 2)
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, read_to_end)
+        try:
+            yield proxy, offsets
+        finally:
+            offsets.close()
+
+
+P0, P1 = ("t", 0), ("t", 1)
+
+
+async def test_the_first_undecided_batch_behind_the_bound() -> None:
+    log = Log()
+    async with stable_offsets(log) as (proxy, offsets):
+        log.verdicts[1] = Verdict.COMMITTED
+        for epoch in (-1, 1, -1):
+            write(proxy, b"x", epoch)
+        write(proxy, b"x", 2)
+        write(proxy, b"x")
+        log.bounds[P0] = 1
+        assert await offsets.stable({P0: 5}) == {P0: 3}
+        log.decide(2, Verdict.ABORTED)
+        assert await offsets.stable({P0: 5}) == {P0: 5}
+
+
+async def test_no_bound_no_look() -> None:
+    log = Log()
+    async with stable_offsets(log) as (proxy, offsets):
+        write(proxy, b"x", 2)
+        log.bounds[P1] = 4
+        assert await offsets.stable({P0: 1, P1: 3}) == {P0: 1, P1: 3}
+        assert proxy.stats.readback_bytes == 0
+
+
+async def test_nothing_is_looked_at_behind_the_end() -> None:
+    log = Log(bounds={P0: 0})
+    async with stable_offsets(log) as (proxy, offsets):
+        write(proxy, b"x")
+        write(proxy, b"x", 2)
+        assert await offsets.stable({P0: 1}) == {P0: 1}
+
+
+async def test_what_was_found_decided_is_not_read_again() -> None:
+    log = Log(bounds={P0: 0})
+    async with stable_offsets(log) as (proxy, offsets):
+        for _ in range(50):
+            write(proxy, bytes(1000))
+        assert await offsets.stable({P0: 50}) == {P0: 50}
+        read = proxy.stats.readback_bytes
+        write(proxy, b"x", 2)
+        assert await offsets.stable({P0: 51}) == {P0: 50}
+        assert proxy.stats.readback_bytes < read + 1000
+
+
+async def test_a_log_made_anew_is_read_from_its_bound() -> None:
+    log = Log(bounds={P0: 0})
+    async with stable_offsets(log) as (proxy, offsets):
+        for _ in range(5):
+            write(proxy, b"x")
+        assert await offsets.stable({P0: 5}) == {P0: 5}
+        proxy.brokers.topics["t"].partitions[0].log.truncate(0)
+        write(proxy, b"x", 2)
+        assert await offsets.stable({P0: 1}) == {P0: 0}
+
+
+async def test_a_log_whose_beginning_was_deleted() -> None:
+    log = Log(bounds={P0: 0})
+    async with stable_offsets(log) as (proxy, offsets):
+        write(proxy, b"x", 1)
+        write(proxy, b"x")
+        write(proxy, b"x", 2)
+        proxy.brokers.topics["t"].partitions[0].log.delete_before(1)
+        assert await offsets.stable({P0: 3}) == {P0: 2}
+
+
+async def test_what_can_not_be_read_is_not_known() -> None:
+    log = Log(bounds={("no-such", 0): 0, P0: 0})
+    async with stable_offsets(log) as (proxy, offsets):
+        write(proxy, b"x")
+        assert await offsets.stable({("no-such", 0): 5, P0: 1}) == {("no-such", 0): None, P0: 1}
+
+
+async def test_nothing_is_known_if_the_transaction_log_can_not_be_read() -> None:
+    async def fails() -> None:
+        await trio.lowlevel.checkpoint()
+        raise RemoteProtocolError("no")
+
+    async with proxied() as proxy:
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, Log(), Log().bound, fails)
+        assert await offsets.stable({P0: 5}) == {P0: None}
+        offsets.close()
+
+
+async def test_one_piece_of_work_serves_all_who_asked_before_it_began(autojump_clock: trio.testing.MockClock) -> None:
+    done: list[float] = []
+
+    async def work() -> None:
+        await trio.sleep(1)
+        done.append(trio.current_time())
+
+    together = Together(work)
+    ended: dict[int, float] = {}
+
+    async def ask(number: int, at: float) -> None:
+        await trio.sleep(at)
+        await together()
+        ended[number] = trio.current_time()
+
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for number, at in enumerate((0, 0.2, 0.4, 1.5)):
+            nursery.start_soon(ask, number, at)
+    assert [time - start for time in done] == [1, 2, 3]
+    assert [ended[number] - start for number in range(4)] == [1, 2, 2, 3]
+
+
+async def test_if_it_fails_another_one_tries() -> None:
+    tries = []
+
+    async def work() -> None:
+        tries.append(1)
+        await trio.lowlevel.checkpoint()
+        if len(tries) == 1:
+            raise OSError("once")
+
+    together, failed = Together(work), []
+
+    async def ask() -> None:
+        try:
+            await together()
+        except OSError:
+            failed.append(1)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(ask)
+    assert len(failed) == 1
+    await together()
+    with pytest.raises(trio.TooSlowError):
+        with trio.fail_after(0):
+            await together()

@@ -1,0 +1,231 @@
+"""Readers of committed data behind the whole shell: they wait for decisions, and pass over what is hidden."""
+
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestListOffsetsPartition,
+    ListOffsetsRequestListOffsetsTopic,
+)
+from kproxy.codec.batch import Record, build_batch, iter_records, read_header
+from kproxy.net.txn.stable_offsets import StableOffsets
+from kproxy.net.txn.waits import Reading
+from kproxy.txn.ids import TXN_BITS
+from kproxy.txn.verdict import Verdict
+from tests.net.harness import PATIENCE, FrameClient, Proxied, fetch, proxied
+
+PID = TXN_BITS | 9
+NOW = 4_000_000_000_000
+
+
+@dataclass
+class Log:
+    """A transaction log that says what a test says."""
+
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    bounds: dict[tuple[str, int], int] = field(default_factory=dict)
+    version: int = 0
+    waiting: int = 0
+    _event: trio.Event = field(default_factory=trio.Event)
+
+    def verdict(self, producer_id: int, epoch: int) -> Verdict:
+        return self.verdicts.get(epoch, Verdict.UNDECIDED)
+
+    def is_other_copy(self, *_: Any) -> bool:
+        return False
+
+    def bound(self, topic: str, partition: int) -> int | None:
+        return self.bounds.get((topic, partition))
+
+    def decide(self, epoch: int, verdict: Verdict) -> None:
+        self.verdicts[epoch] = verdict
+        self.tell()
+
+    def tell(self) -> None:
+        self.version += 1
+        self._event.set()
+        self._event = trio.Event()
+
+    async def changed(self, seen: int) -> None:
+        self.waiting += 1
+        try:
+            while self.version <= seen:
+                await self._event.wait()
+        finally:
+            self.waiting -= 1
+
+
+@asynccontextmanager
+async def reading(**options: Any) -> AsyncIterator[tuple[Proxied, Log]]:
+    """A proxy whose connections follow a log of the test's."""
+    async with proxied(**options) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        log = Log()
+
+        async def nothing() -> None:
+            await trio.lowlevel.checkpoint()
+
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, nothing)
+        proxy.server.reading = Reading(log, log, offsets.stable)
+        try:
+            yield proxy, log
+        finally:
+            offsets.close()
+
+
+def write(proxy: Proxied, value: bytes, epoch: int = -1, *, sequence: int = 0, partition: int = 0) -> int:
+    """A batch in the log, of a transaction or of nobody; its offset."""
+    stamp = {"producer_id": PID, "producer_epoch": epoch, "base_sequence": sequence} if epoch >= 0 else {}
+    log = proxy.brokers.topics["t"].partitions[partition].log
+    done = log.append(memoryview(build_batch([Record(0, NOW, None, value)], **stamp)), 3, NOW)
+    assert not done.error
+    proxy.brokers.notify()
+    return done.base_offset
+
+
+def values(answer: Any) -> list[bytes | None]:
+    (row,) = answer.responses[0].partitions
+    assert not row.error_code
+    return [record.value for record in iter_records(row.records or b"", max_decompressed_bytes=1 << 20)]
+
+
+async def wait_for_wait(log: Log) -> None:
+    with trio.fail_after(PATIENCE):
+        while not log.waiting:  # noqa: ASYNC110  # nobody announces it
+            await trio.sleep(0.002)
+
+
+async def test_an_answer_comes_with_the_decision() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        write(proxy, b"a", 1)
+        await client.send(fetch("t", isolation_level=1, max_wait_ms=60_000), 12)
+        await wait_for_wait(log)
+        log.decide(7, Verdict.COMMITTED)  # another one's
+        await wait_for_wait(log)
+        log.decide(1, Verdict.COMMITTED)
+        assert values(await client.receive()) == [b"a"]
+
+
+async def test_aborted_data_are_passed_over_and_the_poll_goes_on_at_the_broker() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        write(proxy, b"a", 1)
+        await client.call(ApiVersionsRequest(client_software_name="unknown"), 3)
+        await client.send(fetch("t", isolation_level=1, max_wait_ms=60_000), 10)
+        await wait_for_wait(log)
+        log.decide(1, Verdict.ABORTED)
+        with trio.fail_after(PATIENCE):
+            while log.waiting:  # noqa: ASYNC110  # nobody announces it
+                await trio.sleep(0.002)
+        write(proxy, b"b")
+        assert values(await client.receive()) == [b"b"]
+
+
+async def test_without_a_decision_it_comes_when_the_time_is_over() -> None:
+    async with reading() as (proxy, _), await proxy.client(1) as client:
+        write(proxy, b"a", 1)
+        for version in (2, 4, 12):
+            assert (
+                values(await client.call(fetch("t", isolation_level=int(version > 3), max_wait_ms=30), version)) == []
+            )
+
+
+async def test_without_a_transaction_log_nothing_of_one_is_ever_shown() -> None:
+    async with proxied() as proxy, await proxy.client(1) as client:
+        proxy.brokers.create_topic("t")
+        write(proxy, b"a", 1)
+        assert values(await client.call(fetch("t", max_wait_ms=30), 2)) == []
+
+
+async def test_requests_behind_one_that_waits_are_answered_behind_it() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        write(proxy, b"a", 1)
+        await client.send(fetch("t", isolation_level=1, max_wait_ms=60_000), 12)
+        await client.send(fetch("t", isolation_level=0), 12)
+        await wait_for_wait(log)
+        log.decide(1, Verdict.COMMITTED)
+        assert values(await client.receive()) == values(await client.receive()) == [b"a"]
+
+
+async def test_a_client_that_goes_while_its_answer_waits_leaves_nothing() -> None:
+    async with reading() as (proxy, log):
+        async with await proxy.client(1) as client:
+            write(proxy, b"a", 1)
+            await client.send(fetch("t", isolation_level=1, max_wait_ms=60_000), 12)
+            await wait_for_wait(log)
+        await proxy.at_rest()
+        assert not log.waiting
+
+
+async def test_an_answer_that_waits_survives_the_end_of_the_brokers_connection() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        write(proxy, b"a", 1)
+        await client.send(fetch("t", isolation_level=1, max_wait_ms=200), 12)
+        await wait_for_wait(log)
+        await proxy.fake.stop_broker(1)
+        assert values(await client.receive()) == []
+
+
+async def test_a_long_hidden_run_costs_no_memory() -> None:
+    """8 MB in answers of 64 KB: what was looked through is not kept."""
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        log.verdicts[1] = Verdict.ABORTED
+        for number in range(500):
+            write(proxy, bytes(16_000), 1, sequence=number)
+        write(proxy, b"visible")
+        request = fetch("t", isolation_level=1, max_wait_ms=30_000)
+        request.topics[0].partitions[0].partition_max_bytes = 65_536
+        await client.call(ApiVersionsRequest(), 0)
+        tracemalloc.start()
+        try:
+            assert values(await client.call(request, 10)) == [b"visible"]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 2 << 20
+
+
+async def test_a_marker_passes_what_is_hidden_at_the_end() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        log.verdicts[1] = Verdict.ABORTED
+        write(proxy, b"a", 1)
+        write(proxy, b"b", 1, sequence=1)
+        answer = await client.call(fetch("t", isolation_level=1, max_wait_ms=30_000), 12)
+        (row,) = answer.responses[0].partitions
+        header = read_header(row.records)
+        assert (header.base_offset, header.is_control, header.partition_leader_epoch) == (1, True, 3)
+
+
+def latest(partitions: Mapping[int, int]) -> ListOffsetsRequest:
+    rows = [
+        ListOffsetsRequestListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        for index, timestamp in partitions.items()
+    ]
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=1, topics=[ListOffsetsRequestListOffsetsTopic(name="t", partitions=rows)]
+    )
+
+
+async def ends(client: FrameClient, version: int, times: Mapping[int, int]) -> list[int]:
+    answer = await client.call(latest(times), version)
+    assert not any(row.error_code for row in answer.topics[0].partitions)
+    return [row.offset for row in answer.topics[0].partitions]
+
+
+async def test_list_offsets_ends_at_what_is_undecided() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        for value in (b"a", b"b"):
+            write(proxy, value)
+        log.bounds["t", 0] = 1
+        write(proxy, b"c", 1)
+        write(proxy, b"d", partition=1)
+        assert await ends(client, 5, {0: -1, 1: -1}) == [2, 1]
+        assert await ends(client, 5, {0: NOW, 1: NOW + 1}) == [0, -1]
+        log.decide(1, Verdict.COMMITTED)
+        assert await ends(client, 2, {0: -1}) == [3]
