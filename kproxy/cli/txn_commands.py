@@ -1,6 +1,7 @@
 """``kproxy txn``: transactions by hand, through the control API of a kproxy that runs."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from kproxy.client import DEFAULT_SOCKET, DEFAULT_TIMEOUT_MS, ControlClient
-from kproxy.config import ExitCode
+from kproxy.config import ExitCode, load
+from kproxy.config.sources import CONFIG_FILE
 from kproxy.txn.described import Described, described_json, listed_json
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -154,3 +156,28 @@ def list_ids(states: tuple[str, ...], as_json: bool, **where: Any) -> int:
     else:
         print_list(rows)
     return ExitCode.OK
+
+
+@txn.command()
+@click.option(
+    "--bootstrap-servers", metavar="LIST", help="Brokers that have it. [environment: KPROXY_BOOTSTRAP_SERVERS]"
+)
+@click.option("--config", metavar="FILE", help="kproxy's own, for its bootstrap.servers. [environment: KPROXY_CONFIG]")
+@click.option("--transactional-id", metavar="ID", help="Only what concerns this id.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition of the log.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each record.")
+def log(
+    bootstrap_servers: str | None,
+    config: str | None,
+    transactional_id: str | None,
+    partition: int | None,
+    follow: bool,
+    as_json: bool,
+) -> int:
+    """Print the transaction log, from the brokers themselves."""
+    from kproxy.cli.txn_log import Wanted, print_log
+
+    given = {"bootstrap.servers": bootstrap_servers, CONFIG_FILE: config}
+    loaded = load({name: value for name, value in given.items() if value is not None}, dict(os.environ))
+    return print_log(loaded, Wanted(transactional_id, partition), follow=follow, as_json=as_json)

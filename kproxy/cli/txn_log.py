@@ -1,0 +1,177 @@
+"""``kproxy txn log``: the transaction log as it stands on the brokers, one line for each record."""
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import trio
+
+from kproxy.config import Config, ExitCode
+from kproxy.control.logging import configure_logging
+from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.own_topic import Refused
+from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.txn.log_follower import LogFollower
+from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.stats import Stats
+from kproxy.txn.records import decode
+
+
+class Wanted(NamedTuple):
+    """Which records are printed; None: all."""
+
+    transactional_id: str | None = None
+    partition: int | None = None
+
+
+class _NobodyReads(KproxyError):
+    """What is printed goes nowhere any more, as with ``| head``."""
+
+
+class Printer:
+    """Writes a line for each record that is wanted (``log_partition.LogSink``)."""
+
+    def __init__(self, wanted: Wanted, as_json: bool, write: Callable[[str], None]) -> None:
+        """``write`` takes whole lines."""
+        self._wanted = wanted
+        self._line = _json_line if as_json else _text_line
+        self._write = write
+
+    def restart(self, partition: int, start: int) -> None:
+        """Nothing to be said: what was printed stays true."""
+
+    def apply(
+        self,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int,
+        epoch: int,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        """Prints a record."""
+        if self._wanted.partition not in (None, partition):
+            return
+        if self._wanted.transactional_id not in (None, _transactional_id(key, value)):
+            return
+        place = _Place(partition, offset, timestamp_ms, producer_id, epoch)
+        try:
+            self._write(self._line(place, key, value))
+        except BrokenPipeError:
+            raise _NobodyReads from None
+
+    def advanced(self, partition: int, end: int) -> None:
+        """Nothing to be said."""
+
+
+class _Place(NamedTuple):
+    partition: int
+    offset: int
+    timestamp_ms: int
+    producer_id: int
+    epoch: int
+
+
+def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
+    """Prints what the log holds now, then, with ``follow``, what comes; the exit code.
+
+    KproxyError if no broker can be reached or the log can't be read.
+    """
+    configure_logging("warning", "console")
+
+    def write(line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        if follow:
+            sys.stdout.flush()
+
+    try:
+        trio.run(_main, config, Printer(wanted, as_json, write), follow)
+        sys.stdout.flush()
+    except* (_NobodyReads, BrokenPipeError):
+        # What is left in the buffer has to go somewhere, else Python complains at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.OK
+
+
+async def _main(config: Config, printer: Printer, follow: bool) -> None:
+    cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+    topic = transaction_topic(cluster, config)
+    try:
+        await _check_that_it_is_there(cluster, config)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_stopped, nursery.cancel_scope)
+            follower = LogFollower(cluster, config, topic, printer)
+            await nursery.start(follower.run)
+            if follow:
+                await trio.sleep_forever()
+            await follower.loaded()
+            nursery.cancel_scope.cancel()
+    finally:
+        cluster.close()
+
+
+async def _until_stopped(scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+async def _check_that_it_is_there(cluster: Cluster, config: Config) -> None:
+    """The follower would make the topic, and go on to look for brokers for ever."""
+    try:
+        await cluster.refresh()
+        there = await transaction_topic(cluster, config).exists()
+    except (OSError, RemoteProtocolError, Refused) as error:
+        raise KproxyError(f"cannot read the transaction log: {error}") from None
+    if not there:
+        raise KproxyError(f"there is no topic {TOPIC}: no kproxy has begun a transaction on this cluster")
+
+
+def _transactional_id(key: bytes | None, value: bytes | None) -> str | None:
+    try:
+        return decode(key, value).transactional_id
+    except RemoteProtocolError:
+        return None
+
+
+def _text_line(place: _Place, key: bytes | None, value: bytes | None) -> str:
+    moment = datetime.fromtimestamp(place.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"{moment} {place.partition}:{place.offset} {_describe(key, value)}"
+
+
+def _describe(key: bytes | None, value: bytes | None) -> str:
+    try:
+        entry = decode(key, value)
+    except RemoteProtocolError as error:
+        return f"unreadable ({error}): key={_plain(key)} value={_plain(value)}"
+    body = " ".join(f"{name}={inner}" for name, inner in _plain(entry.body).items())
+    return f"{entry.kind.name} {entry.transactional_id} {body}"
+
+
+def _json_line(place: _Place, key: bytes | None, value: bytes | None) -> str:
+    line: dict[str, Any] = place._asdict()
+    try:
+        entry = decode(key, value)
+        line |= {"kind": entry.kind.name, "transactional_id": entry.transactional_id, "body": _plain(entry.body)}
+    except RemoteProtocolError as error:
+        line |= {"kind": None, "unreadable": str(error), "key": _plain(key), "value": _plain(value)}
+    return json.dumps(line)
+
+
+def _plain(value: Any) -> Any:
+    """A message as JSON has it: bytes in hexadecimal, tags that nobody knows left out."""
+    if dataclasses.is_dataclass(value):
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: _plain(getattr(value, name)) for name in names if name != "unknown_tags"}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else value
