@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import trio
 
@@ -26,7 +26,13 @@ from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 
+if TYPE_CHECKING:
+    from kproxy.net.txn.service import Transactions
+
 PATIENCE = 5.0
+
+#: Makes what decides transactions for a server.
+CoordinatorMaker: TypeAlias = Callable[[Cluster, Config, Stats, trio.Nursery], "Transactions"]
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
@@ -110,6 +116,7 @@ class Proxied:
     cluster: Cluster
     server: Server
     port: int
+    transactions: Any = None
     fake: FakeServer = field(default=None)  # type: ignore[assignment]  # set by ``proxied``
 
     @property
@@ -143,8 +150,10 @@ class Proxied:
 
 
 @asynccontextmanager
-async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
-    """The shell, without signals and HTTP, until the block ends."""
+async def running(
+    bootstrap: str, coordinator: CoordinatorMaker | None = None, **options: Any
+) -> AsyncIterator[Proxied]:
+    """The shell, without signals and HTTP, until the block ends; with ``coordinator`` it decides transactions."""
     places = [place.rpartition(":") for place in bootstrap.split(",")]
     given: dict[str, Any] = {
         "listen": Address("127.0.0.1", 0),
@@ -159,13 +168,16 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
     stats = Stats()
     cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
     async with trio.open_nursery() as nursery:
-        server = Server(config, stats, cluster, nursery)
+        transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
+        server = Server(config, stats, cluster, nursery, transactions)
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)
+        if transactions is not None:
+            await nursery.start(transactions.run)
         address = await server.listen()
         try:
-            yield Proxied(config, stats, cluster, server, address.port)
+            yield Proxied(config, stats, cluster, server, address.port, transactions)
         finally:
             with trio.move_on_after(1, shield=True):
                 await server.drain()
@@ -174,9 +186,11 @@ async def running(bootstrap: str, **options: Any) -> AsyncIterator[Proxied]:
 
 
 @asynccontextmanager
-async def proxied(brokers: int = 1, **options: Any) -> AsyncIterator[Proxied]:
+async def proxied(
+    brokers: int = 1, coordinator: CoordinatorMaker | None = None, **options: Any
+) -> AsyncIterator[Proxied]:
     """The shell in front of a fake cluster. At the end nothing may be left of the connections."""
-    async with open_fake_cluster(brokers) as fake, running(fake.bootstrap, **options) as proxy:
+    async with open_fake_cluster(brokers) as fake, running(fake.bootstrap, coordinator, **options) as proxy:
         proxy.fake = fake
         await eventually(lambda: proxy.stats.ready)
         yield proxy
