@@ -104,3 +104,9 @@ async def test_with_credentials_every_route_is_served() -> None:
     for path, verb in operations():
         answer = await call(app, verb.upper(), path.replace("{transactional_id}", "t"), GOOD.items(), b"{}")
         assert answer.status not in (401, 403, 405, 415, 500), path
+
+
+def test_the_documentation_lists_every_route() -> None:
+    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
+    listed = {(path, verb.lower()) for verb, path in re.findall(r"^\| `(GET|POST) (/v1/\S+)` \|", page, re.MULTILINE)}
+    assert listed == set(operations())
