@@ -4,13 +4,16 @@ With `KPROXY_INTEROP=direct` the clients talk to a Kafka 3.9.1, which serves eve
 between: this shows that the drivers are right, and what a client can do at all.
 """
 
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 
 from kproxy.testing.kafka import RealKafka
+from tests.interop.homes import Home
 from tests.interop.proxy import KproxyProcess
 
 
@@ -33,6 +36,22 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with KproxyProcess(kafka.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as kproxy:
         yield Target(kproxy.bootstrap, kafka, kproxy)
         kproxy.check()
+
+
+@pytest.fixture(scope="session")
+def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Home]]:
+    """Give each of `homes.HOMES` by its name, started when first asked for."""
+    with ExitStack() as running:
+
+        @functools.cache
+        def start(name: str) -> Home:
+            if name == "native":
+                return Home(name, kafka.bootstrap, kafka, None)
+            log = tmp_path_factory.mktemp("transactions") / "log"
+            kproxy = running.enter_context(KproxyProcess(kafka.bootstrap, log, "--transactions-home", "kproxy"))
+            return Home(name, kproxy.bootstrap, kafka, kproxy)
+
+        yield start
 
 
 @pytest.fixture(autouse=True)

@@ -56,9 +56,14 @@ func (c *franz) produce(s step) ([][2]int64, error) {
 }
 
 func (c *franz) consume(s step) ([]fields, error) {
+	isolation := kgo.ReadUncommitted()
+	if c.options.readCommitted() {
+		isolation = kgo.ReadCommitted()
+	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(c.bootstrap), kgo.ConsumerGroup(s.Group), kgo.ConsumeTopics(s.Topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond),
+		kgo.FetchIsolationLevel(isolation),
 	)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,10 @@ type options struct {
 	Client   string            `json:"client"`
 	Version  string            `json:"version"`
 	Producer map[string]string `json:"producer"`
+	Consumer map[string]string `json:"consumer"`
 }
+
+func (o options) readCommitted() bool { return o.Consumer["isolation"] == "read_committed" }
 
 type fields struct {
 	P  int32       `json:"p"`
@@ -39,6 +42,12 @@ type step struct {
 	TimeoutMs int      `json:"timeout_ms"`
 	ExtraMs   int      `json:"extra_ms"`
 	Chunk     int      `json:"chunk"`
+	Id        string   `json:"id"`
+	Script    []action `json:"script"`
+	Source    string   `json:"source"`
+	Target    string   `json:"target"`
+	Per       int      `json:"per"`
+	Ending    string   `json:"ending"`
 }
 
 func (s step) timeout() time.Duration { return time.Duration(s.TimeoutMs) * time.Millisecond }
@@ -48,7 +57,7 @@ func (s step) chunk(otherwise int) int {
 	}
 	return otherwise
 }
-func (s step) extra() time.Duration   { return time.Duration(s.ExtraMs) * time.Millisecond }
+func (s step) extra() time.Duration { return time.Duration(s.ExtraMs) * time.Millisecond }
 
 type result struct {
 	Op       string     `json:"op"`
@@ -56,6 +65,7 @@ type result struct {
 	Acked    [][2]int64 `json:"acked,omitempty"`
 	Records  []fields   `json:"records"`
 	TimedOut bool       `json:"timed_out"`
+	Outcomes []*string  `json:"outcomes,omitempty"`
 }
 
 type client interface {
@@ -68,7 +78,7 @@ func choose(bootstrap string, o options) (client, error) {
 	case "sarama":
 		return newSarama(bootstrap, o)
 	case "kafka-go":
-		return &segment{bootstrap}, nil
+		return &segment{bootstrap, o}, nil
 	case "franz-go":
 		return &franz{bootstrap, o}, nil
 	}
@@ -77,11 +87,14 @@ func choose(bootstrap string, o options) (client, error) {
 
 func run(c client, s step) (r result) {
 	var err error
-	if s.Op == "produce" {
+	switch s.Op {
+	case "produce":
 		r.Acked, err = c.produce(s)
-	} else {
+	case "consume":
 		r.Records, err = c.consume(s)
 		r.TimedOut = len(r.Records) < s.Count
+	default:
+		r.Outcomes, err = runTransactional(c, s)
 	}
 	if err != nil {
 		r.Error = err.Error()

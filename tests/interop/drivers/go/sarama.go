@@ -39,6 +39,9 @@ func newSarama(bootstrap string, o options) (client, error) {
 	if o.Producer["idempotent"] == "true" {
 		idempotent(config)
 	}
+	if o.readCommitted() {
+		isolated(config)
+	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Return.Errors = true
 	return &saramaClient{bootstrap, config}, nil

@@ -8,7 +8,10 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-type segment struct{ bootstrap string }
+type segment struct {
+	bootstrap string
+	options   options
+}
 
 var segmentCodecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
@@ -45,9 +48,13 @@ func (c *segment) produce(s step) ([][2]int64, error) {
 func (c *segment) consume(s step) ([]fields, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
 	defer cancel()
+	isolation := kafka.ReadUncommitted
+	if c.options.readCommitted() {
+		isolation = kafka.ReadCommitted
+	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{c.bootstrap}, GroupID: s.Group, Topic: s.Topic, StartOffset: kafka.FirstOffset,
-		MaxWait: 200 * time.Millisecond,
+		MaxWait: 200 * time.Millisecond, IsolationLevel: isolation,
 	})
 	defer reader.Close()
 	var records []fields

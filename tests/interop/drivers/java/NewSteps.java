@@ -13,7 +13,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /** KafkaConsumer of 0.9 and later. What only some releases have (Duration, timestamps, headers) is found by reflection. */
-public final class NewSteps extends ProducerSteps {
+public class NewSteps extends ProducerSteps {
     public NewSteps(JsonObject job) {
         super(job);
     }
@@ -24,12 +24,7 @@ public final class NewSteps extends ProducerSteps {
     }
 
     private JsonObject consume(JsonObject step) throws Exception {
-        Properties properties = Driver.properties(job, "consumer");
-        properties.put("group.id", step.get("group").getAsString());
-        properties.put("enable.auto.commit", "false");
-        properties.put("auto.offset.reset", "earliest");
-        properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
-        properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        Properties properties = consumerProperties(step);
         int count = step.get("count").getAsInt();
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(step.get("timeout_ms").getAsLong());
         JsonArray records = new JsonArray();
@@ -54,6 +49,16 @@ public final class NewSteps extends ProducerSteps {
         return result;
     }
 
+    protected final Properties consumerProperties(JsonObject step) {
+        Properties properties = Driver.properties(job, "consumer");
+        properties.put("group.id", step.get("group").getAsString());
+        properties.put("enable.auto.commit", "false");
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        return properties;
+    }
+
     private void take(ConsumerRecords<byte[], byte[]> polled, int count, JsonArray records,
             Map<TopicPartition, OffsetAndMetadata> positions) throws Exception {
         for (ConsumerRecord<byte[], byte[]> record : polled) {
@@ -68,7 +73,7 @@ public final class NewSteps extends ProducerSteps {
     }
 
     @SuppressWarnings("unchecked")
-    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+    static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
         Method modern = method(KafkaConsumer.class, "poll", java.time.Duration.class);
         Object polled = modern != null ? modern.invoke(consumer, java.time.Duration.ofMillis(100))
                 : method(KafkaConsumer.class, "poll", long.class).invoke(consumer, 100L);

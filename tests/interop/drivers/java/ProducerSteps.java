@@ -25,11 +25,7 @@ public class ProducerSteps implements Driver.Steps {
         if (!step.get("op").getAsString().equals("produce")) {
             throw new IllegalArgumentException("step " + step.get("op"));
         }
-        Properties properties = Driver.properties(job, "producer");
-        properties.put("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
-        properties.put("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
-        properties.put("compression.type", step.get("codec").getAsString());
-        properties.put("linger.ms", "30");
+        Properties properties = producerProperties(step);
         boolean transactional = properties.containsKey("transactional.id");
         KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties);
         JsonArray acked = new JsonArray();
@@ -57,7 +53,16 @@ public class ProducerSteps implements Driver.Steps {
         return result;
     }
 
-    private static ProducerRecord<byte[], byte[]> record(String topic, JsonObject fields) throws Exception {
+    protected final Properties producerProperties(JsonObject step) {
+        Properties properties = Driver.properties(job, "producer");
+        properties.put("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+        properties.put("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
+        properties.put("compression.type", step.get("codec").getAsString());
+        properties.put("linger.ms", "30");
+        return properties;
+    }
+
+    static ProducerRecord<byte[], byte[]> record(String topic, JsonObject fields) throws Exception {
         Integer partition = fields.get("p").getAsInt();
         byte[] key = Driver.bytes(fields.get("k"));
         byte[] value = Driver.bytes(fields.get("v"));

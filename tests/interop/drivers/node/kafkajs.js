@@ -1,6 +1,7 @@
 'use strict';
 
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
+const transactional = require('./kafkajs_transactions.js');
 const { unpack, pack, chunks, Taker } = require('./records.js');
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy');
@@ -35,7 +36,9 @@ module.exports = (job) => {
   }
 
   async function consume(step) {
-    const consumer = kafka.consumer({ groupId: step.group, maxWaitTimeInMs: 200, rebalanceTimeout: 3000 });
+    const consumer = kafka.consumer({
+      groupId: step.group, maxWaitTimeInMs: 200, rebalanceTimeout: 3000, ...job.options.consumer,
+    });
     const taker = new Taker(step);
     await consumer.connect();
     await consumer.subscribe({ topic: step.topic, fromBeginning: true });
@@ -57,5 +60,5 @@ module.exports = (job) => {
     return result;
   }
 
-  return { produce, consume };
+  return { produce, consume, ...transactional(job, kafka, CODECS) };
 };

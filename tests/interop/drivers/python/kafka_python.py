@@ -4,6 +4,7 @@ import sys
 import warnings
 from typing import Any
 
+import transactions
 import wire
 
 warnings.simplefilter("ignore")
@@ -45,6 +46,11 @@ def _position(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(*(offset, "", -1)[:fields])
 
 
+def _group_options(job: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
+    fixed = {"group_id": step["group"], "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    return {**fixed, **_options(job, "consumer")}
+
+
 class Steps:
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
@@ -69,12 +75,7 @@ class Steps:
         )
 
     def consume(self, step: dict[str, Any]) -> dict[str, Any]:
-        consumer = KafkaConsumer(
-            group_id=step["group"],
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            **_options(self._job, "consumer"),
-        )
+        consumer = KafkaConsumer(**_group_options(self._job, step))
         if self._version < (0, 9):
             # No groups before 0.9: a consumer of that age takes its partitions itself.
             consumer.assign([TopicPartition(step["topic"], partition) for partition in range(3)])
@@ -134,9 +135,72 @@ class Steps:
         return {"partitions": made, "groups": groups, "left": left}
 
 
+class Transactional:
+    """A producer of kafka-python 3 as `transactions` wants it."""
+
+    def __init__(self, job: dict[str, Any], step: dict[str, Any]) -> None:
+        self._timeout = step["timeout_ms"] / 1000
+        codec = None if step["codec"] == "none" else step["codec"]
+        options = {"linger_ms": 30, "compression_type": codec, **_options(job, "producer")}
+        self._producer = KafkaProducer(**{**options, "transactional_id": step["id"]})
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def produce(self, topic: str, records: list[dict[str, Any]], wait: bool) -> None:
+        sent = [
+            self._producer.send(
+                topic, key=wire.unpack(fields["k"]), value=wire.unpack(fields["v"]), partition=fields["p"]
+            )
+            for fields in records
+        ]
+        for future in sent if wait else ():
+            future.get(self._timeout)
+
+    def send_offsets(self, consumer: Any, topic: str, positions: dict[int, int]) -> None:
+        offsets = {TopicPartition(topic, partition): _position(offset) for partition, offset in positions.items()}
+        self._producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+
+    def commit(self) -> None:
+        self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        self._producer.abort_transaction()
+
+    def close(self) -> None:
+        self._producer.close(1)
+
+
+class Member:
+    """A consumer of kafka-python 3 as `transactions` wants it."""
+
+    def __init__(self, job: dict[str, Any], step: dict[str, Any]) -> None:
+        self._consumer = KafkaConsumer(**_group_options(job, step))
+        self._consumer.subscribe([step["source"]])
+
+    def poll(self) -> list[transactions.Read]:
+        found = [record for batch in self._consumer.poll(timeout_ms=100).values() for record in batch]
+        return [transactions.Read(record.partition, record.offset, record.key, record.value) for record in found]
+
+    def group_metadata(self) -> Any:
+        return self._consumer.group_metadata()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def _steps(job: dict[str, Any]) -> dict[str, Any]:
     steps = Steps(job)
-    return {"produce": steps.produce, "consume": steps.consume, "admin": steps.admin}
+    return {
+        "produce": steps.produce,
+        "consume": steps.consume,
+        "admin": steps.admin,
+        "transactions": lambda step: transactions.transactions(step, lambda: Transactional(job, step)),
+        "transform": lambda step: transactions.transform(
+            step, lambda: Transactional(job, step), lambda: Member(job, step)
+        ),
+    }
 
 
 wire.run(_steps)

@@ -1,0 +1,82 @@
+"""Consumers of committed records on runs of aborted ones, short and long: none shows them, and none stops at them."""
+
+import functools
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.interop import session
+from tests.interop import transaction_script as scripts
+from tests.interop.homes import HOMES, Home, readers_of
+from tests.interop.records import Record
+from tests.interop.transactional import Reader
+from tests.support.clients import run_driver
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+_AT_A_TIME: Final = 4
+_LARGE: Final = bytes(100_000)
+_RUNS: Final = ((5, True), (20, False), (5, True), (300, False), (5, True), (20, False))
+"""How many records, and whether they are committed. Three hundred make 30 MB."""
+_EXTRA_MS: Final = 1500
+
+
+def _visible() -> list[Record]:
+    first, names = 0, []
+    for count, committed in _RUNS:
+        names += [f"{first + i}" for i in range(count) if committed]
+        first += count
+    return [scripts.record(name, 0) for name in names]
+
+
+_Found = dict[str, Future[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def found(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Found]]:
+    """Write a home's topic when first asked for, and let all consumers read it, some at a time."""
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+
+        @functools.cache
+        def start(name: str) -> _Found:
+            place, topic = home(name), f"hidden.{name}"
+            session.create_topics(place.kafka.bootstrap, [topic])
+            _write(place.bootstrap, topic)
+            return {reader.name: pool.submit(_read, reader, place, topic) for reader in readers_of(name)}
+
+        yield start
+
+
+def _read(reader: Reader, home: Home, topic: str) -> dict[str, Any]:
+    step = session.consume_step(topic, f"{topic}.{reader.name}", len(_visible()), _EXTRA_MS)
+    return run_driver(reader.install(), session.job(home.bootstrap, reader.options, [step]), 60)[0]
+
+
+def _write(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 50})
+    producer.init_transactions(30)
+    number = 0
+    for count, committed in _RUNS:
+        producer.begin_transaction()
+        for _ in range(count):
+            value = b"%d" % number if committed else _LARGE
+            producer.produce(topic, value, b"%d" % number, partition=0)
+            number += 1
+        producer.flush(60)
+        end = producer.commit_transaction if committed else producer.abort_transaction
+        end(30)
+
+
+@pytest.mark.parametrize(
+    ("home_name", "reader"), [(name, reader.name) for name in HOMES for reader in readers_of(name)]
+)
+def test_aborted_records_are_neither_shown_nor_stopped_at(
+    home_name: str, reader: str, found: Callable[[str], _Found]
+) -> None:
+    result = found(home_name)[reader].result()
+    assert "error" not in result, result["error"]
+    problem = scripts.problem(_visible(), result["records"])
+    if problem:
+        pytest.fail(problem, pytrace=False)
