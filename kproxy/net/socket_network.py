@@ -46,7 +46,11 @@ class SocketNetwork:
         except trio.TooSlowError as error:
             raise OSError(f"no connection to {host}:{port} within {timeout_ms} ms") from error
         raw = socket.socket(fileno=stream.socket.detach())
-        return SocketIO(raw)
+        try:
+            return SocketIO(raw)
+        except OSError:
+            raw.close()  # it was gone before it was set up
+            raise
 
     async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
         """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""

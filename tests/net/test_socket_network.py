@@ -31,6 +31,22 @@ async def test_connect_tells_what_failed() -> None:
         await SocketNetwork().connect("127.0.0.1", 1, 1000)
 
 
+async def test_a_connection_that_ends_as_it_comes_up_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[socket.socket] = []
+
+    def gone(sock: socket.socket) -> None:
+        made.append(sock)
+        raise OSError("not connected")
+
+    network = SocketNetwork()
+    (listener,) = await network.listen("127.0.0.1", 0, 8)
+    monkeypatch.setattr("kproxy.net.socket_network.SocketIO", gone)
+    with pytest.raises(OSError, match="not connected"):
+        await network.connect("127.0.0.1", listener.port, 1000)
+    assert [sock.fileno() for sock in made] == [-1]
+    listener.close()
+
+
 async def test_nobody_who_answers_is_an_os_error_in_time() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
