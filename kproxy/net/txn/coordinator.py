@@ -205,14 +205,18 @@ class Coordinator:
                 elif owner.transaction is None and now > owner.used_at + _IDLE_SECONDS:
                     owner.close()
                     del self._owners[name]
-            self._note_open()
+            self._note()
             self._sweep_views()
 
-    def _note_open(self) -> None:
+    def _note(self) -> None:
+        """Tells the metrics what is open and what waits."""
+        stats, transactions = self._tools.stats, self._tools.log
+        stats.log_lag = transactions.lag
+        stats.prepared = sum(len(view.prepared) for view in transactions.views.all())
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         oldest = min(began, default=None)
         wall = self._tools.cluster.network.wall() - trio.current_time()
-        self._tools.stats.oldest_open = None if oldest is None else oldest + wall
+        stats.oldest_open = None if oldest is None else oldest + wall
 
     def _sweep_views(self) -> None:
         now_ms, expired = self._now_ms(), 0

@@ -75,6 +75,11 @@ class TransactionLog:
         #: Set when all of the log has been read once.
         self.opened = trio.Event()
 
+    @property
+    def lag(self) -> int:
+        """How many offsets of the log are not applied yet."""
+        return self._follower.lag
+
     def partition_of(self, transactional_id: str) -> int:
         """The partition that speaks of an id."""
         return log_partition(transactional_id, self._follower.partitions)

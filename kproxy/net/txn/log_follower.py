@@ -51,6 +51,11 @@ class LogFollower:
         """How many the topic has; 0 until ``run`` has started."""
         return len(self._parts)
 
+    @property
+    def lag(self) -> int:
+        """How many offsets of all partitions are not applied yet, by what their leaders said last."""
+        return sum(part.lag for part in self._parts)
+
     def position(self, partition: int) -> int:
         """The offset before which all has been applied; -1 (``NOTHING``) while the partition's start is not known."""
         return self._parts[partition].position

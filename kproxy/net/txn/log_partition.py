@@ -47,6 +47,8 @@ class LogPartition:
         self.leader_epoch = -1
         #: All that lies before has been applied.
         self.position = NOTHING
+        #: Where the log ended when its leader was asked last.
+        self.end = 0
         #: The leader epoch of the batch before ``position``; -1 if unknown.
         self.fetched_epoch = -1
         #: It has to be read anew from its start.
@@ -58,6 +60,11 @@ class LogPartition:
         #: A damaged batch at this position was told of.
         self.damaged_at: int | None = None
         self._waiting: dict[trio.Event, int] = {}
+
+    @property
+    def lag(self) -> int:
+        """How many offsets lie between what has been applied and the log's end, as far as that is known."""
+        return max(0, self.end - max(0, self.position))
 
     def ask(self, leader: Address | None, epoch: int) -> None:
         """Takes note of the leader, and of the epoch in which it leads."""

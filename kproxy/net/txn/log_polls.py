@@ -150,9 +150,13 @@ class LogPolls:
             return
         answered = taken = False
         for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh):
-            if self._check("Fetch", index, error) and row.records and not self._parts[index].stale:
+            if not self._check("Fetch", index, error):
+                continue
+            part = self._parts[index]
+            part.end = row.high_watermark
+            if row.records and not part.stale:
                 answered = True
-                taken |= self._take(self._parts[index], memoryview(row.records))
+                taken |= self._take(part, memoryview(row.records))
                 await trio.lowlevel.checkpoint()
         if answered and not taken:
             raise RemoteProtocolError("a Fetch answer has no whole batch")
