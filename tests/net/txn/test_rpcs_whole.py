@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from kproxy.codec.batch import iter_records, read_header
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
-from tests.net.txn.wire_producer import TV1, TV2, WireProducer
+from tests.net.txn.wire_producer import TV1, TV2, WireProducer, produce_request
 
 OPTIONS: dict[str, Any] = {
     "coordinator": Transactions,
@@ -51,3 +52,101 @@ async def test_a_client_commits_and_aborts(versions: Mapping[int, int]) -> None:
                 assert await producer.produce(value, P0, P1) == [0, 0]
                 assert await producer.end(committed=committed) == 0
             assert committed_values(proxy) == committed_values(proxy, 1) == ["1", "3"]
+
+
+@pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])
+async def test_an_empty_transaction_ends_well(versions: Mapping[int, int]) -> None:
+    async with proxied(**OPTIONS) as proxy, await proxy.client() as client:
+        producer = WireProducer(client, "id", versions)
+        assert await producer.init() == 0
+        for committed in (True, False, True):
+            assert await producer.end(committed=committed) == 0 or (versions is TV1 and not committed)
+
+
+@pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])
+async def test_the_first_of_two_producers_is_fenced_and_hears_so_in_its_version(versions: Mapping[int, int]) -> None:
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as one, await proxy.client() as two:
+            first, second = WireProducer(one, "id", versions), WireProducer(two, "id", versions)
+            assert await first.init() == 0
+            if versions is TV1:
+                assert await first.add(P0) == [0]
+            assert await first.produce("lost", P0) == [0]
+            assert await second.init() == 0
+            assert await first.produce("lost", P0) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+            assert await first.end() == ErrorCode.PRODUCER_FENCED
+            if versions is TV1:
+                assert await second.add(P0) == [0]
+            assert await second.produce("kept", P0) == [0]
+            assert await second.end() == 0
+            assert committed_values(proxy) == ["kept"]
+
+
+async def test_a_batch_that_is_sent_again_is_written_once() -> None:
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as client:
+            producer = WireProducer(client, "id", TV1)
+            assert await producer.init() == 0
+            assert await producer.add(P0) == [0]
+            batches = producer.batches("1", P0)
+            for _ in range(2):
+                answer = await producer.call(produce_request("id", batches))
+                (row,) = answer.responses[0].partition_responses
+                assert (row.error_code, row.base_offset) == (0, 0)
+            assert await producer.end() == 0
+            assert committed_values(proxy) == ["1"]
+
+
+async def test_a_partition_that_was_not_added_takes_no_batch() -> None:
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as client:
+            producer = WireProducer(client, "id", TV1)
+            assert await producer.init() == 0
+            assert await producer.add(P0) == [0]
+            assert await producer.produce("1", P1) == [ErrorCode.INVALID_TXN_STATE]
+
+
+async def test_offsets_go_with_the_transaction() -> None:
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as client:
+            for versions in (TV1, TV2):
+                producer = WireProducer(client, "id", versions)
+                assert await producer.init() == 0
+                if versions is TV1:
+                    assert await producer.add_offsets("g") == 0
+                assert await producer.commit_offsets("g", [("t", 0, 42), ("t", 1, 43)]) == [0, 0]
+                assert await producer.end() == 0
+
+
+async def test_compacted_topics_are_refused() -> None:
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("c", 1, config={"cleanup.policy": "compact"})
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as client:
+            producer = WireProducer(client, "id", TV1)
+            assert await producer.init() == 0
+            skipped = ErrorCode.OPERATION_NOT_ATTEMPTED
+            assert await producer.add(P0, ("c", 0)) == [skipped, ErrorCode.POLICY_VIOLATION]
+
+
+async def test_a_client_that_goes_and_comes_again_goes_on() -> None:
+    """TV1 clients keep their producer id and epoch over connections."""
+    async with proxied(**OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client() as client:
+            producer = WireProducer(client, "id", TV1)
+            assert await producer.init() == 0
+            assert await producer.add(P0) == [0]
+            request = produce_request("id", producer.batches("1", P0))
+            await client.send(request, 9)  # it does not wait for the answer: whether it is written nobody knows
+        async with await proxy.client() as client:
+            producer.client = client
+            (row,) = (await producer.call(request)).responses[0].partition_responses
+            assert row.error_code == 0
+            assert await producer.produce("2", P0) == [0]
+            assert await producer.end() == 0
+            assert committed_values(proxy) == ["1", "2"]

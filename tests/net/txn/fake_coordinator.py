@@ -1,0 +1,82 @@
+"""A coordinator that does what a test says, and notes what it was asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+
+
+class FakeCoordinator:
+    """Grants everything, at once."""
+
+    def __init__(self) -> None:
+        #: What was asked, in the order in which it began: the name of the request and what it bore.
+        self.asked: list[tuple[str, Any]] = []
+        self.who: TxnRequest | None = None
+        #: Raised by the next request of this name.
+        self.errors: dict[str, ErrorCode] = {}
+        self.refused: dict[tuple[str, int], ErrorCode] = {}
+        #: A produce with this base sequence is accepted, or written, when the event is set.
+        self.accepts: dict[int, trio.Event] = {}
+        self.writes: dict[int, trio.Event] = {}
+        self.done: list[int] = []
+
+    def _ask(self, name: str, what: Any, who: TxnRequest | None = None) -> None:
+        self.asked.append((name, what))
+        self.who = who
+        if name in self.errors:
+            raise TxnError(self.errors.pop(name), "as the test says")
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
+    ) -> Producer:
+        self._ask("init", (transactional_id, timeout_ms, client, client_id))
+        return Producer(4000, 7)
+
+    async def add_partitions(
+        self, request: TxnRequest, places: Sequence[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        self._ask("add", list(places), request)
+        return self.refused
+
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        self._ask("add_offsets", group_id, request)
+
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
+        self._ask("offsets", offsets, request)
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+        self._ask("end", (committed, bumps), request)
+        return Producer(4000, request.client.epoch + bumps)
+
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        sequence = batches[0].base_sequence
+        self._ask("produce", (sequence, [(batch.topic, batch.partition) for batch in batches], implicit), request)
+        if sequence in self.accepts:
+            await self.accepts[sequence].wait()
+        accepted()
+        if sequence in self.writes:
+            await self.writes[sequence].wait()
+        self.done.append(sequence)
+        return [Written(0, 100 + batch.base_sequence, -1) for batch in batches]
+
+
+class FakeTransactions:
+    """What a server needs of it."""
+
+    reading = None
+
+    def __init__(self, *_: object) -> None:
+        self.coordinator = FakeCoordinator()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await trio.sleep_forever()
