@@ -8,6 +8,7 @@ from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
 
@@ -46,6 +47,8 @@ class Context:
     reencode_fetches: bool = False
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: What readers are not shown, and how far they lag behind.
+    counts: TransactionStats = field(default_factory=TransactionStats)
     #: By topic (or its id in hexadecimal) and partition.
     passed: dict[Place, Passed] = field(default_factory=dict)
     #: The time of the frame at hand, in seconds since the epoch.

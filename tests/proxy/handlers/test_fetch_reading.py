@@ -10,6 +10,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersions
 from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.verdict import Verdict
 from tests.proxy.handlers.readers import TOPIC_ID, Broker, Reader
 from tests.proxy.playbook import Play
@@ -301,3 +302,24 @@ def test_a_topic_whose_name_nobody_knows_is_not_read() -> None:
     client.play.reply(MetadataResponse(), version, correlation_id)
     client.broker.serve()
     assert client.play.answer().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_what_is_hidden_and_how_far_readers_lag_is_counted() -> None:
+    log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 4, 0), ("plain", 5, 0)])
+    client = java(log)
+    counts = client.play.session.ctx.counts
+    read_all(client, log)
+    assert list(counts.last_stable_lag.values()) == [9]
+    hidden = counts.hidden_bytes
+    assert hidden > 0
+    log.verdicts[UNDECIDED] = Verdict.COMMITTED
+    read_all(client, log)
+    assert counts.last_stable_lag == {}
+    assert counts.hidden_bytes == hidden
+
+
+def test_a_reader_of_all_counts_nothing() -> None:
+    log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 4, 0)])
+    client = java(log, isolation=0)
+    client.poll()
+    assert client.play.session.ctx.counts == TransactionStats()
