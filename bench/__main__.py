@@ -17,6 +17,7 @@ from bench.processes import raise_file_limit
 from bench.recovery import recovery
 from bench.report import Figure, save, show
 from bench.targets import Target, leader, open_sink, open_targets
+from bench.transactions import transactions
 from kproxy.testing.kafka import RealKafka
 
 MEGABYTE = 1_000_000
@@ -37,6 +38,7 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "memory": cases.memory,
     "stall": cases.stalled_broker,
     "recovery": recovery,
+    "transactions": transactions,
 }
 OLD = ("old-produce", "old-fetch")
 
