@@ -80,6 +80,8 @@ class Doubts:
         self._recovered: set[TrackKey] = set()
         #: Connections that have ended and are still being read.
         self._draining: set[Member] = set()
+        #: Whether a request waits until one of another connection is answered.
+        self._awaited = False
         #: When the newest connection was opened that has used a partition.
         self._newest: dict[TrackKey, float] = {}
 
@@ -110,6 +112,10 @@ class Doubts:
             waiting = [key for key in keys if self._is_open(member, key)]
             if waiting:
                 return Settle(waiting)
+        waiting = [key for key in keys if self._goes_on_elsewhere(member, key)]
+        if waiting:
+            self._awaited = True
+            return Settle(waiting)
         unread = [entry for key in keys for entry in self.candidates(member, key, keys, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
 
@@ -139,6 +145,22 @@ class Doubts:
         return any(
             answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
             for answer, other in self._open.get(key, {}).items()
+        )
+
+    def release(self) -> None:
+        """Takes note that a request was accepted or answered: another one may have waited for that."""
+        if self._awaited:
+            self._awaited = False
+            self.changed()
+
+    def _goes_on_elsewhere(self, member: Member, key: TrackKey) -> bool:
+        """Whether the client sent something for a partition before, to its former leader, of which it has no answer.
+
+        Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
+        """
+        return any(
+            other is not member and other.wire.node_id != member.wire.node_id and other.precedes(key, member)
+            for other in self.members
         )
 
     def candidates(self, member: Member, key: TrackKey, keys: Collection[TrackKey], now: float) -> list[Entry]:

@@ -13,6 +13,10 @@ class Wire(Protocol):
     """What a client's connection can tell of itself."""
 
     @property
+    def node_id(self) -> int:
+        """The broker behind it; -1 if there is none yet."""
+
+    @property
     def written(self) -> int:
         """Bytes of answers handed to the kernel so far."""
 
@@ -50,7 +54,8 @@ class Entry:
     stamp: Stamp
     #: Orders entries by the time of acceptance.
     serial: int
-    #: The client surely had no success: no answer was written, an error was, or its bytes were not acknowledged.
+    #: The client surely had no success, however often it sent the records: no answer was written, an error was, or its
+    #: bytes were not acknowledged.
     sure: bool
     #: The connection ended in good order behind the answer.
     clean: bool
@@ -76,7 +81,7 @@ class Entry:
         """Takes the records at ``places`` out, into an entry of their own."""
         assert self.digests is not None
         digests, offsets, taken = self.digests, self.offsets, set(places)
-        other = Entry(self.key, self.stamp, self.serial, False, False, self.since, self.log_append_time_ms)
+        other = Entry(self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms)
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])

@@ -56,8 +56,27 @@ class Member:
         self._unread: deque[Answer] = deque()
         self._asked: deque[Answer] = deque()
         self._left_open: dict[Answer, None] = {}
+        #: The partitions of a request that waits to be accepted, and its place among all that arrived.
+        self._waiting: tuple[int, Collection[TrackKey]] | None = None
 
     # -- while it lives
+
+    def waits(self, keys: Collection[TrackKey]) -> None:
+        """Takes note that the next request can't be accepted yet; may be told again while it waits."""
+        if self._waiting is None:
+            self._waiting = self.doubts.next_serial(), keys
+
+    def waits_no_more(self) -> None:
+        """Takes note that it was accepted, or answered without."""
+        self._waiting = None
+        self.doubts.release()
+
+    def precedes(self, key: TrackKey, other: "Member") -> bool:
+        """Whether it has a batch for a partition that its client sent before what another connection waits with."""
+        if any(not answer.closed and key in answer.keys for answer in self._asked):
+            return True
+        mine, theirs = self._waiting, other._waiting
+        return mine is not None and key in mine[1] and (theirs is None or mine[0] < theirs[0])
 
     def arrived(self, answer: Answer) -> None:
         """Takes note of a request that was accepted and will be answered."""
@@ -130,6 +149,7 @@ class Member:
     def closed(self, answer: Answer, now: float) -> None:
         """Takes note that the fate of each batch of a request is definite."""
         answer.closed = True
+        self.doubts.release()
         if self.ended or answer.given_up:
             self._unheard(answer, now)
 
@@ -146,7 +166,7 @@ class Member:
         """Takes note that the client has ended the connection, whether or not all that it sent has been read."""
         if self.ended:
             return
-        self.ended = True
+        self.ended, self._waiting = True, None
         rules = self.doubts.rules
         self.doubts.leaves(self)
         acknowledged = self.wire.written - self.wire.unacked()
@@ -218,5 +238,6 @@ def _entries(answer: Answer, *, sure: bool, since: float, clean: bool = False) -
             unheard = sure and key not in answer.told
             yield Entry(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
     for entry in answer.moved:
-        entry.sure, entry.clean, entry.since = sure and entry.key not in answer.told, clean, since
+        entry.sure = entry.sure and sure and entry.key not in answer.told
+        entry.clean, entry.since = clean, since
         yield entry

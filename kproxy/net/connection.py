@@ -124,6 +124,11 @@ class Connection:
 
     # -- evidence of what the client has had
 
+    @property
+    def node_id(self) -> int:
+        """As ``kproxy.dedup.entries.Wire``."""
+        return -1 if self._broker is None else self._broker.node_id
+
     def unacked(self) -> int:
         """As ``ByteIO``."""
         return self.client.unacked()

@@ -80,6 +80,7 @@ class Intake:
         connection = self._connection
         due, seen = self._due(frame), -1
         while need is not None:
+            self._session.gate.waits(frame)
             await connection.flush()
             if self._session.link.finished:
                 raise Finished("the broker's connection ended")
@@ -88,12 +89,13 @@ class Intake:
             connection.heard = trio.current_time()
             if connection.heard >= due:
                 self._refuse_late(frame)
-                await connection.flush()
-                return
+                break
             if not self._session.gate.producer.in_flight:
                 connection.answered_at = connection.heard
             seen = self._keeper.version
             need = self._session.request(frame, connection.heard + connection.wall)
+        self._session.gate.waits_no_more()
+        await connection.flush()
 
     async def _act(self, need: Need, seen: int) -> None:
         if need is Need.UPSTREAM:

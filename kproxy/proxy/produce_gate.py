@@ -233,6 +233,17 @@ class ProduceGate:
         layout = self._layout_of(frame)
         return None if layout is None or layout.acks == 0 else self._due(layout)
 
+    def waits(self, frame: bytearray) -> None:
+        """Takes note that a request has to wait, so that none overtakes it over another connection."""
+        layout = self._layout_of(frame) if self.member is not None else None
+        if layout is not None and layout.acks != 0 and self.member is not None:
+            self.member.waits({(place.topic, place.partition) for place in layout.partitions})
+
+    def waits_no_more(self) -> None:
+        """Takes note that it was taken, or answered without."""
+        if self.member is not None:
+            self.member.waits_no_more()
+
     def refuse_late(self, frame: bytearray) -> None:
         """Answers a request that could not be taken in time: nothing of it was written."""
         layout = self._layout_of(frame)

@@ -134,6 +134,22 @@ def test_successes_beside_an_error_come_again_with_the_whole_request(keys: tuple
     assert world.text() == text
 
 
+def test_a_success_beside_an_error_was_had_though_the_answer_to_its_repeat_is_lost() -> None:
+    """Another time is another record there, too."""
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", keys=(KEY, OTHER))
+    first.write(request)
+    request.failed, request.failures = True, [OTHER]
+    first.tell(request)
+    first.write(first.ask("a", keys=(KEY, OTHER)))
+    first.close()
+    second.did("a")
+    assert world.text() == "a"
+    second.did("a", time=9)
+    assert world.text() == "aa"
+
+
 def test_a_request_may_name_a_partition_twice() -> None:
     world = World()
     talk = world.connect()
@@ -285,3 +301,45 @@ def test_suspects_go_with_the_window() -> None:
     world.now += 121
     world.ledger.sweep(world.now)
     assert doubts.idle
+
+
+def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one() -> None:
+    world = World()
+    former, leader, twin = world.connect(), world.connect(), world.connect()
+    leader.wire.node_id = 2
+    request = former.ask("a")
+    assert leader.hindrance() == Settle([KEY])
+    assert twin.hindrance() is None  # another process of that name, at the same broker
+    changes = world.changes
+    former.write(request)
+    assert world.changes == changes + 1
+    former.tell(request)
+    leader.did("b")
+    former.did("c")
+    assert (world.text(), world.changes) == ("abc", changes + 1)
+
+
+def test_of_two_that_wait_the_earlier_one_is_taken_first() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    former.member.waits([KEY])
+    assert leader.hindrance() == Settle([KEY])
+    leader.member.waits([KEY])
+    former.member.waits([KEY])
+    assert (former.hindrance(), leader.hindrance()) == (None, Settle([KEY]))
+    changes = world.changes
+    former.member.waits_no_more()
+    assert world.changes == changes + 1
+    assert leader.hindrance() is None
+    leader.member.waits_no_more()
+    assert world.changes == changes + 1
+
+
+def test_nothing_waits_for_a_connection_that_has_ended() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    former.member.waits([KEY])
+    former.close()
+    assert leader.hindrance() is None

@@ -21,6 +21,7 @@ class FakeWire:
     gone: bool = False
     reset: bool = False
     writing: int = 0
+    node_id: int = 1
 
     def unacked(self) -> int:
         return self.missing

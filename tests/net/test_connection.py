@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataResponse
@@ -13,6 +14,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.faults import Fault
 from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, running, values_in
+from tests.net.retrying import Gate
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -144,6 +146,23 @@ async def test_a_leader_that_moves_gets_the_batch_and_the_next_request_is_told_o
             assert errors_of(await client.call(produce("t", b"c"), 8)) == [0]
             assert errors_of(await other.call(produce("t", b"d"), 8)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
+
+
+async def test_what_a_client_sends_to_the_new_leader_waits_for_what_it_sent_to_the_former_one() -> None:
+    """librdkafka counts what is in flight by broker: when it hears of the new leader it goes on there at once."""
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", 1, 2)
+        gate = Gate(proxy, b"a")
+        async with await proxy.client(1) as client, await proxy.client(2) as other:
+            await client.send(produce("t", b"a", timeout_ms=5000), 8)
+            await gate.wait_reached()
+            proxy.brokers.move_leader("t", 0, 2)
+            await other.send(produce("t", b"b", timeout_ms=5000), 8)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            gate.release()
+            assert errors_of(await client.receive()) == [0]
+            assert errors_of(await other.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
 async def test_a_broker_killed_and_back_under_load_loses_and_doubles_nothing() -> None:
