@@ -52,6 +52,8 @@ class Client:
         self._next = 0
         self._due = 0.0
         self._failures = 0
+        #: Until then (trio's clock) the end of its last connection is on its way, behind requests that arrive before.
+        self._unseen_until = 0.0
         self._program = [self._request(nth) for nth in range(len(plan.sends))]
 
     def _request(self, nth: int) -> Request:
@@ -189,6 +191,9 @@ class Client:
             return
         self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         await self._io.send(message, plan.version)
+        assert self.link is not None
+        if self.link.up.last_arrival < self._unseen_until:
+            self._history.cannot_be_seen(plan)  # a retry overtakes the end, and requests come between the two
 
     def _find_evident(self, number: int) -> None:
         """An answer to a request so far behind shows kproxy that the first was had, however many may be in flight."""
@@ -298,9 +303,12 @@ class Client:
     def _note_unseen_end(self, io: FrameIO) -> None:
         """The end of a connection comes too late if it is held up, and some of what is sent again was not."""
         assert self.link is not None
+        up = self.link.up
         size = sum(io.sizes[number] for number in self._flight)
-        if self.link.up.holds and self.link.up.on_way < size:
+        if up.holds and up.on_way < size:
             self._history.cannot_be_seen(self.plan)
+        elif up.on_way and (up.on_way < size or up.spread):
+            self._unseen_until = up.last_arrival
 
     def _close(self) -> None:
         if self._io is not None:

@@ -33,8 +33,10 @@ class Sent:
     order: int = -1
     #: What its client sent since shows that the acknowledgement was had.
     evident: bool = False
-    #: When it was sent first, that was so of all equal records of its producer.
+    #: When it was sent first, that was so of all equal records of its producer; and no kproxy died meanwhile.
     clear: bool = False
+    #: Its client lost a connection, timed out or got an error while the record's fate was open.
+    shaken: bool = False
 
 
 @dataclass(slots=True)
@@ -66,6 +68,9 @@ class History:
     untimed: bool = False
     #: What was in partitions before the topic was deleted and made again, once for each time.
     deleted: list[list[dict[int, bytes]]] = field(default_factory=list)
+    #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
+    #: forgotten it.
+    outlived: set[tuple[int, bytes]] = field(default_factory=set)
     #: What compaction took out of partitions.
     compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
@@ -90,7 +95,19 @@ class History:
         self.troubled.add(client.number)
         self.half_open.add((client.client_id, client.host))
 
+    def crashed(self, instance: int) -> None:
+        """A kproxy was killed, and with it all that it knew of answers that its clients have had."""
+        for sent in self.records:
+            if sent.client.instance == instance:
+                self.disturb(sent.client)
+                sent.evident = False
+                if sent.state is State.OPEN:
+                    sent.clear = False
+
     def disturb(self, client: ClientPlan) -> None:
         """A client may not know what it was told."""
+        for sent in self.records:
+            if sent.client.number == client.number and sent.state is State.OPEN:
+                sent.shaken = True
         self.troubled.add(client.number)
         self.disturbed.add((client.client_id, client.host))

@@ -1,8 +1,9 @@
 """What must hold, named; each is checked against the logs when a run is over.
 
 Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
-their own from a producer that lost an answer may be taken for one; and a half-open connection of a client can't be told
-from a live one, so that its retries may be written twice.
+their own from a producer that lost an answer, or whose kproxy was killed, may be taken for one; so may those of two
+processes of one name, one of which lost an answer; a half-open connection of a client can't be told from a live one, so
+that its retries may be written twice; and brokers forget producers, and that they are fenced, for old timestamps.
 """
 
 from collections import Counter, defaultdict
@@ -48,6 +49,20 @@ def _read(log: object) -> Log:
     return values
 
 
+def read_outlived(cluster: FakeCluster) -> set[tuple[int, bytes]]:
+    """Partition and value of what was written under an epoch though its producer had a newer one in the log."""
+    found: set[tuple[int, bytes]] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        epochs: dict[int, int] = {}
+        for stored in partition.log._batches:
+            header = read_header(stored.data)
+            newest = epochs[header.producer_id] = max(epochs.get(header.producer_id, -1), header.producer_epoch)
+            if header.producer_epoch < newest:
+                records = iter_records(stored.data, max_decompressed_bytes=1 << 20)
+                found |= {(number, record.value or b"") for record in records}
+    return found
+
+
 def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
     """The invariants that are broken, and how: the gravest first."""
     if history.broken is not None:
@@ -80,8 +95,16 @@ def _counts(history: History, partition: int, lives: list[Log], records: list[Se
             yield MERGED, text
         elif count < ok + len(_silent(history, sents)) and _told_apart(history, sents) and len(lives) == 1:
             yield UNANSWERED, text
-        elif most.get(value, 0) > ok + unknown and not any(_identity(sent) in history.half_open for sent in sents):
+        elif most.get(value, 0) > ok + unknown and not _copies_unseen(history, sents):
             yield DUPLICATE, text
+
+
+def _copies_unseen(history: History, sents: list[Sent]) -> bool:
+    """Whether nobody can see that a connection has ended, or a broker forgot for old timestamps that it was fenced."""
+    return any(
+        _identity(sent) in history.half_open or (sent.client.age and (sent.partition, sent.value) in history.outlived)
+        for sent in sents
+    )
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:
@@ -102,6 +125,8 @@ def _told_apart(history: History, sents: list[Sent]) -> bool:
     alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
     if (alone and _identity(sents[0]) not in history.disturbed) or all(sent.clear for sent in sents):
         return True
+    if not alone and any(sent.shaken for sent in sents):
+        return False  # a retry may bear another time, and this one may be another process's
     stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
     return len(set(stamps)) == len(sents)
 

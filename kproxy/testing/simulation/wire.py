@@ -111,6 +111,16 @@ class Pipe:
         """Whether something on its way is held up."""
         return bool(self._queue) and trio.current_time() < self.stalled_until
 
+    @property
+    def last_arrival(self) -> float:
+        """When the last that was written arrives, by trio's clock, unless it is held up."""
+        return self._last
+
+    @property
+    def spread(self) -> bool:
+        """Whether a part of what is on its way arrives before the rest."""
+        return bool(self._queue) and self._queue[0][0] < self._last
+
     def stall(self, seconds: float) -> None:
         """Holds everything up for so long."""
         self.stalled_until = max(self.stalled_until, trio.current_time() + seconds)

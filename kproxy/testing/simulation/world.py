@@ -92,9 +92,7 @@ class World:
         if not instance.up:
             return
         instance.kill()
-        for client in self.clients:
-            if client.plan.instance == index:
-                self.history.disturb(client.plan)
+        self.history.crashed(index)
         await trio.sleep(pause)
         self._nursery.start_soon(self._instance, instance)
 
@@ -176,6 +174,7 @@ class World:
                 for instance in self.instances:
                     instance.kill()
                 self._nursery.cancel_scope.cancel()
+            self.history.outlived |= invariants.read_outlived(self.brokers)
             broken = next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
         return Outcome(self.plan, broken, tuple(self.history.trace), self.history.acknowledged, self._seen())
 

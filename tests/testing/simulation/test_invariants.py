@@ -1,10 +1,15 @@
 """Each invariant is broken by a history and logs made for it, and by nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from kproxy.codec.batch import Record, build_batch
+from kproxy.testing.fake_broker import FakeCluster
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.fake_broker.state import Broker
 from kproxy.testing.simulation import invariants
 from kproxy.testing.simulation.history import History, Sent, State
-from kproxy.testing.simulation.plan import ClientPlan
+from kproxy.testing.simulation.plan import TOPIC, ClientPlan
 
 OK, OPEN, REFUSED = State.OK, State.OPEN, State.REFUSED
 Row = tuple[bytes, State, int]
@@ -69,6 +74,41 @@ def test_equal_records_of_another_process_without_timestamps_are_not_judged() ->
     for sent in told.records:
         sent.clear = True
     assert verdict(told, b"a") == {invariants.MERGED}
+
+
+def test_equal_records_of_two_processes_of_one_name_are_judged_unless_one_lost_an_answer() -> None:
+    """Its retry may bear another time, as sarama's do: nobody can tell it from the other's record."""
+    other = client(1, name="c0")
+    told = history((client(), [(b"a", OK, -1)]), (other, [(b"a", OK, -1)]))
+    told.disturb(client())
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.records[0].state = OPEN
+    told.disturb(client())
+    told.records[0].state = OK
+    assert verdict(told, b"a") == set()
+    alone = history((client(), [(b"a", OK, -1), (b"a", OK, -1)]))
+    alone.records[0].shaken = True
+    assert verdict(alone, b"a") == {invariants.MERGED}
+
+
+def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_judged() -> None:
+    old = replace(client(), age=172_800.0)
+    for plan, found in (old, set()), (client(), {invariants.DUPLICATE}):
+        told = history((plan, [(b"a", OK, -1)]))
+        assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
+        told.outlived.add((0, b"a"))
+        assert verdict(told, b"a", b"a") == found
+
+
+def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    log = cluster.topics[TOPIC].partitions[0].log
+    for epoch, value in (0, b"a"), (1, b"b"), (0, b"c"):
+        log.producers = ProducerStates()
+        data = build_batch([Record(0, 7, None, value, ())], producer_id=5, producer_epoch=epoch, base_sequence=0)
+        log.append(memoryview(data), 0, 7)
+    assert invariants.read_outlived(cluster) == {(0, b"c")}
 
 
 def test_offsets_must_hold_what_was_acknowledged() -> None:

@@ -116,3 +116,15 @@ async def test_a_cut_comes_behind_the_very_byte(wire: Wire, autojump_clock: Mock
     await trio.sleep(1)
     assert cuts == [5]
     assert pipe.inbox == b"abcde"
+
+
+async def test_a_part_of_what_is_on_its_way_may_arrive_before_the_rest(wire: Wire, autojump_clock: MockClock) -> None:
+    pipe, _ = pipes(wire)
+    write(pipe, b"a")
+    assert not pipe.spread
+    await trio.sleep(0.6 * LATENCY)
+    while not pipe.spread:
+        write(pipe, b"b")
+    await trio.sleep_until(pipe.last_arrival)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (pipe.on_way, pipe.spread) == (0, False)
