@@ -190,6 +190,13 @@ def test_the_page_of_the_documentation_lists_what_is_there() -> None:
     assert listed == expected
 
 
+def test_nothing_that_clients_write_or_keep_secret_is_told() -> None:
+    labels = {name for sample in samples(filled()) for name in sample.labels}
+    chosen_by_clients = {"client_id", "client_software", "topic"}
+    own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
+    assert labels == chosen_by_clients | own_words | {"version", "python"}
+
+
 def test_names_follow_the_rules_of_prometheus() -> None:
     page = render(make_registry(filled()), "")[0].decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE):
