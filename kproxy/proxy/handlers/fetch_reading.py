@@ -114,6 +114,8 @@ class FetchReading:
             part.position, part.undecided = passed.next_offset, passed.undecided
             if self._waits(part):
                 limited.add(key)
+            else:
+                part.undecided = None
         return self._ask(self._parts, 0 if limited else self._request.max_wait_ms, limited)
 
     def _ask(self, keys: Collection[Place], wait_ms: int, limited: Collection[Place] = ()) -> FetchRequest:

@@ -7,13 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.fetch import (
+    FetchResponse,
+    FetchResponseFetchableTopicResponse,
+    FetchResponsePartitionData,
+)
 from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.handlers.base import Passed
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.verdict import Verdict
 from tests.proxy.handlers.readers import TOPIC_ID, Broker, Reader
-from tests.proxy.playbook import Play
+from tests.proxy.playbook import Play, batch
 from tests.txn.mixed_logs import UNDECIDED, MixedLog, log_of, steps
 
 #: Software name, Fetch version, and whether it goes on behind the last record (else behind the last batch).
@@ -323,3 +329,75 @@ def test_a_reader_of_all_counts_nothing() -> None:
     client = java(log, isolation=0)
     client.poll()
     assert client.play.session.ctx.counts == TransactionStats()
+
+
+def test_what_was_decided_since_the_last_fetch_is_read_whole() -> None:
+    log = log_of([("undecided", 3, 0), ("plain", 1, 0)])
+    client = kafka_go(log)
+    client.poll()
+    log.verdicts[UNDECIDED] = Verdict.COMMITTED
+    client.poll()
+    assert client.got[0] == [0, 1, 2, 3]
+    assert client.broker.asked[1:] == [({0: 0}, 500)]
+
+
+def test_the_last_stable_offset_of_a_partition_that_waits_is_told_when_its_records_do_not_fit() -> None:
+    """A broker gives nothing but the first batch of an answer whatever its size (KIP-74)."""
+    log = log_of([("aborted", 1, 0), ("undecided", 1, 0)])
+    client = kafka_go(log)
+    client.poll()
+    log.read = lambda *_: b""  # type: ignore[method-assign]
+    row = client.poll().responses[0].partitions[0]
+    assert (row.last_stable_offset, row.records) == (1, b"")
+
+
+@pytest.mark.parametrize("version", [4, 9])
+def test_zstd_that_the_version_cannot_carry_is_asked_for_again(version: int) -> None:
+    client = reader("", version, False, log_of([("plain", 1, 0), ("aborted", 1, 0)]))
+    client.ask()
+    asked, correlation_id, request = client.play.sent()
+    assert asked == version
+    row = FetchResponsePartitionData(error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, records=b"")
+    topic = FetchResponseFetchableTopicResponse(topic="t", partitions=[row])
+    client.play.reply(FetchResponse(responses=[topic]), asked, correlation_id)
+    asked, correlation_id, again = client.play.sent()
+    assert (asked, again.topics) == (10, request.topics)
+    data = batch(b"a" * 50, codec=4)
+    topic.partitions = [FetchResponsePartitionData(high_watermark=1, last_stable_offset=1, records=data)]
+    client.play.reply(FetchResponse(responses=[topic]), asked, correlation_id)
+    client.take(client.play.answer())
+    assert client.got[0] == [0]
+
+
+def test_another_replica_is_told_at_once_and_to_the_byte() -> None:
+    """KIP-392: an answer without records that is no long poll."""
+    client = java(log_of([]))
+    client.ask()
+    asked, correlation_id, _ = client.play.sent()
+    topic = FetchResponseFetchableTopicResponse(
+        topic="t", partitions=[FetchResponsePartitionData(preferred_read_replica=2, records=b"")]
+    )
+    client.play.reply(FetchResponse(responses=[topic]), asked, correlation_id)
+    assert client.play.answer().responses[0].partitions[0].preferred_read_replica == 2
+
+
+def test_what_is_no_record_set_is_an_error_of_its_partition_alone() -> None:
+    client = java(log_of([]), log_of([("plain", 1, 0)]))
+    client.ask()
+    asked, correlation_id, _ = client.play.sent()
+    rows = [
+        FetchResponsePartitionData(partition_index=0, records=bytes(100)),
+        FetchResponsePartitionData(partition_index=1, records=client.broker.logs[1].read(0)),
+    ]
+    topic = FetchResponseFetchableTopicResponse(topic="t", partitions=rows)
+    client.play.reply(FetchResponse(responses=[topic]), asked, correlation_id)
+    rows = client.play.answer().responses[0].partitions
+    assert [row.error_code for row in rows] == [ErrorCode.CORRUPT_MESSAGE, 0]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    client = kafka_go(log_of([("aborted", 1, 0)]))
+    passed = client.play.session.ctx.passed
+    passed.update((("other", n), Passed(0, 1, None)) for n in range(10_000))
+    client.poll()
+    assert list(passed) == [("t", 0)]
