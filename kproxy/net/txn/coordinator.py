@@ -23,6 +23,7 @@ from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.records import Entry
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.view import IdView, Place
@@ -128,10 +129,15 @@ class Coordinator:
         owner = await self._owner(request)
         return await self._run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """The client's producer id and epoch for what follows; TxnError unless the log shows what was asked for."""
         owner = await self._owner(request)
-        return await self._run(lambda: owner.end(request, committed=committed, bumps=bumps))
+        return await self._run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
+
+    async def prepare(self, request: TxnRequest) -> None:
+        """The log shows that the transaction waits for a later decision, for as long as it takes."""
+        owner = await self._owner(request)
+        await self._run(lambda: owner.prepare(request))
 
     # -- owners
 
@@ -184,10 +190,14 @@ class Coordinator:
                 errors.update({place: error for place in places if place[0] == topic})
         return errors
 
-    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Begins work that outlives who asked for it; what is given waits for its result, or raises TxnError."""
         job = _Job(work)
         self._nursery.start_soon(job.run)
-        return await job.result()
+        return job.result
+
+    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        return await self.start(work)()
 
     def _now_ms(self) -> int:
         return int(self._tools.cluster.network.wall() * 1000)

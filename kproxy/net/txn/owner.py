@@ -21,6 +21,7 @@ from kproxy.txn.claims import initialized_client, needs_client_producer_id, next
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State, following
 from kproxy.txn.verdict import Verdict
@@ -244,7 +245,7 @@ class Owner:
 
     # -- the end
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
         if (repeated := self._repeated(request, committed)) is not None:
             return repeated
@@ -256,8 +257,9 @@ class Owner:
             if committed:
                 self._refuse_doomed()
             self._doomed = None
-            if self.transaction is not None:
-                await self._decide(self.transaction, committed, bumps)
+            beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also.members))
+            if self.transaction is not None or beside != NOTHING_BESIDE:
+                await self._decide(self.transaction or await self._begin(), committed, bumps, beside)
             elif bumps:
                 await self._decide(await self._begin(), False, bumps)  # empty, but the log has to know the new epoch
             else:
@@ -277,13 +279,17 @@ class Owner:
             return None
         return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
 
-    async def _decide(self, transaction: Transaction, committed: bool, bumps: bool) -> None:
+    async def _decide(
+        self, transaction: Transaction, committed: bool, bumps: bool, beside: Beside = NOTHING_BESIDE
+    ) -> None:
         """Has the log show a decision. TxnError if it was to be committed and is aborted."""
         self._has_begun()
         self.state = following(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
         try:
             why = await self._why_not(transaction) if committed else "client"
-            verdict = await self._until_decided(transaction, why, bumps)
+            verdict = await self._until_decided(
+                transaction, why, bumps, beside if why in (None, "client") else NOTHING_BESIDE
+            )
         except BaseException:
             # whether it was decided is for a claim to find out; nothing goes on before
             self.keeper.claim = None
@@ -309,7 +315,7 @@ class Owner:
                 return f"group {offsets.group_id} is not at generation {offsets.generation_id} any more: error {error}"
         return None
 
-    async def _until_decided(self, transaction: Transaction, why: str | None, bumps: bool) -> Verdict:
+    async def _until_decided(self, transaction: Transaction, why: str | None, bumps: bool, beside: Beside) -> Verdict:
         """Appends the decision (None: to commit) and gives the verdict that the log shows; by a claim if it must."""
         if why is not None:
             transaction.writer.abandon()
@@ -320,7 +326,7 @@ class Owner:
         if self.keeper.claim is None:
             view = await self.keeper.read_to_end()
         else:
-            body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "")
+            body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "", beside)
             view = await self.keeper.append(body)
         if view is not None and view.last is not None and view.last.producer == transaction.producer:
             self.keeper.client = view.client
@@ -338,6 +344,27 @@ class Owner:
         self._stats.commits += 1
         if transaction.groups:
             self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
+
+    async def prepare(self, request: TxnRequest) -> None:
+        """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
+        self._refuse_while_pending()
+        async with self._lock:
+            self.admit(request, over_coordinator=False)
+            self._refuse_doomed()
+            transaction = self.transaction or await self._begin()
+            self._has_begun()
+            why = await self._why_not(transaction)
+            if why is not None:
+                raise await self._lose(why)
+            view = None
+            if self.keeper.claim is not None:
+                view = await self.keeper.append(transaction.preparation(self.keeper.claim.nonce))
+            if view is None or transaction.producer not in view.prepared:
+                view = await self.keeper.claim_again()  # the record may still have come first
+            if transaction.producer not in view.prepared:
+                raise await self._lose("the log did not take it")
+            self.transaction, self.state = None, following(self.state, Event.PREPARED)
+            self._stats.open -= 1
 
     # -- time
 

@@ -1,5 +1,6 @@
 """One transaction that has begun here: its data, its partitions, its groups, and what its decision has to say."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,17 @@ from kproxy.codec._generated.transaction_partitions import (
     TransactionPartitionsPartition,
     TransactionPartitionsTopic,
 )
+from kproxy.codec._generated.transaction_prepare import (
+    TransactionPrepare,
+    TransactionPrepareCopy,
+    TransactionPreparePartition,
+    TransactionPrepareTopic,
+)
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
+from kproxy.txn.parts import NOTHING_BESIDE, Beside
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.view import Place
@@ -61,10 +69,11 @@ class Transaction:
             sends.append(before)
             if order is Order.NEXT:
                 fresh.append((at, batch))
-        accepted = self.writer.accept([(one.topic, one.partition, one.batch, one.records) for _, one in fresh])
-        for (at, batch), send in zip(fresh, accepted, strict=True):
-            sequences.note(batch, send)
-            sends[at] = send
+        for turn in _turns(fresh):
+            accepted = self.writer.accept([(one.topic, one.partition, one.batch, one.records) for _, one in turn])
+            for (at, batch), send in zip(turn, accepted, strict=True):
+                sequences.note(batch, send)
+                sends[at] = send
         return sends
 
     def announcement(self, nonce: bytes, ends: Mapping[Place, int]) -> TransactionPartitions:
@@ -76,10 +85,19 @@ class Transaction:
         return TransactionPartitions(nonce, *self.producer, list(topics.values()))
 
     def decision(
-        self, nonce: bytes, next_client: Producer, written: Mapping[Place, Written] | None, reason: str
+        self,
+        nonce: bytes,
+        next_client: Producer,
+        written: Mapping[Place, Written] | None,
+        reason: str,
+        beside: Beside = NOTHING_BESIDE,
     ) -> TransactionDecision:
-        """The record that commits what was written, or (None) aborts."""
+        """The record that commits what was written, or (None) aborts, and what was prepared with it."""
         part = TransactionDecisionPart(*self.producer, _topics(written or {}))
+        others = [
+            TransactionDecisionPart(row.producer_id, row.epoch, _topics(_prepared(row)) if written is not None else [])
+            for row in beside.parts
+        ]
         return TransactionDecision(
             nonce=nonce,
             producer_id=self.producer.producer_id,
@@ -87,9 +105,19 @@ class Transaction:
             committed=written is not None,
             next_client_producer_id=next_client.producer_id,
             next_client_epoch=next_client.epoch,
+            batch_id=beside.batch_id,
             reason=reason,
-            parts=[part],
+            parts=[part, *others],
         )
+
+    def preparation(self, nonce: bytes) -> TransactionPrepare:
+        """The record that leaves the transaction to a later decision, which then needs nobody's memory."""
+        topics: dict[str, TransactionPrepareTopic] = {}
+        for (name, index), done in self.writer.written().items():
+            topic = topics.setdefault(name, TransactionPrepareTopic(name))
+            copies = [TransactionPrepareCopy(*copy) for copy in done.copies]
+            topic.partitions.append(TransactionPreparePartition(index, done.end_offset, copies))
+        return TransactionPrepare(nonce, *self.producer, list(topics.values()))
 
 
 def told(send: TxnSend | None) -> WrittenBatch:
@@ -99,6 +127,29 @@ def told(send: TxnSend | None) -> WrittenBatch:
     if send.error_code:
         return WrittenBatch(send.error_code, -1, -1)
     return WrittenBatch(0, send.base_offset, send.log_append_time_ms)
+
+
+def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:
+    """In order; within a turn at most one batch for each partition."""
+    turns: list[list[tuple[int, ClientBatch]]] = []
+    seen: Counter[Place] = Counter()
+    for at, batch in batches:
+        place = (batch.topic, batch.partition)
+        if seen[place] == len(turns):
+            turns.append([])
+        turns[seen[place]].append((at, batch))
+        seen[place] += 1
+    return turns
+
+
+def _prepared(record: TransactionPrepare) -> Mapping[Place, Written]:
+    return {
+        (topic.name, row.index): Written(
+            row.end_offset, tuple((copy.base_sequence, copy.base_offset) for copy in row.copies)
+        )
+        for topic in record.topics
+        for row in topic.partitions
+    }
 
 
 def _topics(written: Mapping[Place, Written]) -> list[TransactionDecisionTopic]:

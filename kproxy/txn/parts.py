@@ -1,0 +1,42 @@
+"""The parts of a transactional id that wait for a decision of its owner, because they were prepared."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.errors import TxnError
+
+if TYPE_CHECKING:
+    from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+    from kproxy.txn.view import IdView
+
+
+class Also(NamedTuple):
+    """What a decision covers beside the open transaction, and what makes it known again."""
+
+    #: A commit under a batch id that was committed before changes nothing.
+    batch_id: str | None = None
+    #: Names of members, beside the owner's own parts that were prepared. None: the open transaction alone.
+    members: Sequence[str] | None = None
+
+
+class Beside(NamedTuple):
+    """The same, as the decision's record says it."""
+
+    batch_id: str | None = None
+    parts: Sequence["TransactionPrepare"] = ()
+
+
+ALONE: Final = Also()
+NOTHING_BESIDE: Final = Beside()
+
+
+def prepared_parts(view: "IdView | None", members: Sequence[str] | None) -> list["TransactionPrepare"]:
+    """What was prepared by the owner itself and by these members. TxnError if a member has prepared nothing."""
+    if members is None:
+        return []
+    prepared = list(view.prepared.values()) if view is not None else []
+    unknown = set(members) - {part.name for part in prepared}
+    if unknown:
+        raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
+    return [part.record for part in prepared if part.name == "" or part.name in members]
