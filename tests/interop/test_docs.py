@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.catalog import CLIENTS, Client
+from tests.interop.transactional import TRANSACTIONAL, Transactional
 from tests.support.clients import DRIVERS
 
 _ROWS = [
@@ -16,14 +17,14 @@ _ROWS = [
 ]
 
 
-def _release(client: Client) -> tuple[str, str]:
+def _release(client: Client | Transactional) -> tuple[str, str]:
     match = re.match(r"(\D+)-(\d[\d.]*\d)", client.name)
     assert match is not None
     return match[1], match[2]
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_the_table_has_the_client(client: Client) -> None:
+@pytest.mark.parametrize("client", (*CLIENTS, *TRANSACTIONAL), ids=lambda client: client.name)
+def test_the_table_has_the_client(client: Client | Transactional) -> None:
     family, release = _release(client)
     cells = [row.split("|")[1].replace(",", " ").lower().split() for row in _ROWS]
     assert any(cell[0] == family and release in cell for cell in cells)
