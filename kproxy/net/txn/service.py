@@ -59,7 +59,7 @@ class Transactions:
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         #: For connections that show committed data alone.
-        self.reading = Reading(self.views, self.follower, self._stable.stable)
+        self.reading = Reading(self.views, self, self._stable.stable)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the log and looks after what takes too long, for ever.
@@ -95,12 +95,23 @@ class Transactions:
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
                 await self.log.wanted.wait()
 
+    @property
+    def version(self) -> int:
+        """As ``waits.Changes``."""
+        return self.follower.version
+
+    async def changed(self, seen: int) -> None:
+        """As ``waits.Changes``. Who waits has met data of a transaction: so there must be a log by now."""
+        if not self.log.opened.is_set() and await self._is_there():
+            self.log.wanted.set()
+        await self.follower.changed(seen)
+
     async def _read_to_end(self) -> None:
         """Reads all of the log that there is. OSError, RemoteProtocolError if that can't be done."""
-        if not self.log.opened.is_set() and not await self._topic.exists():
-            return
-        self.log.wanted.set()
         with trio.move_on_after(self._config.delivery_timeout_ms / 1000) as scope:
+            if not self.log.opened.is_set() and not await self._is_there():
+                return
+            self.log.wanted.set()
             await self.log.read_all_to_end()
         if scope.cancelled_caught:
             raise OSError("the transaction log can't be read to its end")

@@ -13,8 +13,9 @@ from kproxy.txn.verdict import Decisions
 class Changes(Protocol):
     """Tells when more of the log was read."""
 
-    #: Rises with whatever is read.
-    version: int
+    @property
+    def version(self) -> int:
+        """Rises with whatever is read."""
 
     async def changed(self, seen: int) -> None:
         """Waits until ``version`` is higher than ``seen``."""

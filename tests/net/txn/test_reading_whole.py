@@ -138,19 +138,33 @@ async def test_an_instance_that_joins_later_shows_the_same() -> None:
     """The log's topic was not there when it began."""
     async with proxied(**OPTIONS) as proxy, await proxy.client(1) as client:
         proxy.brokers.create_topic("t")
-        async with running(proxy.fake.bootstrap, **OPTIONS, metadata_max_age_ms=50) as other:
+        async with running(proxy.fake.bootstrap, **OPTIONS) as other:
+            await eventually(lambda: other.stats.ready)
             ours = WireProducer(client, "ours")
             assert await ours.init() == 0
             await transact(ours, "t", "a", committed=True)
             await transact(ours, "t", "b", committed=None)
             async with await other.client() as reader:
-                assert await end_of(reader, "t", 5, 1) == 1
-                assert await end_of(reader, "t", 5, 0) == 2
                 consumer = Consumer(reader, 12, "t", bytes(16))
                 with trio.fail_after(10):
                     while not consumer.values:
                         await consumer.poll()
                 assert consumer.values == ["a"]
+
+
+async def test_the_last_stable_offset_of_an_instance_that_joins_later() -> None:
+    async with proxied(**OPTIONS) as proxy, await proxy.client(1) as client:
+        proxy.brokers.create_topic("t")
+        async with running(proxy.fake.bootstrap, **OPTIONS) as other:
+            await eventually(lambda: other.stats.ready)
+            async with await other.client() as reader:
+                assert await end_of(reader, "t", 5, 1) == 0
+                ours = WireProducer(client, "ours")
+                assert await ours.init() == 0
+                await transact(ours, "t", "a", committed=True)
+                await transact(ours, "t", "b", committed=None)
+                assert await end_of(reader, "t", 5, 1) == 1
+                assert await end_of(reader, "t", 5, 0) == 2
 
 
 async def _mix(client: FrameClient, topic: str) -> WireProducer:
