@@ -31,12 +31,12 @@ ALONE: Final = Also()
 NOTHING_BESIDE: Final = Beside()
 
 
-def prepared_parts(view: "IdView | None", members: Sequence[str] | None) -> list["TransactionPrepare"]:
+def prepared_parts(view: "IdView | None", members: Sequence[str] | None) -> tuple["TransactionPrepare", ...]:
     """What was prepared by the owner itself and by these members. TxnError if a member has prepared nothing."""
     if members is None:
-        return []
+        return ()
     prepared = list(view.prepared.values()) if view is not None else []
     unknown = set(members) - {part.name for part in prepared}
     if unknown:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
-    return [part.record for part in prepared if part.name == "" or part.name in members]
+    return tuple(part.record for part in prepared if part.name == "" or part.name in members)

@@ -90,7 +90,7 @@ class ClaimKeeper:
         body = next_claim(view, claimant, fresh)
         entry = Entry(self.transactional_id, body)
         try:
-            await self._tools.log.append(entry, body.producer_id, body.first_epoch, sequence=0)
+            await self._tools.log.append(entry, body.producer_id, body.first_epoch, 0)
         except AppendError as error:
             log.debug("claim not acknowledged", transactional_id=self.transactional_id, reason=str(error))
         view = await self.read_to_end()
@@ -119,21 +119,28 @@ class ClaimKeeper:
         return producer
 
     async def append(self, body: Message) -> IdView | None:
-        """Appends under the claim; the view behind the record or, where its fate is not known, at the log's end.
+        """Appends under the claim; the view behind the record or, where its fate is not known, at the log's end."""
+        return self.view if await self._append(self._tools.log.append, body) else await self.read_to_end()
 
-        In that case the claim is given up: a sequence that was sent once keeps its content.
+    async def announce(self, body: Message) -> bool:
+        """Appends what need only be in the log before something else happens; whether it is known to be there.
+
+        Where it does not count, since another claim stands before it, nor does what follows.
         """
+        return await self._append(self._tools.log.append_unread, body)
+
+    async def _append(self, how: Callable[[Entry, int, int, int], Awaitable[object]], body: Message) -> bool:
+        """False if its fate is not known; then the claim ends: a sequence that was sent once keeps its content."""
         claim = self.claim
         assert claim is not None
         sequence, self._sequence = self._sequence, self._sequence + 1
-        entry = Entry(self.transactional_id, body)
         try:
-            await self._tools.log.append(entry, claim.producer_id, claim.first_epoch, sequence)
+            await how(Entry(self.transactional_id, body), claim.producer_id, claim.first_epoch, sequence)
         except AppendError as error:
             log.info("no acknowledgement by the log", transactional_id=self.transactional_id, reason=str(error))
             self.claim = None
-            return await self.read_to_end()
+            return False
         except BaseException:
             self.claim = None
             raise
-        return self.view
+        return True

@@ -100,15 +100,18 @@ class TransactionLog:
         await self.opened.wait()
         await self._follower.read_to_ends(range(self._follower.partitions))
 
-    async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
-        """Appends a record under a claim, and waits until it is read; its offset.
+    async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
+        """Appends a record under a claim, and waits until it is read: then the view says whether it counts.
 
         AppendFenced, AppendRefused, AppendUnknown: the log has to be read to its end, to see what became of it.
         """
+        offset = await self.append_unread(entry, producer_id, epoch, sequence)
+        await self._follower.reached(self.partition_of(entry.transactional_id), offset + 1)
+
+    async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
+        """As ``append``, without waiting until it is read; its offset."""
         partition = self.partition_of(entry.transactional_id)
-        offset = await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
-        await self._follower.reached(partition, offset + 1)
-        return offset
+        return await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
 
     async def append_unfenced(self, entry: Entry) -> None:
         """Appends a record that says the same whoever writes it, however often. OSError and the like if it fails."""

@@ -144,9 +144,7 @@ class Owner:
         ends = await self._ends_of(wanted)
         if self.keeper.claim is None:
             raise await self._lose("the claim was lost")
-        view = await self.keeper.append(transaction.announcement(self.keeper.claim.nonce, ends))
-        taken = view.bounds.get(transaction.producer, {}) if view is not None else {}
-        if any(place not in taken for place in wanted):
+        if not await self.keeper.announce(transaction.announcement(self.keeper.claim.nonce, ends)):
             raise await self._lose("the log did not take the transaction's partitions")
         transaction.announced.update(wanted)
 
