@@ -1,50 +1,30 @@
 """The two brokers that the contract binds: the fake in a thread of its own, and a real Kafka."""
 
-import queue
-import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
 
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.fake_broker import open_fake_cluster
+from tests.contract.fakes import fake_cluster
 
 if TYPE_CHECKING:
     from kproxy.testing.kafka import RealKafka
 
 
-def _run_fake(brokers: int) -> Iterator[str]:
-    """Serve a fake cluster from another thread; yields its bootstrap servers."""
-    started: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue()
-
-    async def serve() -> None:
-        async with open_fake_cluster(brokers) as server:
-            token = trio.lowlevel.current_trio_token()
-            stop = server.nursery.cancel_scope.cancel
-            started.put((server.bootstrap, lambda: token.run_sync_soon(stop)))
-            await trio.sleep_forever()
-
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    bootstrap, stop = started.get(timeout=30)
-    yield bootstrap
-    stop()
-    thread.join(30)
-
-
 @pytest.fixture(scope="session")
 def fake_kafka() -> Iterator[str]:
     """One fake broker for the session."""
-    yield from _run_fake(1)
+    with fake_cluster(1) as fake:
+        yield fake.bootstrap
 
 
 @pytest.fixture(scope="session")
 def fake_kafka_cluster() -> Iterator[str]:
     """Three fake brokers for the session."""
-    yield from _run_fake(3)
+    with fake_cluster(3) as fake:
+        yield fake.bootstrap
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])

@@ -1,21 +1,15 @@
 """Clusters that may be harmed: three brokers with replicas, and one broker that cleans up all the time."""
 
-import queue
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-import trio
 
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.fake_broker import ClusterConfig, open_fake_cluster
+from kproxy.testing.fake_broker import ClusterConfig
 from kproxy.testing.kafka import RealKafka
+from tests.contract.fakes import fake_cluster
 from tests.contract.faults.levers import FakeLevers, Levers, RealLevers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _EAGER = {
     "log.retention.check.interval.ms": "200",
@@ -27,35 +21,18 @@ _EAGER = {
 """Housekeeping within a test's patience, not every five or ten minutes."""
 
 
-def _run_fake(brokers: int, config: ClusterConfig) -> Iterator[FakeLevers]:
-    """Serve a fake cluster from another thread."""
-    started: queue.Queue[tuple[FakeLevers, Callable[[], None]]] = queue.Queue()
-
-    async def serve() -> None:
-        async with open_fake_cluster(brokers, config=config) as server:
-            token = trio.lowlevel.current_trio_token()
-            stop = server.nursery.cancel_scope.cancel
-            started.put((FakeLevers(server, token), lambda: token.run_sync_soon(stop)))
-            await trio.sleep_forever()
-
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    levers, stop = started.get(timeout=30)
-    yield levers
-    stop()
-    thread.join(30)
-
-
 @pytest.fixture(scope="session")
 def fake_replicas() -> Iterator[FakeLevers]:
     """Three fake brokers."""
-    yield from _run_fake(3, ClusterConfig(min_insync_replicas=2))
+    with fake_cluster(3, ClusterConfig(min_insync_replicas=2)) as fake:
+        yield fake
 
 
 @pytest.fixture(scope="session")
 def fake_eager() -> Iterator[FakeLevers]:
     """One fake broker that looks after expired producers all the time."""
-    yield from _run_fake(1, ClusterConfig(producer_id_expiration_check_interval_ms=200))
+    with fake_cluster(1, ClusterConfig(producer_id_expiration_check_interval_ms=200)) as fake:
+        yield fake
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +64,8 @@ def eager(request: pytest.FixtureRequest) -> Levers:
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Levers]:
     """One broker whose disk can be full; a real one has two log directories, or it would end with the first."""
     if request.param == "fake":
-        yield from _run_fake(1, ClusterConfig())
+        with fake_cluster(1) as fake:
+            yield fake
         return
     config = {
         "log.dirs": f"{tmp_path}/one,{tmp_path}/two",
