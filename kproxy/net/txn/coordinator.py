@@ -233,7 +233,7 @@ class Coordinator:
         for view in list(self._tools.log.views.all()):
             if view.claim is None or view.transactional_id in self._owners:
                 continue
-            if view.ongoing is not None or view.pending:
+            if view.ongoing is not None:
                 if self._is_silent(view):
                     self.end_overdue(view)
             elif self._is_unused(view, now_ms) and expired < _MOST_EXPIRED:

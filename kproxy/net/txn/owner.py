@@ -307,6 +307,10 @@ class Owner:
         await transaction.writer.flush()
         if transaction.writer.failed is not None:
             return f"a batch was not written: error {transaction.writer.failed}"
+        for place, done in transaction.writer.written().items():
+            if done.end_offset <= self._ends.get(place, 0):
+                self._ends.clear()  # what was announced was the end of another log
+                return f"{place[0]} was deleted and made anew"
         for offsets in transaction.groups:
             error = await self._tools.groups.check(offsets)
             if error:

@@ -302,3 +302,20 @@ class TestTheLogFails:
                 cut()
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
+
+    async def test_a_topic_that_is_made_anew_is_not_written_under_the_ends_of_the_old_one(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            for n in range(3):
+                await client.write(a, str(n), P0)
+                await client.end(a)
+            cast.fake.cluster.delete_topic("t")
+            cast.fake.cluster.create_topic("t", 4)
+            await client.write(a, "3", P0)
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: t was deleted and made anew"):
+                await client.end(a)
+            await client.end(a, committed=False)
+            await client.write(a, "4", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["4"]
