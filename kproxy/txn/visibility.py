@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from kproxy.codec.batch import BatchHeader, Record, build_batch, iter_records, read_header
+from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, Record, build_batch, iter_records, read_header
 from kproxy.codec.batch_header import extend
 from kproxy.codec.batch_reader import entry_size
-from kproxy.codec.records import MAGIC_OFFSET
-from kproxy.txn.ids import Producer, is_transactional_producer_id
+from kproxy.codec.records import CONTROL, MAGIC_OFFSET, TRANSACTIONAL
+from kproxy.txn.ids import TXN_BITS, Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Decisions, Verdict
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _OFFSET: Final = Struct(">q")
+#: Of a batch's header: base offset, length, magic, attributes, last offset delta, producer id, record count.
+_GLANCE: Final = Struct(">qi4xb4xhi16xq6xi")
+_LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MAGIC_V2: Final = 2
 #: Key and value of the record in an end marker (Kafka's ``EndTransactionMarker``): version and type; coordinator epoch.
 _ABORT_KEY: Final = bytes(4)
@@ -60,17 +63,41 @@ def visible(
     aborted: Iterable[Aborted],
     decisions: Decisions,
 ) -> Seen:
-    """What a reader that asked from ``first_offset`` on may see; a batch that is cut off at the end is left out.
+    """What a reader that asked from ``first_offset`` on may see.
 
+    Where that is everything, the very record set is the only piece; else a batch cut off at its end is left out.
     Hidden batches behind a visible one are put into its offsets, so that whoever goes on from there passes them.
     ``aborted`` is the broker's list for this record set. Raises ``RemoteProtocolError`` if it is no record set.
     """
+    aborted = list(aborted)
+    behind = _behind_plain(record_set, bool(aborted))
+    if behind is not None:
+        return Seen(max(first_offset, behind), [record_set])
     walk = _Walk(Seen(first_offset), topic, partition, aborted, decisions)
     for entry in entries(record_set):
         if not walk.take(entry):
             break
     walk.end()
     return walk.seen
+
+
+def _behind_plain(record_set: Buffer, some_aborted: bool) -> int | None:
+    """The offset behind a record set of which anyone may see everything; None if that takes a closer look.
+
+    Most are such; so this is one glance at each header and nothing else. -1 if there is no whole batch.
+    """
+    glance, end, pos, behind = _GLANCE.unpack_from, len(record_set), 0, -1
+    special = CONTROL | TRANSACTIONAL if some_aborted else CONTROL
+    while end - pos >= _GLANCE.size:
+        base_offset, length, magic, attributes, delta, producer_id, count = glance(record_set, pos)
+        if magic != _MAGIC_V2 or attributes & special or producer_id >= TXN_BITS or count < 1 or length < _LEAST_LENGTH:
+            return None
+        pos += LOG_OVERHEAD + length
+        if pos > end:
+            return behind
+        behind = base_offset + delta + 1
+    # what is left, if it is of an older format, may be whole though it is short
+    return behind if end - pos <= MAGIC_OFFSET or record_set[pos + MAGIC_OFFSET] == _MAGIC_V2 else None
 
 
 def entries(record_set: Buffer) -> Iterator[memoryview]:

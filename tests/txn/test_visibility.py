@@ -48,7 +48,7 @@ class TestVisible:
         assert [n for n in offsets(seen) if n >= offset] == [n for n in log.visible(offset) if n < seen.next_offset]
         assert all(one < two for one, two in pairwise(offsets(seen)))
         assert seen.next_offset <= max(offset, log.stable)
-        assert seen.next_offset > offset or not seen.pieces
+        assert seen.next_offset > offset or not joined(seen)
         for entry in entries(joined(seen)):
             if entry[16] == 2:
                 assert crc_ok(entry, 0, len(entry))
@@ -130,6 +130,15 @@ class TestVisible:
         for cut in range(first, whole):
             assert see(log, 0, cut).pieces == []
             assert see(log, 0, cut).next_offset == 2
+
+    def test_what_needs_no_change_is_the_very_same_object_cut_or_not(self) -> None:
+        log = log_of([("plain", 2, 0), ("lane", 3, 0), ("native", 1, 1), ("native-commit", 1, 1)])
+        whole = log.read(0)[: sum(len(data) for _, _, data in log.batches[:3])]
+        for cut in range(len(log.batches[0][2]), len(whole) + 1):
+            data = whole[:cut]
+            seen = visible(data, topic="t", partition=0, first_offset=0, aborted=(), decisions=log)
+            assert (seen.pieces[0] is data, seen.changed) == (True, False)
+            assert seen.next_offset == max(end for _, end, batch in log.batches if data.find(batch) >= 0)
 
     def test_garbage_is_told(self) -> None:
         with pytest.raises(CorruptRecord):
