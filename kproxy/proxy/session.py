@@ -345,3 +345,9 @@ class Session:
         for (direction, magic), (batches, records) in self.ctx.converted.items():
             self._stats.count_converted(direction, magic, batches, records)
         self.ctx.converted.clear()
+        if self.ctx.stable_lags:
+            self._stats.transactions.hidden_bytes += self.ctx.hidden_bytes
+            for (topic, partition), lag in self.ctx.stable_lags.items():
+                self._stats.transactions.stable(topic, partition, lag)
+            self.ctx.hidden_bytes = 0
+            self.ctx.stable_lags.clear()

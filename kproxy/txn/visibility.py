@@ -52,6 +52,8 @@ class Seen:
     undecided: Producer | None = None
     #: The leader epoch of the last batch that was hidden; -1 if there was none.
     leader_epoch: int = -1
+    #: How much was hidden for good.
+    hidden_bytes: int = 0
 
 
 def visible(
@@ -159,6 +161,7 @@ class _Walk:
             return False
         if self._is_hidden(header, entry):
             seen.changed, seen.leader_epoch = True, header.partition_leader_epoch
+            seen.hidden_bytes += len(entry)
             seen.next_offset = max(seen.next_offset, behind)
         else:
             self._show(entry, header, behind)

@@ -51,6 +51,10 @@ class Context:
     counts: TransactionStats = field(default_factory=TransactionStats)
     #: By topic (or its id in hexadecimal) and partition.
     passed: dict[Place, Passed] = field(default_factory=dict)
+    #: What was hidden from this client since this was last counted, in bytes.
+    hidden_bytes: int = 0
+    #: High watermark less last stable offset, of what was read since this was last counted.
+    stable_lags: dict[Place, int] = field(default_factory=dict)
     #: The time of the frame at hand, in seconds since the epoch.
     now: float = 0.0
     #: What ApiVersions v3 and later called the client's software (KIP-511).

@@ -23,6 +23,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Place
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
 from kproxy.proxy.handlers.isolation import Isolation
+from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions, NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, Seen, marker, visible
@@ -175,7 +176,8 @@ class FetchReading:
 
     def _look_through(self, part: _Part, row: FetchResponsePartitionData, data: Records) -> Records:
         seen = Seen(part.position, [data])
-        if self._isolation.filtered:
+        # the batches of kproxy's own topics bear its producer ids, and are nobody's transaction
+        if self._isolation.filtered and not is_own_topic(part.name):
             aborted = [Aborted(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
             seen = visible(
                 data,
@@ -187,6 +189,7 @@ class FetchReading:
             )
             if seen.changed:
                 data = b"".join(seen.pieces)
+                self._ctx.hidden_bytes += seen.hidden_bytes
                 self._ctx.counts.hidden_bytes += max(0, len(row.records or b"") - len(data))
         part.undecided = seen.undecided
         if seen.undecided is not None:
@@ -272,6 +275,8 @@ class FetchReading:
             passed[key] = Passed(start, part.position, part.undecided)
         if empty and part.undecided is not None:
             row.last_stable_offset = part.position
+        if self._isolation.filtered and row.last_stable_offset >= 0:
+            self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
         if self._isolation.filtered and self._version < FIRST_V2:
             _end_at_stable(part, row)
 

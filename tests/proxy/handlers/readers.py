@@ -89,6 +89,7 @@ class Reader:
     isolation: int = 1
     max_bytes: int = 600
     max_wait_ms: int = 500
+    topic: str = "t"
     positions: dict[int, int] = field(default_factory=dict)
     got: dict[int, list[int]] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ class Reader:
             FetchRequestFetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=self.max_bytes)
             for index, offset in self.positions.items()
         ]
-        topic = FetchRequestFetchTopic(topic="t", partitions=rows)
+        topic = FetchRequestFetchTopic(topic=self.topic, partitions=rows)
         if self.version >= FIRST_ID:
             topic.topic, topic.topic_id = "", TOPIC_ID
         return FetchRequest(

@@ -401,3 +401,22 @@ def test_what_is_remembered_is_bounded() -> None:
     passed.update((("other", n), Passed(0, 1, None)) for n in range(10_000))
     client.poll()
     assert list(passed) == [("t", 0)]
+
+
+def test_what_is_hidden_is_counted_and_how_far_the_last_stable_offset_lags() -> None:
+    log = log_of([("aborted", 2, 0), ("plain", 1, 0), ("undecided", 1, 0), ("plain", 4, 0)])
+    client = java(log)
+    client.poll()
+    told = client.play.stats.transactions
+    assert (told.hidden_bytes, told.last_stable_lag) == (len(log.batches[0][2]), {("t", 0): 5})
+    log.verdicts[UNDECIDED] = Verdict.COMMITTED
+    client.poll()
+    assert (told.hidden_bytes, told.last_stable_lag) == (len(log.batches[0][2]), {})
+
+
+def test_kproxys_own_topics_are_nobodys_transaction() -> None:
+    """The transaction log's batches bear such producer ids; librdkafka reads committed data by default."""
+    log = log_of([("plain", 1, 0), ("undecided", 1, 0)])
+    client = java(log, topic="__kproxy_transaction_state")
+    read_all(client, log)
+    assert client.got[0] == [0, 1]
