@@ -25,6 +25,9 @@ from kproxy.txn.verdict import Verdict
 Place: TypeAlias = tuple[str, int]
 """A topic and a partition."""
 
+#: The reason of a decision that the client itself asked for.
+ASKED: Final = "client"
+
 #: So many batch ids are remembered of each id: a decision that is repeated later than that is none.
 BATCH_IDS: Final = 128
 
@@ -158,7 +161,9 @@ class IdView:
             return Verdict.UNDECIDED
         joined = self.members.get(producer)
         if joined is not None:
-            return Verdict.UNDECIDED if self.verdict(joined.owner) is Verdict.UNDECIDED else Verdict.ABORTED
+            # a claim spares what is prepared, not what joined it
+            is_open = self.verdict(joined.owner) is Verdict.UNDECIDED and not self._is_below_claim(joined.owner)
+            return Verdict.UNDECIDED if is_open else Verdict.ABORTED
         return Verdict.ABORTED if self._is_below_claim(producer) else Verdict.UNDECIDED
 
     def _is_below_claim(self, producer: Producer) -> bool:
@@ -173,8 +178,9 @@ class IdView:
 
     @property
     def is_doomed(self) -> bool:
-        """Whether the client's transaction can only be aborted, and the client may not know: a claim aborted it."""
-        return self.last is not None and self.last.by_claim and self.last.client == self.client
+        """Whether the client's transaction was aborted, and not by the client, which may not know it yet."""
+        last = self.last
+        return last is not None and not last.committed and last.reason != ASKED and last.client == self.client
 
     def bound(self, place: Place) -> int | None:
         """The lowest offset of a partition at which undecided data of this id may lie; None if there are none."""

@@ -24,7 +24,7 @@ from kproxy.testing.txn_model.bodies import (
 )
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import ASKED, IdView, Stand
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
@@ -130,6 +130,14 @@ def test_what_a_claim_aborted_is_not_taken_for_the_decision_before() -> None:
     assert view.last.client == view.last.next_client == CLIENT
     assert view.is_doomed
     assert not view_of(claim(1, P0), decision(1, P0, True), claim(2, P2)).is_doomed
+
+
+def test_a_client_is_doomed_until_it_knows() -> None:
+    unasked, asked = decision(1, P0, False), replace(decision(1, P0, False), reason=ASKED)
+    assert view_of(claim(1, P0), unasked).is_doomed
+    assert not view_of(claim(1, P0), asked).is_doomed
+    assert not view_of(claim(1, P0), decision(1, P0, True)).is_doomed
+    assert not view_of(claim(1, P0), replace(unasked, next_client_epoch=1)).is_doomed
 
 
 def test_a_client_that_was_replaced_leaves_nothing_doomed_behind() -> None:
@@ -290,7 +298,8 @@ def test_what_is_prepared_survives_claims_and_is_decided_by_the_then_owner() -> 
             prepare(5, M),
             claim(2, Q0, generation=2),
         )
-        assert [view.verdict(part) for part in (P0, M, N)] == [U, U, U]
+        assert [view.verdict(part) for part in (P0, M, N)] == [U, U, A]
+        assert refuses(view, prepare(6, N))
         assert view.bound(PLACE) == 5
         assert view.prepared[M].name == "task"
         assert not view.is_doomed
@@ -476,9 +485,5 @@ def test_a_claim_of_a_fresh_block_decides_all_but_what_is_prepared(records: list
     assert view.claim is not None
     fresh = claim(9, producer(300, 0), generation=len(view.generations) + 1)
     assert view.apply(fresh, Stand(99, 0))
-    assert all(_waits(view, part) for part in written if view.verdict(part) is U)
+    assert all(part in view.prepared for part in written if view.verdict(part) is U)
     assert replace(view.claim, at=Stand(0, 0)).nonce == fresh.nonce
-
-
-def _waits(view: IdView, part: Producer) -> bool:
-    return part in view.prepared or (part in view.members and view.members[part].owner in view.prepared)

@@ -1,0 +1,118 @@
+"""What a run explores: its rules, each of which can be replaced by one that does not hold, and its sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+#: The first of each is kproxy's rule; the others are there to be caught.
+RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        # a claim is mine if my view, read to the log's end, says so | my nonce stands at the offset answered
+        "own": ("view", "nonce"),
+        # a claim reserves a block of epochs | the next epoch is announced, and used at once
+        "next": ("block", "ongoing"),
+        # a client is told what the view says behind the decision | what the broker answered
+        "tell": ("view", "ack"),
+        # PARTITIONS stands in the log before data are sent | it is not written | the decision takes its sequence
+        "begin": ("awaited", "silent", "reused"),
+        # a decision names the copy that counts of each batch that was sent twice | it does not
+        "copies": ("named", "open"),
+        # a batch refused for good fails the transaction | its sequence goes to the next batch
+        "refused": ("abort", "restamp"),
+        # a member announces itself under its own producer id, and reads that back | under the owner's | not at all
+        "announce": ("own-pid", "owner-sequence", "none"),
+        # what precedes a commit with group offsets: they stand in the log, then the generation is checked
+        "offsets": ("announce-check", "check", "check-announce"),
+        # the generation under which the transaction began | the member's newest
+        "generation": ("began", "newest"),
+        # an OffsetFetch waits while announced offsets are undecided | it does not
+        "fetch": ("stable", "any"),
+        # DeleteRecords is sent when all chunks are acknowledged | with the snapshot
+        "delete": ("acknowledged", "early"),
+        # a snapshot states the views of a prefix | its writer's own decision under way is in it, too
+        "state": ("prefix", "ahead"),
+        # a snapshot is loaded when all of its chunks are there | when one is
+        "complete": ("all", "any"),
+        # a reader below the log start loads anew | goes on at the log start
+        "below": ("reload", "skip"),
+        # whoever goes on for a client knows from the view what became of its transaction | takes it for ended
+        "adopt": ("view", "ended"),
+        # claims leave alone what is prepared | abort it
+        "claim": ("spare", "abort-prepared"),
+        # a part is reported when the log shows it prepared | when the record was sent
+        "report": ("shown", "sent"),
+        # what is prepared is decided by the then owner | by whoever owned it, too
+        "decide": ("owner", "former"),
+    }
+)
+#: What can happen only so often in a run.
+BUDGETS: Final = (
+    "claims",
+    "txns",
+    "resend",
+    "crash",
+    "lost",
+    "forget_log",
+    "forget_data",
+    "abort",
+    "refuse",
+    "snaps",
+    "back",
+    "rebalance",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run."""
+
+    rules: Mapping[str, str]
+    instances: int = 1
+    partitions: int = 1
+    ids: int = 1
+    block: int = 2
+    #: The largest epoch: behind it comes the next generation.
+    last_epoch: int = 3
+    chunks: int = 1
+    #: Whether transactions write batches, have members, move a group's offsets.
+    batches: int = 1
+    members: int = 0
+    group: int = 0
+    #: 1: all parts are prepared before they are decided; 2: members' only, and the owner commits its own with theirs.
+    prepare: int = 0
+    #: Whether a client repeats its EndTxn at another instance when its own has crashed.
+    repeat: int = 0
+    #: Whether one reader goes from record to record, and lags.
+    tail: int = 0
+    claims: int = 0
+    txns: int = 0
+    resend: int = 0
+    crash: int = 0
+    lost: int = 0
+    forget_log: int = 0
+    forget_data: int = 0
+    abort: int = 0
+    refuse: int = 0
+    snaps: int = 0
+    back: int = 0
+    rebalance: int = 0
+
+    def is_kproxys(self, rule: str) -> bool:
+        """Whether a rule is as kproxy has it."""
+        return self.rules[rule] == RULES[rule][0]
+
+
+def make_run(sizes: str, changes: str = "") -> Run:
+    """``sizes`` and ``changes`` as in a scenario: words like ``claims=2`` or ``own=nonce``. KeyError for others."""
+    run = Run({rule: choices[0] for rule, choices in RULES.items()})
+    names = {field.name for field in fields(Run)}
+    for word in f"{sizes} {changes}".split():
+        name, _, value = word.partition("=")
+        if name in names:
+            run = replace(run, **cast("dict[str, Any]", {name: int(value)}))
+        else:
+            if value not in RULES[name]:
+                raise KeyError(word)
+            run = replace(run, rules={**run.rules, name: value})
+    return run

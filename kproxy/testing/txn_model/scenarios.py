@@ -1,0 +1,209 @@
+"""What is explored: small worlds, in each of which some rule would be missed."""
+
+from typing import Final, NamedTuple
+
+
+class Scenario(NamedTuple):
+    """A small world, and the rules that are replaced in it, one run for each."""
+
+    name: str
+    about: str
+    sizes: str
+    #: The changes with the invariant that then has to break.
+    broken: tuple[tuple[str, str], ...] = ()
+
+
+def _one(name: str, about: str, sizes: str, *broken: str) -> Scenario:
+    """``broken``: ``"changes -> invariant"``."""
+    pairs = [text.split(" -> ") for text in broken]
+    return Scenario(name, about, sizes, tuple((changes, flaw) for changes, flaw in pairs))
+
+
+SCENARIOS: Final = (
+    _one(
+        "first-use",
+        "two instances claim an id that nobody has used, each with a producer id of its own",
+        "instances=2 claims=2 txns=1",
+        "own=nonce begin=silent -> I6",
+    ),
+    _one(
+        "claim-expiry",
+        "the log's partition forgets the producer id between two claims of the same block",
+        "instances=3 claims=3 txns=1 forget_log=1",
+        "own=nonce -> I5",
+    ),
+    _one(
+        "next-epoch",
+        "the next transaction takes the next epoch without a claim",
+        "instances=2 claims=2 txns=2",
+        "next=ongoing block=1 -> I5",
+    ),
+    _one(
+        "ack-rotation",
+        "a takeover moves to the next generation, and fences nothing there",
+        "instances=2 claims=2 txns=1 block=4",
+        "tell=ack -> I1",
+    ),
+    _one(
+        "ack-expiry",
+        "the log's partition forgets the producer id behind a takeover: the former owner is not fenced",
+        "instances=2 claims=2 txns=1 forget_log=1",
+        "tell=ack -> I1",
+    ),
+    _one(
+        "seq-reuse",
+        "PARTITIONS is given up, and its sequence goes to the decision",
+        "claims=1 txns=1",
+        "begin=reused tell=ack -> I1",
+    ),
+    _one(
+        "late-expiry",
+        "a data partition forgets the producer id, and a copy comes late",
+        "claims=1 txns=1 forget_data=1 resend=1",
+        "copies=open -> I7",
+    ),
+    _one(
+        "refused",
+        "a batch that was sent twice is refused for good, and its copy comes later",
+        "claims=1 txns=1 resend=1 refuse=1",
+        "refused=restamp -> I3",
+    ),
+    _one(
+        "member-none",
+        "members write without a word to the log",
+        "instances=3 claims=3 txns=1 members=2 batches=0",
+        "announce=none -> I6",
+    ),
+    _one(
+        "member-owner",
+        "members announce themselves under the owner's producer id and sequence",
+        "instances=2 claims=2 txns=1 members=1 batches=0",
+        "announce=owner-sequence tell=ack -> I1",
+    ),
+    _one(
+        "group-check",
+        "the generation is checked, then the offsets are decided",
+        "instances=3 ids=2 group=1 claims=2 txns=2 rebalance=1",
+        "offsets=check -> I8",
+    ),
+    _one(
+        "group-order",
+        "the generation is checked before the offsets are announced",
+        "instances=3 ids=2 group=1 claims=2 txns=2 rebalance=1",
+        "offsets=check-announce -> I8",
+    ),
+    _one(
+        "group-back",
+        "the input goes to another member and comes back during the transaction",
+        "instances=2 ids=2 group=1 claims=2 txns=2 rebalance=2",
+        "generation=newest -> I8",
+    ),
+    _one(
+        "group-fetch",
+        "an OffsetFetch is answered while announced offsets are undecided",
+        "instances=3 ids=2 group=1 claims=2 txns=2 rebalance=1",
+        "fetch=any -> I8",
+    ),
+    _one(
+        "snap-two",
+        "two snapshots of different prefixes; records are deleted before one is acknowledged",
+        "instances=2 claims=2 txns=1 snaps=2",
+        "delete=early -> I4",
+    ),
+    _one(
+        "snap-late",
+        "DeleteRecords late and again, a snapshot twice, a replica where nothing was deleted",
+        "instances=2 claims=2 txns=1 snaps=2 back=1 lost=1",
+    ),
+    _one(
+        "snap-crash",
+        "instances crash while snapshots are written and records deleted",
+        "instances=2 claims=3 txns=1 snaps=1 crash=1",
+    ),
+    _one(
+        "snap-chunk",
+        "half of a snapshot is there, or one half of it twice",
+        "instances=2 claims=2 txns=1 snaps=1 chunks=2 lost=1",
+        "complete=any -> I4",
+    ),
+    _one(
+        "snap-load",
+        "a reader loads while records are deleted",
+        "instances=2 claims=2 txns=1 snaps=2 tail=1",
+        "below=skip -> I3",
+    ),
+    _one(
+        "snap-flight",
+        "a claim and a commit are in flight; the snapshot's writer believes in its commit already",
+        "instances=2 claims=2 txns=1 snaps=1 forget_log=1 resend=1",
+        "state=ahead -> I4",
+    ),
+    _one(
+        "end-repeat",
+        "an instance crashes in a second transaction, its successor too; the client repeats its EndTxn",
+        "instances=2 claims=3 txns=2 crash=2 repeat=1",
+        "begin=silent -> I9",
+        "adopt=ended -> I9",
+    ),
+    _one(
+        "end-abort",
+        "kproxy itself aborts what the client wants committed, and crashes before it says so",
+        "instances=2 claims=3 txns=2 crash=1 abort=1 repeat=1",
+        "adopt=ended -> I9",
+    ),
+    _one(
+        "prepare",
+        "an owner's and a member's part are prepared; whoever owns the id then decides both",
+        "instances=3 claims=3 txns=2 members=1 prepare=1 abort=1",
+        "claim=abort-prepared -> I10",
+        "report=sent -> I10",
+    ),
+    _one(
+        "prepare-crash",
+        "the same, and the owner crashes, is sent again, or not heard",
+        "instances=3 claims=3 txns=2 members=1 prepare=1 crash=1 lost=1",
+        "claim=abort-prepared -> I10",
+    ),
+    _one(
+        "prepare-members",
+        "members prepare, and their owner commits its own batches with theirs while another claims",
+        "instances=3 claims=3 txns=1 members=1 prepare=2 abort=1 block=4",
+        "decide=former -> I3",
+    ),
+    _one(
+        "core",
+        "takeovers, crashes, lost answers, a claim for each transaction",
+        "instances=2 claims=3 txns=2 crash=1 lost=1 abort=1 block=1",
+    ),
+    _one(
+        "all-rotate",
+        "two takeovers, of which the second takes the next generation",
+        "instances=2 claims=3 txns=2 crash=1 forget_log=1",
+    ),
+    _one(
+        "all-2p",
+        "two data partitions",
+        "instances=2 partitions=2 claims=2 txns=1 resend=1 crash=1 lost=1 forget_data=1",
+    ),
+    _one("all-3i", "three instances", "instances=3 claims=3 txns=1 crash=1 forget_log=1"),
+    _one(
+        "all-members",
+        "an owner, two members, a snapshot",
+        "instances=3 claims=4 txns=2 members=2 batches=0 crash=1 resend=1 snaps=1",
+    ),
+    _one(
+        "all-offsets",
+        "group offsets, and a snapshot of two ids",
+        "instances=2 ids=2 group=1 claims=2 txns=2 rebalance=2 snaps=1",
+    ),
+    _one(
+        "all-prepared",
+        "prepared parts, a snapshot, a reader that lags, a crash",
+        "instances=3 claims=3 txns=2 members=1 prepare=1 crash=1 abort=1 snaps=1 tail=1",
+    ),
+    _one(
+        "all-faults",
+        "everything together",
+        "instances=2 claims=2 txns=2 resend=1 crash=1 lost=1 abort=1 forget_log=1 snaps=1 tail=1",
+    ),
+)
