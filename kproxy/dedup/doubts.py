@@ -32,6 +32,17 @@ class ReadBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that was refused unsent; what its client sends to another broker must not overtake its retry."""
+
+    node_id: int
+    #: When, in seconds.
+    at: float
+    #: What its first record holds (``Digest.content``); None if it can't be read.
+    first: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """The fate of batches on these partitions has to become definite first (``Ledger.changed`` is called then)."""
 
@@ -41,6 +52,8 @@ class Settle:
 Hindrance: TypeAlias = Recover | ReadBack | Settle
 
 _SERIAL = attrgetter("serial")
+#: So long a client may take to hear of a new leader and to go on there.
+_REFUSED_S = 1.0
 
 
 class Doubts:
@@ -80,6 +93,8 @@ class Doubts:
         self._recovered: set[TrackKey] = set()
         #: Connections that have ended and are still being read.
         self._draining: set[Member] = set()
+        #: The last that was refused, by partition.
+        self.refused: dict[TrackKey, Refused] = {}
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
         #: When the newest connection was opened that has used a partition.
@@ -146,6 +161,21 @@ class Doubts:
             answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
             for answer, other in self._open.get(key, {}).items()
         )
+
+    def refuse(self, member: Member, key: TrackKey, now: float, first: bytes | None) -> None:
+        """Takes note that a connection's request for a partition was refused unsent. ``first``: see ``Refused``."""
+        before = self.refused.get(key)
+        if before is not None and now - before.at <= _REFUSED_S:
+            first = before.first  # the first one's retry comes first
+        self.refused[key] = Refused(member.wire.node_id, now, first)
+
+    def take_refused(self, member: Member, key: TrackKey, now: float) -> Refused | None:
+        """What was refused at another broker, and is to be told to this connection; only once."""
+        refused = self.refused.get(key)
+        elsewhere = refused is not None and refused.node_id != member.wire.node_id
+        if refused is not None and (elsewhere or now - refused.at > _REFUSED_S):
+            del self.refused[key]
+        return refused if elsewhere else None
 
     def release(self) -> None:
         """Takes note that a request was accepted or answered: another one may have waited for that."""
@@ -310,6 +340,9 @@ class Doubts:
                 self.entries[key] = left
             else:
                 del self.entries[key]
+        for key, refused in list(self.refused.items()):
+            if now - refused.at > _REFUSED_S:
+                del self.refused[key]
         for member in self.members:
             for key, entries in list(member.kept.items()):
                 if all(self.rules.expired(entry, now) for entry in entries):

@@ -180,7 +180,9 @@ class ProduceGate:
                 retries = self._retries(self.member, owed)
         self._open(slot, upstream)
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
-        refused = self._refused(self.member, frame, layout) if self.producer.refusals.some else _NO_REFUSALS
+        refused = _NO_REFUSALS
+        if self.producer.refusals.some or self.member.doubts.refused:
+            refused = self._refused(self.member, frame, layout)
         self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
         if owed is not None:
             self.member.arrived(owed)
@@ -215,12 +217,19 @@ class ProduceGate:
         if layout.acks == 0:
             return _NO_REFUSALS  # nobody would hear of it
         places = {(place.topic, place.partition): place for place in layout.partitions}
-        link = self._link
+        link, doubts, refusals = self._link, member.doubts, self.producer.refusals
 
         def first(key: TrackKey) -> bytes | None:
             return self._first(frame, places[key])
 
-        return self.producer.refusals.of(places, link.empty_at, link.now, member.doubts.depth, first)
+        for key in places:
+            known = doubts.take_refused(member, key, link.now)
+            if known is not None:
+                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known.at, doubts.depth, known.first)
+        found = refusals.of(places, link.empty_at, link.now, doubts.depth, first)
+        for key in found:
+            doubts.refuse(member, key, link.now, first(key))
+        return found
 
     def _first(self, frame: bytearray, place: PartitionData) -> bytes | None:
         limits = self._limits.producer
@@ -256,6 +265,8 @@ class ProduceGate:
         for place in layout.partitions:
             key, first = (place.topic, place.partition), self._first(frame, place)
             self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth, first)
+            if self.member is not None:
+                self.member.doubts.refuse(self.member, key, self._link.now, first)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

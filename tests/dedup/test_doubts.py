@@ -1,6 +1,6 @@
 """What the connections of one producer share."""
 
-from kproxy.dedup.doubts import ReadBack, Recover, Settle
+from kproxy.dedup.doubts import ReadBack, Recover, Refused, Settle
 from tests.dedup.talk import KEY, OTHER, World
 
 
@@ -86,3 +86,27 @@ def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None
     world.now += 121
     world.ledger.sweep(world.now)
     assert talk.member.doubts.count == 0
+
+
+def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    doubts, now = former.member.doubts, world.now
+    doubts.refuse(former.member, KEY, now, b"first")
+    doubts.refuse(former.member, KEY, now + 0.1, b"second")
+    assert doubts.take_refused(former.member, KEY, now + 0.2) is None
+    assert doubts.take_refused(leader.member, KEY, now + 0.2) == Refused(1, now + 0.1, b"first")
+    assert doubts.take_refused(leader.member, KEY, now + 0.2) is None
+
+
+def test_a_refusal_is_forgotten_after_a_second() -> None:
+    world = World()
+    talk = world.connect()
+    doubts, later = talk.member.doubts, world.now + 2
+    doubts.refuse(talk.member, KEY, world.now, b"first")
+    doubts.expire(later)
+    assert not doubts.refused
+    doubts.refuse(talk.member, KEY, world.now, b"first")
+    assert doubts.take_refused(talk.member, KEY, later) is None
+    assert not doubts.refused

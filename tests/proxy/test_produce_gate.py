@@ -8,12 +8,18 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
 )
 from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.lanes import Lane
+from tests.dedup.wires import ONE, FakeWire, ledger
 from tests.proxy.playbook import PID, Play, batch, stamps
 
 
 def produce(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
     part = ProduceRequestPartitionProduceData(index=0, records=records)
     return ProduceRequest(acks=acks, topic_data=[ProduceRequestTopicProduceData(name=topic, partition_data=[part])])
+
+
+def errors(play: Play) -> list[int]:
+    return [row.error_code for topic in play.answer().responses for row in topic.partition_responses]
 
 
 def test_a_request_like_the_last_is_known_by_its_shape_and_another_is_not() -> None:
@@ -46,6 +52,21 @@ def test_a_stamped_batch_is_counted() -> None:
     assert stamps(play.sent()[2]) == [(PID, 0, 0)]
     stats = play.stats
     assert (stats.batches_stamped, stats.records_stamped, stats.sends_in_flight) == (1, 3, 1)
+
+
+def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_former_one() -> None:
+    book = ledger()
+    plays = former, leader = Play(), Play()
+    for number, play in enumerate(plays):
+        play.session.lease(Lane(PID + number), book.join(ONE, FakeWire(node_id=number), 0.0))
+    former.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    former.ask(produce("t", batch(b"a")), 7)
+    assert errors(former) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    leader.ask(produce("t", batch(b"b")), 7)
+    assert errors(leader) == [ErrorCode.REQUEST_TIMED_OUT]
+    leader.ask(produce("t", batch(b"a", b"b")), 7)
+    assert len(leader.upstream()) == 1
+    assert not former.upstream()
 
 
 @pytest.mark.parametrize(
