@@ -46,7 +46,7 @@ class Errands:
 
     async def _transact(
         self, ask: TransactionAsk | ProduceAsk, version: int, before: trio.Event, accepted: trio.Event
-    ) -> Message:
+    ) -> Message | None:
         assert self._rpcs is not None
         try:
             await before.wait()

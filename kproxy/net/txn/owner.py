@@ -106,7 +106,8 @@ class Owner:
             raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
         if over_coordinator:
             if request.connection < self._newest_connection:
-                raise TxnError(ErrorCode.NOT_COORDINATOR, "a newer connection of the producer is in use")
+                # no answer, but the connection's end: who is alive comes again over a new one
+                raise TxnError(ErrorCode.NETWORK_EXCEPTION, "a newer connection of the producer is in use")
             self._newest_connection = request.connection
 
     def _refuse_while_pending(self) -> None:

@@ -43,13 +43,20 @@ class Rpcs:
         self._coordinator = coordinator
         self._cluster = cluster
 
-    async def answer(self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]) -> Message:
-        """The answer to a request of this version. ``accepted`` is called once what came behind it may be begun."""
+    async def answer(
+        self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]
+    ) -> Message | None:
+        """The answer to a request of this version; None if its connection has to end, being older than its client's.
+
+        ``accepted`` is called once what came behind it may be begun.
+        """
         if isinstance(ask, ProduceAsk):
             return await self._produce(ask, version, accepted)
         try:
             return await self._ask(ask.who, ask.request, version)
         except TxnError as error:
+            if error.error_code == ErrorCode.NETWORK_EXCEPTION:
+                return None
             return failed(ask.request, version, error.error_code)
 
     async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:

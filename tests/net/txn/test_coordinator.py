@@ -164,7 +164,7 @@ class TestFencing:
             client.connection = 2
             await client.end(a)
             await client.write(a, "2", P0)
-            with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+            with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
                 await late.end(a, committed=False)
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1", "2"]

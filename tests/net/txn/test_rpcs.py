@@ -200,6 +200,17 @@ async def test_connections_are_numbered_as_they_come() -> None:
         assert seen == sorted(set(seen))
 
 
+async def test_a_connection_older_than_its_clients_newest_is_ended_that_it_may_come_again() -> None:
+    """An answer would make the client ask for its coordinator, and hear of this connection again and again."""
+    async with decided() as (proxy, coordinator):
+        async with await proxy.client() as client:
+            coordinator.errors["end"] = ErrorCode.NETWORK_EXCEPTION
+            with pytest.raises(EOFError):
+                await WireProducer(client, "id", TV1, ME).end()
+        async with await proxy.client() as client:
+            assert await WireProducer(client, "id", TV1, ME).end() == 0
+
+
 async def test_a_client_that_goes_in_the_middle_leaves_nothing_and_what_was_begun_goes_on() -> None:
     async with decided() as (proxy, coordinator):
         coordinator.writes = {0: trio.Event()}

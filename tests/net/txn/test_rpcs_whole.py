@@ -11,7 +11,7 @@ from kproxy.net.txn.service import Transactions
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
-from tests.net.harness import Proxied, proxied
+from tests.net.harness import Proxied, metadata, proxied
 from tests.net.txn.wire_producer import TV1, TV2, WireProducer, produce_request
 
 OPTIONS: dict[str, Any] = {
@@ -150,3 +150,22 @@ async def test_a_client_that_goes_and_comes_again_goes_on() -> None:
             assert await producer.produce("2", P0) == [0]
             assert await producer.end() == 0
             assert committed_values(proxy) == ["1", "2"]
+
+
+async def test_two_connections_may_take_turns() -> None:
+    """A client that has lost its coordinator may go on over a connection that is older than the lost one."""
+    async with proxied(2, **OPTIONS) as proxy:
+        proxy.brokers.create_topic("t", 2)
+        async with await proxy.client(1) as old, await proxy.client(2) as new:
+            await old.call(metadata(), 4)
+            producer = WireProducer(new, "id", TV1)
+            assert await producer.init() == 0
+            assert await producer.add(P0) == [0]
+            producer.client = old
+            with pytest.raises(EOFError):
+                await producer.end()
+        async with await proxy.client(1) as again:
+            producer.client = again
+            assert await producer.produce("1", P0) == [0]
+            assert await producer.end() == 0
+            assert committed_values(proxy) == ["1"]
