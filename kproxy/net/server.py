@@ -223,7 +223,6 @@ class Server:
             max_decompressed_bytes=self._config.decompression_max_bytes,
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
-            counts=self._stats.transactions,
             homes=self._config.transactions_home if self._rpcs is not None else None,
             connection=next(self._serial),
             decisions=self.reading.decisions if self.reading is not None else None,

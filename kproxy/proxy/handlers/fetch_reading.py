@@ -190,7 +190,6 @@ class FetchReading:
             if seen.changed:
                 data = b"".join(seen.pieces)
                 self._ctx.hidden_bytes += seen.hidden_bytes
-                self._ctx.counts.hidden_bytes += max(0, len(row.records or b"") - len(data))
         part.undecided = seen.undecided
         if seen.undecided is not None:
             row.last_stable_offset = seen.next_offset
@@ -264,8 +263,6 @@ class FetchReading:
         passed.pop(key, None)
         if row.error_code:
             return
-        if self._isolation.filtered:
-            self._note_lag(part, row)
         start, empty = part.start, not row.records
         if empty and part.position > start and part.leader_epoch >= 0 and self._passes_markers:
             start, row.records, self._changed = part.position, bytes(marker(part.position, part.leader_epoch)), True
@@ -279,15 +276,6 @@ class FetchReading:
             self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
         if self._isolation.filtered and self._version < FIRST_V2:
             _end_at_stable(part, row)
-
-    def _note_lag(self, part: _Part, row: FetchResponsePartitionData) -> None:
-        """Tells the metrics of a partition where something is not decided, or that its reader is at its end."""
-        end, stable = row.high_watermark, row.last_stable_offset
-        if part.undecided is not None:
-            stable = part.position if not row.records else stable
-        lag = end - stable if stable >= 0 else 0
-        if lag > 0 or part.position >= end:
-            self._ctx.counts.stable(part.name, row.partition_index, lag)
 
     def _answer(self) -> FetchResponse | AsItIs:
         response = self._response

@@ -310,25 +310,11 @@ def test_a_topic_whose_name_nobody_knows_is_not_read() -> None:
     assert client.play.answer().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_what_is_hidden_and_how_far_readers_lag_is_counted() -> None:
-    log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 4, 0), ("plain", 5, 0)])
-    client = java(log)
-    counts = client.play.session.ctx.counts
-    read_all(client, log)
-    assert list(counts.last_stable_lag.values()) == [9]
-    hidden = counts.hidden_bytes
-    assert hidden > 0
-    log.verdicts[UNDECIDED] = Verdict.COMMITTED
-    read_all(client, log)
-    assert counts.last_stable_lag == {}
-    assert counts.hidden_bytes == hidden
-
-
 def test_a_reader_of_all_counts_nothing() -> None:
     log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 4, 0)])
     client = java(log, isolation=0)
     client.poll()
-    assert client.play.session.ctx.counts == TransactionStats()
+    assert client.play.stats.transactions == TransactionStats()
 
 
 def test_what_was_decided_since_the_last_fetch_is_read_whole() -> None:
