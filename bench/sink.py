@@ -41,7 +41,8 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import read_header
 from kproxy.codec.header import decode_request_header, encode_response
-from kproxy.codec.messages import ApiKey, Message, request_class
+from kproxy.codec.messages import ApiKey, ErrorCode, Message, request_class
+from kproxy.proxy.routing import is_own_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +173,13 @@ class Sink:
             brokers=[MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=self.port)],
             cluster_id="sink",
             controller_id=NODE_ID,
-            topics=[MetadataResponseTopic(name=name, partitions=[partition]) for name in names],
+            topics=[
+                # a proxy's own topics are not there, and it does not look for more about them
+                MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if is_own_topic(name)
+                else MetadataResponseTopic(name=name, partitions=[partition])
+                for name in names
+            ],
         )
 
     def _find_coordinator(self, _request: Any, _version: int) -> Message:
