@@ -41,6 +41,11 @@ class Group:
     pending: dict[str, int] = field(default_factory=dict)
     """Member ids handed out by MEMBER_ID_REQUIRED and not used yet, with their deadlines."""
     offsets: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
+    pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
+    """Offsets of open transactions, by producer id."""
+    _stamps: dict[tuple[str, int], int] = field(default_factory=dict)
+    _pending_stamps: dict[tuple[int, tuple[str, int]], int] = field(default_factory=dict)
+    _stamp: int = 0
     _deadline: int = 0
     _changed: trio.Event = field(default_factory=trio.Event)
 
@@ -128,6 +133,28 @@ class Group:
         if self.state in (GroupState.PREPARING, GroupState.COMPLETING):
             deadlines.append(self._deadline)
         return min(deadlines, default=None)
+
+    def commit(self, place: tuple[str, int], offset: CommittedOffset) -> None:
+        """Store an offset; what an open transaction stored before loses against it."""
+        self._stamp += 1
+        self.offsets[place], self._stamps[place] = offset, self._stamp
+
+    def commit_pending(self, producer_id: int, place: tuple[str, int], offset: CommittedOffset) -> None:
+        """Store an offset that holds once the producer's transaction is committed."""
+        self._stamp += 1
+        self.pending_offsets.setdefault(producer_id, {})[place] = offset
+        self._pending_stamps[producer_id, place] = self._stamp
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Apply or drop the offsets of a transaction."""
+        for place, offset in self.pending_offsets.pop(producer_id, {}).items():
+            stamp = self._pending_stamps.pop((producer_id, place))
+            if committed and stamp > self._stamps.get(place, 0):
+                self.offsets[place], self._stamps[place] = offset, stamp
+
+    def is_unstable(self, place: tuple[str, int]) -> bool:
+        """Tell whether an open transaction has an offset of a partition."""
+        return any(place in places for places in self.pending_offsets.values())
 
     def forget_topic(self, name: str) -> None:
         """Drop the offsets of a deleted topic."""

@@ -3,8 +3,9 @@
 from typing import Final
 
 NOT_MODELLED: Final = (
-    "transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and TxnOffsetCommit are not served; a transactional "
-    "batch is always refused; the last stable offset is the high watermark and no aborted list is sent",
+    "transactions: of groups' offsets only; AddPartitionsToTxn is not served; a transactional batch is always refused; "
+    "the last stable offset is the high watermark and no aborted list is sent; transactions end at once and do not "
+    "time out; who owns an id need not have begun one to end it",
     "replication: all replicas share the leader's log, so a replica only ever holds the beginning of it; one that "
     "comes back and is elected uncleanly has none of the records that the log lost meanwhile; no replica falls out of "
     "sync by a timer, and one that follows is never behind; DeleteRecords does not wait for replicas; a follower "

@@ -67,6 +67,8 @@ class TransactionalId:
 
     producer_id: int
     epoch: int
+    groups: set[str] = field(default_factory=set)
+    """Those whose offsets are in the open transaction."""
 
 
 @dataclass(slots=True)

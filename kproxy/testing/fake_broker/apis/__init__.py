@@ -4,6 +4,7 @@ from typing import Final
 
 from kproxy.testing.fake_broker.api import Api
 from kproxy.testing.fake_broker.apis import (
+    add_offsets_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -14,6 +15,7 @@ from kproxy.testing.fake_broker.apis import (
     describe_configs,
     describe_groups,
     describe_producers,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -28,10 +30,12 @@ from kproxy.testing.fake_broker.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 
 _MODULES: Final = (
+    add_offsets_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -42,6 +46,7 @@ _MODULES: Final = (
     describe_configs,
     describe_groups,
     describe_producers,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -56,6 +61,7 @@ _MODULES: Final = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 APIS: Final[dict[int, Api]] = {module.API.key: module.API for module in _MODULES}

@@ -1,15 +1,16 @@
 """InitProducerId (22): versions 0-5.
 
 Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer, one epoch on, so that the
-former owner is fenced; a caller that names an older producer is told so (INVALID_PRODUCER_EPOCH, from version 4
-PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh producer. No transaction can be begun.
-A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller can give it another.
+former owner is fenced and its open transaction aborted; a caller that names an older producer is told so
+(INVALID_PRODUCER_EPOCH, from version 4 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh
+producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller can give it another.
 """
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.cluster import TransactionalId
+from kproxy.testing.fake_broker.coordination import end_transaction
 
 _LAST_EPOCH = 32_766
 _MAX_TIMEOUT_MS = 900_000
@@ -25,6 +26,8 @@ async def handle(call: Call) -> InitProducerIdResponse:
     owner = None
     if request.transactional_id is not None:
         owner = call.cluster.transactional_ids.get(request.transactional_id)
+        if owner is not None:
+            end_transaction(call, owner, False)
     if owner is None or owner.epoch >= _LAST_EPOCH:
         producer_id = call.cluster.next_producer_id(call.broker_id)
         if producer_id is None:

@@ -66,7 +66,7 @@ def _commit(call: Call, group: Group, topic: Topic | None, part: OffsetCommitReq
     if len(metadata) > call.cluster.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     committed = CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata)
-    group.offsets[topic.name, part.partition_index] = committed
+    group.commit((topic.name, part.partition_index), committed)
     return ErrorCode.NONE
 
 

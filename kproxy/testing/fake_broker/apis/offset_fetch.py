@@ -1,6 +1,7 @@
 """OffsetFetch (9): versions 1-10. Null topics (2 and later) ask for all offsets; 8 for many groups; 10 by topic id.
 
-Nothing committed: offset -1, no error.
+Nothing committed: offset -1, no error. From 7 on clients may ask for stable offsets (KIP-447): UNSTABLE_OFFSET_COMMIT
+where an open transaction has one.
 """
 
 from kproxy.codec._generated.offset_fetch import (
@@ -40,7 +41,7 @@ async def handle(call: Call) -> OffsetFetchResponse:
             OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in _committed(group).items()
         ]
     if error is ErrorCode.NONE or call.version < _GROUP_ERROR_VERSION:
-        response.topics = [_fetch_topic(group, topic, error) for topic in wanted]
+        response.topics = [_fetch_topic(call, group, topic, error) for topic in wanted]
     return response
 
 
@@ -51,17 +52,25 @@ def _committed(group: Group) -> dict[str, list[int]]:
     return places
 
 
-def _fetch_topic(group: Group, wanted: OffsetFetchRequestTopic, error: ErrorCode) -> OffsetFetchResponseTopic:
+def _find(call: Call, group: Group, place: tuple[str, int]) -> tuple[CommittedOffset, ErrorCode]:
+    if call.request.require_stable and group.is_unstable(place):
+        return _NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return group.offsets.get(place, _NONE), ErrorCode.NONE
+
+
+def _fetch_topic(
+    call: Call, group: Group, wanted: OffsetFetchRequestTopic, error: ErrorCode
+) -> OffsetFetchResponseTopic:
     answer = OffsetFetchResponseTopic(name=wanted.name)
     for index in wanted.partition_indexes:
-        found = _NONE if error is not ErrorCode.NONE else group.offsets.get((wanted.name, index), _NONE)
+        found, unstable = (_NONE, error) if error is not ErrorCode.NONE else _find(call, group, (wanted.name, index))
         answer.partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=index,
                 committed_offset=found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
-                error_code=error,
+                error_code=unstable,
             )
         )
     return answer
@@ -77,14 +86,14 @@ def _fetch_group(call: Call, wanted: OffsetFetchRequestGroup) -> OffsetFetchResp
         topic = OffsetFetchResponseTopics(name=name, topic_id=topic_id)
         unknown = call.version >= _TOPIC_ID_VERSION and call.cluster.topic_by_id(topic_id) is None
         for index in indexes:
-            found = group.offsets.get((name, index), _NONE)
+            found, unstable = _find(call, group, (name, index))
             topic.partitions.append(
                 OffsetFetchResponsePartitions(
                     partition_index=index,
                     committed_offset=found.offset,
                     committed_leader_epoch=found.leader_epoch,
                     metadata=found.metadata,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.NONE,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID if unknown else unstable,
                 )
             )
         answer.topics.append(topic)
