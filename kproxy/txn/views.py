@@ -60,6 +60,10 @@ class Views:
             self._take_over(partition, view)
         return [entry for entry, stand in step.records if self._apply(partition, entry, stand)]
 
+    def knows(self, partition: int) -> bool:
+        """Whether the views are all that a partition says so far: else nothing may be decided, nor stated."""
+        return partition not in self.foreign and self.loader(partition).is_sure
+
     def loader(self, partition: int) -> PartitionLoader:
         """How far a partition is read; from its first record on, unless ``restart`` said otherwise."""
         return self._loaders.setdefault(partition, PartitionLoader(0))

@@ -144,6 +144,17 @@ def test_behind_what_is_not_understood_nothing_is_decided(raw: tuple[bytes | Non
     assert views.foreign == set()
 
 
+def test_a_partition_is_known_unless_its_beginning_is_lost_or_something_in_it_not_understood(views: Views) -> None:
+    assert views.knows(0)
+    views.restart(0, 5)
+    assert not views.knows(0)
+    assert views.knows(1)
+    Feed(views, 1).raw(NEWER_KIND, b"")
+    assert not views.knows(1)
+    views.restart(1, 0)
+    assert views.knows(1)
+
+
 # -- any log
 
 _mains = st.builds(producer, st.sampled_from([100, 101]), st.integers(0, 3))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.txn.ids import log_partition
@@ -85,8 +86,8 @@ class TransactionLog:
         return log_partition(transactional_id, self._follower.partitions)
 
     def is_foreign(self, transactional_id: str) -> bool:
-        """Whether a newer kproxy has written things there that this one does not understand: it must not decide."""
-        return self.partition_of(transactional_id) in self.views.foreign
+        """Whether the log says things there that this kproxy does not understand, or has lost: it must not decide."""
+        return not self.views.knows(self.partition_of(transactional_id))
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
         """The view behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
@@ -98,7 +99,10 @@ class TransactionLog:
     async def read_all_to_end(self) -> None:
         """All views are behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
         await self.opened.wait()
-        await self._follower.read_to_ends(range(self._follower.partitions))
+        every = range(self._follower.partitions)
+        await self._follower.read_to_ends(every)
+        if not all(map(self.views.knows, every)):
+            raise RemoteProtocolError("the transaction log holds what this kproxy does not understand")
 
     async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
         """Appends a record under a claim, and waits until it is read: then the view says whether it counts.

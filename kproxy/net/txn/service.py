@@ -11,12 +11,15 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
+from kproxy.net.txn.captures import Begun
+from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.group_offsets import GroupOffsets
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
@@ -46,6 +49,7 @@ class Transactions:
         self._appender = LogAppender(cluster, config, TOPIC)
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
+        self._snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
         tools = OwnerTools(
             log=self.log,
             cluster=cluster,
@@ -53,11 +57,15 @@ class Transactions:
             groups=GroupOffsets(cluster),
             ends=self._ends,
             connections=lambda: WriterConnections(cluster, config, stats, nursery),
-            nonce=lambda: os.urandom(_NONCE_BYTES),
+            nonce=_nonce,
             instance_id=config.instance_id,
         )
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
+        #: Clients whose Produce requests go into transactions that were begun for them.
+        self.begun = Begun()
+        #: Transactions by hand.
+        self.control = ControlService(self.coordinator, self.log, self._read_to_end, self.begun, cluster)
         #: For connections that show committed data alone.
         self.reading = Reading(self.views, self, self._stable.stable)
 
@@ -68,6 +76,7 @@ class Transactions:
         """
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.begun.run)
                 if await self._is_there():
                     await self._load(nursery)
                     task_status.started()
@@ -75,6 +84,7 @@ class Transactions:
                     task_status.started()
                     await self._until_wanted()
                     await self._load(nursery)
+                nursery.start_soon(self._snapshots.run)
                 await self.coordinator.run()
         finally:
             self.coordinator.close()
@@ -131,3 +141,7 @@ class Transactions:
     async def _ends(self, places: Collection[Place]) -> Mapping[Place, int]:
         told = await self._leaders.ask(places, list_offsets(LATEST))
         return {place: told[place].get(place, "ListOffsets") for place in places}
+
+
+def _nonce() -> bytes:
+    return os.urandom(_NONCE_BYTES)

@@ -1,0 +1,243 @@
+"""Snapshots on a fake cluster: whatever happens on the way, who loads the log knows what the log said."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.net.cluster import Cluster
+from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.txn.log import ViewSink
+from kproxy.net.txn.log_appender import LogAppender
+from kproxy.net.txn.log_follower import LogFollower
+from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.snapshots import Snapshots
+from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.stats import Stats
+from kproxy.testing.fake_broker import Answer, Close, Drop, Edit, FakeServer, open_fake_cluster
+from kproxy.testing.txn_model.bodies import claim, decision, nonce, partitions, producer
+from kproxy.txn.records import Entry, encode
+from kproxy.txn.view import IdView
+from kproxy.txn.views import Views
+from tests.net.txn.log_harness import PATIENCE, configured
+
+P0, P1 = producer(100, 0), producer(100, 1)
+PLACE = ("t", 0)
+
+
+@dataclass
+class Instance:
+    """One that follows the log, and may take snapshots of it."""
+
+    views: Views
+    follower: LogFollower
+    appender: LogAppender
+    snapshots: Snapshots
+    offsets: Iterator[int] = field(default_factory=count)
+
+    async def write(self, name: str, *bodies: Message) -> None:
+        for body in bodies:
+            await self.appender.append_unfenced(0, [encode(Entry(name, body))])
+        await self.at_end()
+
+    async def at_end(self) -> dict[str, IdView]:
+        with trio.fail_after(PATIENCE):
+            await self.follower.read_to_end(0)
+        return {view.transactional_id: view for view in self.views.all()}
+
+    async def fill(self, transactions: int = 20, name: str = "a") -> dict[str, IdView]:
+        """A claim and transactions, of which the last is open."""
+        number = next(self.offsets) + 1
+        first = producer(1000 * number + len(name), 0)
+        await self.write(name, claim(number, first, epochs=transactions + 1))
+        for epoch in range(transactions):
+            await self.write(name, decision(number, first._replace(epoch=epoch), epoch % 2 == 0))
+        await self.write(name, partitions(number, first._replace(epoch=transactions), {PLACE: 7}))
+        return await self.at_end()
+
+
+@asynccontextmanager
+async def instance(fake: FakeServer, number: int = 1, deadline_s: float = PATIENCE) -> AsyncIterator[Instance]:
+    config = configured(fake.bootstrap)
+    views = Views()
+    cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+    follower = LogFollower(cluster, config, transaction_topic(cluster, config), ViewSink(views))
+    appender = LogAppender(cluster, config, TOPIC, deadline_s)
+    numbers = count(1000 * number)
+    async with trio.open_nursery() as nursery:
+        try:
+            nursery.start_soon(follower.run)
+            with trio.fail_after(PATIENCE):
+                await follower.loaded()
+            snapshots = Snapshots(views, follower, appender, lambda: nonce(next(numbers)))
+            yield Instance(views, follower, appender, snapshots)
+        finally:
+            nursery.cancel_scope.cancel()
+            appender.close()
+            cluster.close()
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeServer]:
+    async with open_fake_cluster(1) as fake:
+        yield fake
+
+
+def start_of(fake: FakeServer) -> int:
+    return fake.cluster.topics[TOPIC].partitions[0].log.start_offset
+
+
+def deleted(fake: FakeServer) -> trio.Event:
+    """Set when records are deleted for the first time."""
+    done = trio.Event()
+    fake.cluster.control(ApiKey.DELETE_RECORDS, lambda _: Edit(lambda _: done.set()))
+    return done
+
+
+async def loaded(fake: FakeServer) -> dict[str, IdView]:
+    """What an instance knows that comes now."""
+    async with instance(fake, 9) as late:
+        views = await late.at_end()
+        assert late.views.knows(0)
+        return views
+
+
+async def test_what_comes_later_loads_the_snapshot(fake: FakeServer) -> None:
+    async with instance(fake) as one:
+        truth = await one.fill()
+        end = one.follower.position(0)
+        assert await one.snapshots.take(0, chunk_bytes=100)
+        assert start_of(fake) == end
+        assert await one.at_end() == truth
+        assert await loaded(fake) == truth
+        await one.write("b", claim(5, producer(500, 0)), decision(5, producer(500, 0), True))
+        assert await loaded(fake) == await one.at_end() != truth
+
+
+async def test_a_crash_before_the_deletion_costs_nothing(fake: FakeServer) -> None:
+    async with instance(fake) as one:
+        truth = await one.fill()
+        stuck = trio.Event()
+
+        def crash(_: Any) -> Drop:
+            stuck.set()
+            return Drop(apply=False)
+
+        fake.cluster.control(ApiKey.DELETE_RECORDS, crash, times=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.snapshots.take, 0)
+            with trio.fail_after(PATIENCE):
+                await stuck.wait()
+            nursery.cancel_scope.cancel()
+        assert start_of(fake) == 0
+        assert await loaded(fake) == truth
+    async with instance(fake, 2) as two:
+        await two.at_end()
+        end = two.follower.position(0)
+        assert await two.snapshots.take(0)
+        assert start_of(fake) == end
+        assert await loaded(fake) == truth
+
+
+async def test_two_writers_at_a_time_and_a_deletion_that_comes_late(fake: FakeServer) -> None:
+    async with instance(fake) as one, instance(fake, 2) as two:
+        await one.fill()
+        first_end = one.follower.position(0)
+        await one.fill(name="b")
+        truth = await two.at_end()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.snapshots.take, 0, 50)
+            nursery.start_soon(two.snapshots.take, 0, 70)
+        assert await loaded(fake) == truth
+        begins = start_of(fake)
+        assert begins > first_end
+        await two.appender.delete_records(0, first_end)
+        assert start_of(fake) == begins
+        assert await loaded(fake) == await one.at_end() == truth
+
+
+async def test_readers_load_while_records_are_deleted(fake: FakeServer) -> None:
+    async with instance(fake) as one, trio.open_nursery() as nursery:
+
+        async def load_again_and_again() -> None:
+            while True:
+                async with instance(fake, 3) as reader:
+                    await reader.at_end()
+                    assert reader.views.knows(0)
+
+        nursery.start_soon(load_again_and_again)
+        for name in "abcde":
+            truth = await one.fill(5, name)
+            assert await one.snapshots.take(0, chunk_bytes=200)
+        assert await loaded(fake) == truth
+        nursery.cancel_scope.cancel()
+
+
+def refused(_: Any) -> Answer:
+    part = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1)
+    return Answer(
+        ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name=TOPIC, partition_responses=[part])])
+    )
+
+
+async def test_nothing_is_deleted_unless_all_chunks_are_acknowledged(fake: FakeServer) -> None:
+    async with instance(fake) as one:
+        truth = await one.fill()
+        done = deleted(fake)
+        written = one.follower.position(0)
+        chunks = count()
+        fake.cluster.control(ApiKey.PRODUCE, lambda call: refused(call) if next(chunks) else None)
+        assert not await one.snapshots.take(0, chunk_bytes=100)
+        await one.at_end()
+        assert one.follower.position(0) == written + 1
+        assert not done.is_set()
+        assert start_of(fake) == 0
+        assert await loaded(fake) == await one.at_end() == truth
+
+
+async def test_a_deletion_that_fails_is_told_and_made_up_for(fake: FakeServer) -> None:
+    async with instance(fake, deadline_s=0.5) as one:
+        truth = await one.fill(3)
+        fake.cluster.control(ApiKey.DELETE_RECORDS, lambda _: Close())
+        assert not await one.snapshots.take(0)
+        assert start_of(fake) == 0
+        assert await loaded(fake) == truth
+
+
+async def test_none_is_taken_of_what_is_not_understood(fake: FakeServer) -> None:
+    async with instance(fake) as one:
+        await one.fill(3)
+        await one.appender.append_unfenced(0, [(b"\0\1newer", b"?")])
+        await one.at_end()
+        assert one.views.foreign == {0}
+        assert not await one.snapshots.take(0)
+        end = one.follower.position(0)
+        await one.at_end()
+        assert one.follower.position(0) == end
+
+
+async def test_what_is_due_is_taken_by_one_of_them(fake: FakeServer) -> None:
+    async with instance(fake) as one, instance(fake, 2) as two, trio.open_nursery() as nursery:
+        truth = await one.fill()
+        await two.at_end()
+        done = deleted(fake)
+        for each in (one, two):
+            run = partial(each.snapshots.run, look_s=0.01, within_s=0.1, is_due=lambda x: x.records > 10)
+            nursery.start_soon(run)
+        with trio.fail_after(PATIENCE):
+            await done.wait()
+        assert start_of(fake) > 0
+        assert await one.at_end() == await two.at_end() == truth
+        nursery.cancel_scope.cancel()
+    assert await loaded(fake) == truth
