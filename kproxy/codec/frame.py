@@ -40,6 +40,8 @@ class FrameSplitter:
         """Where to read the rest of a begun frame to, without a copy; report it with ``filled``."""
         if self._partial is None:
             return None
+        if self._filled == len(self._partial):
+            self._grow()
         return memoryview(self._partial)[self._filled :]
 
     def filled(self, count: int) -> bytearray | None:
@@ -53,8 +55,8 @@ class FrameSplitter:
         frames: list[bytearray] = []
         if self._partial is not None:
             take = min(len(data), self._size - self._filled)
-            self._grow(self._filled + take)
-            self._partial[self._filled : self._filled + take] = data[:take]
+            del self._partial[self._filled :]  # what was set aside; to append is cheaper than to fill in
+            self._partial += data[:take]
             whole = self.filled(take)
             if whole is None:
                 return frames
@@ -83,20 +85,16 @@ class FrameSplitter:
     def _begin(self, data: memoryview, size: int) -> None:
         self._size, self._filled = size, len(data)
         self._partial = bytearray(data)
-        self._grow(min(size, _FIRST_ALLOCATION))
 
-    def _grow(self, needed: int) -> None:
-        """Makes room for ``needed`` bytes, and some more while they come: in place, so that no frame is held twice."""
+    def _grow(self) -> None:
+        """Makes room for some more, as much as came so far at most: in place, so that no frame is held twice."""
         assert self._partial is not None
-        if needed > len(self._partial):
-            ahead = min(self._filled, _LARGEST_STEP)
-            self._partial += bytes(min(self._size, max(needed, self._filled + ahead)) - len(self._partial))
+        ahead = max(_FIRST_ALLOCATION, min(self._filled, _LARGEST_STEP))
+        self._partial += bytes(min(self._size - self._filled, ahead))
 
     def _finished(self) -> bytearray | None:
         assert self._partial is not None
         if self._filled < self._size:
-            if self._filled == len(self._partial):
-                self._grow(self._filled + 1)
             return None
         frame, self._partial = self._partial, None
         return frame
