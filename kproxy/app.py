@@ -9,6 +9,7 @@ import trio
 
 from kproxy import __version__
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.control.control_server import serve_control
 from kproxy.control.http import serve_http
 from kproxy.control.logging import configure_logging
 from kproxy.net.cluster import Cluster
@@ -69,6 +70,7 @@ async def _main(config: Config) -> int:
                 nursery.start_soon(cluster.run)
                 nursery.start_soon(server.watch)
                 nursery.start_soon(transactions.run)
+                await nursery.start(serve_control, config, transactions.control)
                 address = await server.listen()
                 log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
                 async for signum in signals:

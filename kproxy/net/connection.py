@@ -129,6 +129,11 @@ class Connection:
         """As ``kproxy.dedup.entries.Wire``."""
         return -1 if self._broker is None else self._broker.node_id
 
+    def _had_all(self) -> bool:
+        """Whether the client ended the connection in good order, behind the last byte of the last answer."""
+        unsaid = self.session.link.to_client or self._writing_client
+        return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
+
     def unacked(self) -> int:
         """As ``ByteIO``."""
         return self.client.unacked()
@@ -153,6 +158,8 @@ class Connection:
             pass
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
+        finally:
+            self._errands.closed(self.session.ctx.connection, had_all=self._had_all())
         self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
         self.client.close()

@@ -9,7 +9,7 @@ import trio
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.proxy.asks import GroupAsk, ProduceAsk, TransactionAsk
+from kproxy.proxy.asks import CapturedAsk, GroupAsk, ProduceAsk, TransactionAsk
 from kproxy.proxy.session import Errand
 
 if TYPE_CHECKING:
@@ -36,12 +36,20 @@ class Errands:
         self._last = trio.Event()
         self._last.set()
 
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
+        if self._rpcs is not None:
+            self._rpcs.begun.closed(connection, had_all=had_all)
+
     def queue(self, errand: Errand) -> Callable[[], Awaitable[Message | None]]:
         """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""
         ask, version = errand.ask, errand.exchange.client_version
         if isinstance(ask, GroupAsk):
             return partial(_ask_group, self._cluster, ask, errand.exchange.upstream_version)
         before, self._last = self._last, trio.Event()
+        if isinstance(ask, CapturedAsk):
+            assert self._rpcs is not None
+            return self._rpcs.captured(ask, version, before, self._last)
         return partial(self._transact, ask, version, before, self._last)
 
     async def _transact(

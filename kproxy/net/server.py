@@ -67,7 +67,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._serial = count(1)
-        self._rpcs = Rpcs(transactions.coordinator, cluster) if transactions is not None else None
+        self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.begun) if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_host: Counter[str] = Counter()
@@ -224,6 +224,7 @@ class Server:
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
             homes=self._config.transactions_home if self._rpcs is not None else None,
+            captures=self._rpcs.begun if self._rpcs is not None else None,
             connection=next(self._serial),
             decisions=self.reading.decisions if self.reading is not None else None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,

@@ -1,11 +1,14 @@
 """What is asked elsewhere than of the broker behind a client's port: a group's coordinator, or kproxy's own."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.codec.produce import TopicRef
 from kproxy.txn.requests import TxnRequest
+
+if TYPE_CHECKING:
+    from kproxy.proxy.captures import Captured
 
 
 class GroupAsk(NamedTuple):
@@ -41,4 +44,12 @@ class ProduceAsk(NamedTuple):
     parts: Sequence[ProducePart]
 
 
-Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk
+class CapturedAsk(NamedTuple):
+    """The batches of a client that knows nothing of the transaction into which they go."""
+
+    capture: "Captured"
+    connection: int
+    parts: Sequence[ProducePart]
+
+
+Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk

@@ -14,9 +14,10 @@ from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.member import Member
-from kproxy.proxy.asks import ProduceAsk
+from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
+from kproxy.proxy.captures import Captured, captured_parts
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.producing import Producer, ProducerLimits
@@ -72,7 +73,7 @@ class ProduceGate:
         link: Link,
         open_slot: Callable[[Slot, int], None],
         forward: Callable[[Slot, bytearray, int], None],
-        transact: Callable[[Slot, ProduceAsk], None],
+        transact: Callable[[Slot, ProduceAsk | CapturedAsk], None],
     ) -> None:
         """``open_slot`` takes a request into the order of answers, ``forward`` sends it on as any other request.
 
@@ -121,6 +122,11 @@ class ProduceGate:
             if name is not None and self._ctx.is_home_of(name):
                 self._take_transactional(slot, frame, layout, name)
                 return None
+        elif self._ctx.captures is not None:
+            capture = self._ctx.captures.of(self._ctx.client_id)
+            if capture is not None:
+                self._capture(slot, frame, layout, capture)
+                return None
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
 
@@ -141,16 +147,33 @@ class ProduceGate:
             who = TxnRequest(name, producer, self._ctx.connection, self._ctx.client_id)
             self._transact(slot, ProduceAsk(who, parts))
 
+    def _capture(self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: Captured) -> None:
+        """Hands on batches for a transaction that was begun for their client."""
+        self._shape = None
+        slot.silent = layout.acks == 0
+        self._open(slot, slot.api_version)
+        if has_kproxy_id(frame, layout):
+            self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
+            return
+        now_ms = int(self._link.now * 1000)
+        parts = captured_parts(frame, layout, slot.api_version, now_ms, self._limits.producer, self._count_converted)
+        capture.took(self._ctx.connection, answered=not slot.silent)
+        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts))
+
     def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
         shape = self._shape
-        if shape is None:
+        if shape is None or self._is_captured():
             return False
         layout = shape.layout(frame)
         if layout is None:
             return False
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         return self._produce(slot, frame, layout, self._shape_upstream)
+
+    def _is_captured(self) -> bool:
+        captures = self._ctx.captures
+        return captures is not None and captures.of(self._ctx.client_id) is not None
 
     def _refusal(self, layout: ProduceLayout) -> tuple[int, str] | None:
         own_ids = self._ctx.cluster.own_topic_ids

@@ -22,7 +22,8 @@ from kproxy.proxy.calls import Call, Group, Part, build_request
 from kproxy.proxy.refusals import Refusals
 from kproxy.proxy.retries import Batch, Retries
 
-_FIRST_V2 = 3
+#: Produce requests from here on hold batches of format v2 alone.
+FIRST_V2 = 3
 _NOTHING: Mapping[TrackKey, int] = {}
 _LONGEST_TIMEOUT_MS = 600_000
 #: KIP-951: from here on a broker names other brokers' addresses beside an error.
@@ -97,7 +98,7 @@ class Producer:
         if self._by_id not in (None, by_id):
             raise RemoteProtocolError("topics by name and by id on one connection")
         self._by_id = by_id
-        if call.version < _FIRST_V2:
+        if call.version < FIRST_V2:
             groups = self._convert(call, frame, layout, now_ms, retries, refused)
         else:
             groups = self._as_it_is(call, frame, layout, retries, refused)
@@ -166,7 +167,7 @@ class Producer:
                     max_decompressed_bytes=self._limits.max_decompressed_bytes,
                 )
             except RemoteProtocolError as error:
-                part.error_code = _conversion_error(error)
+                part.error_code = conversion_error(error)
                 continue
             magic = frame[place.start + MAGIC_AT] if batches else 0
             whole = [(part, memoryview(batch.data), batch.record_count) for batch in batches]
@@ -308,7 +309,8 @@ def _names_nobody(group: Group) -> bool:
     return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
 
 
-def _conversion_error(error: RemoteProtocolError) -> int:
+def conversion_error(error: RemoteProtocolError) -> int:
+    """What to tell a client whose message set can't be converted."""
     if isinstance(error, DecompressionLimit):
         return ErrorCode.MESSAGE_TOO_LARGE
     if isinstance(error, UnsupportedCodec):

@@ -17,7 +17,7 @@ from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.asks import Ask, GroupAsk, ProduceAsk, TransactionAsk
+from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk, TransactionAsk
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
@@ -189,7 +189,7 @@ class Session:
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
-        elif isinstance(lifted, GroupAsk | TransactionAsk | ProduceAsk):
+        elif isinstance(lifted, GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk):
             self.errands.append(Errand(slot, handler, exchange, lifted))
         elif exchange.upstream_version == version and lifted is request:
             self.link.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
@@ -197,7 +197,7 @@ class Session:
         else:
             self._ask(slot, handler, exchange, lifted)
 
-    def _send_on(self, slot: Slot, ask: ProduceAsk) -> None:
+    def _send_on(self, slot: Slot, ask: ProduceAsk | CapturedAsk) -> None:
         """A Produce request for the coordinator of its transaction."""
         exchange = Exchange(None, slot.api_version, slot.api_version)
         self.errands.append(Errand(slot, handler_of(slot.api_key), exchange, ask))

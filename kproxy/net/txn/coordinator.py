@@ -141,6 +141,11 @@ class Coordinator:
 
     # -- owners
 
+    @property
+    def instance_id(self) -> str:
+        """Under which this kproxy claims."""
+        return self._tools.instance_id
+
     def owned(self) -> Sequence[Owner]:
         """Those of this instance."""
         return list(self._owners.values())

@@ -1,7 +1,10 @@
 """Clients' requests about transactions, asked of the coordinator of this instance and answered in the wire's words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
+
+import trio
 
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -12,9 +15,11 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
+from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.topic_names import topic_names
-from kproxy.proxy.asks import ProduceAsk, ProducePart, TransactionAsk
+from kproxy.proxy.asks import CapturedAsk, ProduceAsk, ProducePart, TransactionAsk
+from kproxy.proxy.captures import captured_answer
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transactions import (
     NO_PRODUCER,
@@ -38,10 +43,12 @@ _END_V2: Final = 5
 class Rpcs:
     """What connections ask in place of their brokers."""
 
-    def __init__(self, coordinator: Coordinator, cluster: Cluster) -> None:
+    def __init__(self, coordinator: Coordinator, cluster: Cluster, begun: Begun) -> None:
         """``cluster`` tells the names of topics that clients name by ids."""
         self._coordinator = coordinator
         self._cluster = cluster
+        #: Whose Produce requests go into transactions that were begun for them.
+        self.begun = begun
 
     async def answer(
         self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]
@@ -107,6 +114,51 @@ class Rpcs:
         except TxnError as error:
             written = [Written(error.error_code, -1, -1) for part in parts if not part.error_code]
         return produced(parts, written, version)
+
+    # -- Produce of clients that know nothing of transactions
+
+    def captured(
+        self, ask: CapturedAsk, version: int, before: trio.Event, accepted: trio.Event
+    ) -> Callable[[], Awaitable[Message]]:
+        """Begins to write what was captured: that goes on when its client has gone. What is given has the answer.
+
+        It waits for ``before``, and sets ``accepted`` once what came behind it may be begun.
+        """
+        result = self._coordinator.start(partial(self._write_captured, ask, version, before, accepted))
+
+        async def answer() -> Message:
+            try:
+                return await result()
+            except TxnError as error:
+                told = [Written(error.error_code, -1, -1) for part in ask.parts if part.records and not part.error_code]
+                return captured_answer(ask.parts, told, version)
+
+        return answer
+
+    async def _write_captured(
+        self, ask: CapturedAsk, version: int, before: trio.Event, accepted: trio.Event
+    ) -> Message:
+        capture = ask.capture
+        try:
+            await before.wait()
+            names = await self._names(ask.parts, version)
+            parts = [_named(part, names) for part in ask.parts]
+            batches = [
+                ClientBatch(names[part.topic], part.partition, part.batch, part.records, part.base_sequence)
+                for part in parts
+                if part.records and not part.error_code
+            ]
+            refused = any(part.error_code for part in parts)
+            written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
+            return captured_answer(parts, written, version)
+        except BaseException as error:
+            capture.failed(str(error))
+            raise
+        finally:
+            accepted.set()
+            capture.done()
+
+    # -- topics
 
     async def _names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str]:
         refs = [part.topic for part in parts]

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
+
+if TYPE_CHECKING:
+    from kproxy.proxy.captures import Captures
 
 #: A topic's name and a partition.
 Place: TypeAlias = tuple[str, int]
@@ -47,8 +49,6 @@ class Context:
     reencode_fetches: bool = False
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    #: What readers are not shown, and how far they lag behind.
-    counts: TransactionStats = field(default_factory=TransactionStats)
     #: By topic (or its id in hexadecimal) and partition.
     passed: dict[Place, Passed] = field(default_factory=dict)
     #: What was hidden from this client since this was last counted, in bytes.
@@ -67,6 +67,8 @@ class Context:
     committed_for: Callable[[str], bool | None] = _as_asked
     #: Whose transactions kproxy decides; None: nobody's.
     homes: Sequence[HomeRule] | None = None
+    #: Whose Produce requests go into transactions that the client knows nothing of; None: nobody's.
+    captures: "Captures | None" = None
     #: The serial number of the client's connection, rising.
     connection: int = 0
     #: The broker behind the client's port, or the one that was chosen for it.

@@ -7,6 +7,7 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.captures import Begun
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -76,6 +77,7 @@ class FakeTransactions:
 
     def __init__(self, *_: object) -> None:
         self.coordinator = FakeCoordinator()
+        self.begun = Begun()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()

@@ -1,0 +1,195 @@
+"""Clients that know nothing of transactions: what they write goes into a transaction that was begun for them.
+
+Such a client sends again what it had no answer for, and nothing in its batches tells the second coming from new data.
+So whatever may make it do so dooms the open transaction: an error, or a connection whose end does not prove that every
+answer was had. A doomed transaction is aborted and takes no more data, until whoever decides it has been told so. A
+retry can be the second copy of a record in a transaction then, but never in one that is committed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.errors import TxnError
+from kproxy.txn.parts import ALONE, Also
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+
+log = structlog.get_logger("kproxy.transactions")
+
+_SWEEP_SECONDS = 1.0
+#: A transaction that nobody decides is aborted when its time is over. For as long again its client is told so.
+_TIMES_KEPT = 2
+
+
+class Capture:
+    """One transaction at a time, of one transactional id; this kproxy is its producer."""
+
+    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        """Nothing is asked for before ``initialize``."""
+        self.transactional_id = transactional_id
+        self.client_id = client_id
+        self.timeout_ms = timeout_ms
+        #: By trio's clock.
+        self.since = trio.current_time()
+        #: Why the open transaction can only be aborted.
+        self.doomed: str | None = None
+        #: Whether it is being decided.
+        self.ends = False
+        self._coordinator = coordinator
+        self._producer = NOBODY
+        self._open = 0
+        self._through = trio.lowlevel.ParkingLot()
+        #: That wait for answers.
+        self._connections: set[int] = set()
+
+    @property
+    def request(self) -> TxnRequest:
+        """As the coordinator knows the producer."""
+        return TxnRequest(self.transactional_id, self._producer, 0, self.client_id)
+
+    async def initialize(self) -> None:
+        """Takes the transactional id; whoever had it is fenced, and what was open there is aborted. TxnError."""
+        self._producer = await self._coordinator.init_producer_id(
+            self.transactional_id, self.timeout_ms, None, self.client_id
+        )
+
+    # -- what is written
+
+    def took(self, connection: int, *, answered: bool) -> None:
+        """As ``kproxy.proxy.captures.Captured``."""
+        self._open += 1
+        if answered:
+            self._connections.add(connection)
+
+    async def write(
+        self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """As ``kproxy.proxy.captures.Captured``."""
+        if refused:
+            self.failed("a batch of the client was refused")
+        if self.doomed is not None:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
+        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
+        error = next((row.error_code for row in rows if row.error_code), 0)
+        if error:
+            self.failed(f"a batch of the client was not written: error {error}")
+        return rows
+
+    def failed(self, why: str) -> None:
+        """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it."""
+        if self.doomed is None:
+            self.doomed = why
+            log.info("transaction can only be aborted", transactional_id=self.transactional_id, reason=why)
+            self._coordinator.start(self._abort_the_open)
+
+    def done(self) -> None:
+        """As ``kproxy.proxy.captures.Captured``."""
+        self._open -= 1
+        self._through.unpark_all()
+
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note of the end of a connection; ``had_all``: its client surely has had every answer."""
+        if connection in self._connections and not had_all:
+            self.failed("a connection of the client ended, which may not have had every answer")
+
+    # -- the end
+
+    async def commit(self, also: Also = ALONE) -> None:
+        """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
+        await self._sound()
+        await self._coordinator.end(self.request, committed=True, bumps=False, also=also)
+
+    async def prepare(self) -> None:
+        """Leaves what was taken to a later decision. TxnError as of ``commit``."""
+        await self._sound()
+        await self._coordinator.prepare(self.request)
+
+    async def abort(self, also: Also = ALONE) -> None:
+        """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
+        self.doomed = self.doomed or "it was aborted"
+        await self._coordinator.end(self.request, committed=False, bumps=False, also=also)
+        await self._quiet()
+        await self._abort_the_open()  # what was on its way there may have begun another
+
+    async def _sound(self) -> None:
+        await self._quiet()
+        if self.doomed is not None:
+            await self.abort()
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
+
+    async def _abort_the_open(self) -> None:
+        await self._coordinator.end(self.request, committed=False, bumps=False)
+
+    async def _quiet(self) -> None:
+        """Waits until all requests that were taken are through."""
+        while self._open:
+            await self._through.park()
+
+
+class Begun:
+    """The captures that were begun by hand; what the clients of each write goes there until its end begins."""
+
+    def __init__(self) -> None:
+        """None."""
+        self._by_client: dict[str, Capture] = {}
+        self._open: dict[str, Capture] = {}
+
+    def of(self, client_id: str) -> Capture | None:
+        """As ``kproxy.proxy.captures.Captures``."""
+        return self._by_client.get(client_id)
+
+    def named(self, transactional_id: str) -> Capture | None:
+        """The one of an id, if it has not ended."""
+        return self._open.get(transactional_id)
+
+    def add(self, capture: Capture) -> None:
+        """From now on the client's requests go there. TxnError if it, or the id, has one already."""
+        taken = self._by_client.get(capture.client_id) or self._open.get(capture.transactional_id)
+        if taken is not None:
+            why = f"{taken.transactional_id} has an open transaction, of client.id {taken.client_id}"
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
+        self._by_client[capture.client_id] = self._open[capture.transactional_id] = capture
+
+    def remove(self, capture: Capture) -> None:
+        """From now on the client's requests are written as they are."""
+        self._let_go(capture)
+        if self._open.get(capture.transactional_id) is capture:
+            del self._open[capture.transactional_id]
+
+    def _let_go(self, capture: Capture) -> None:
+        if self._by_client.get(capture.client_id) is capture:
+            del self._by_client[capture.client_id]
+
+    @contextmanager
+    def ending(self, capture: Capture) -> Iterator[None]:
+        """Behind it the capture is gone; what its client writes from now on is none of it. TxnError if it ends."""
+        if capture.ends:
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{capture.transactional_id} is being decided")
+        capture.ends = True
+        self._let_go(capture)
+        try:
+            yield
+        finally:
+            self.remove(capture)
+
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note of the end of a connection."""
+        for capture in self._open.values():
+            capture.closed(connection, had_all=had_all)
+
+    async def run(self) -> None:
+        """Dooms what is open for too long, and later lets its client go where nobody has asked; for ever."""
+        while True:
+            await trio.sleep(_SWEEP_SECONDS)
+            for capture in list(self._open.values()):
+                times = (trio.current_time() - capture.since) * 1000 / capture.timeout_ms
+                if capture.ends or times < 1:
+                    continue
+                capture.failed(f"it took longer than its {capture.timeout_ms} ms")
+                if times >= _TIMES_KEPT:
+                    self.remove(capture)

@@ -1,0 +1,116 @@
+"""Produce requests of clients that know nothing of transactions, on their way into one that was begun for them."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kproxy.codec._generated.produce import ProduceResponse
+from kproxy.codec.legacy import to_v2
+from kproxy.codec.produce import ProduceLayout, TopicRef
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.asks import ProducePart
+from kproxy.proxy.batches import MAGIC_AT, check_batch
+from kproxy.proxy.producing import FIRST_V2, ProducerLimits, conversion_error
+from kproxy.proxy.transactions import produced
+from kproxy.txn.requests import ClientBatch, Written
+
+_NO_BATCH = memoryview(b"")
+#: Such clients have no sequences that count: a retry is never let into a transaction that can be committed.
+_NO_SEQUENCE = -1
+
+
+class Captured(Protocol):
+    """Where the Produce requests of a client go."""
+
+    def took(self, connection: int, *, answered: bool) -> None:
+        """Takes note of a request, which will be handed over; ``answered``: its client waits for an answer."""
+        ...
+
+    async def write(
+        self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """What became of each batch of a request that was taken; ``refused``: others of it can't be written.
+
+        ``accepted`` is called when they have their place in the order. TxnError: none was written to be committed.
+        """
+        ...
+
+    def failed(self, why: str) -> None:
+        """Takes note that the client hears of an error."""
+        ...
+
+    def done(self) -> None:
+        """Takes note that a request that was taken is through."""
+        ...
+
+
+class Captures(Protocol):
+    """Whose Produce requests go into transactions that the client knows nothing of."""
+
+    def of(self, client_id: str) -> Captured | None:
+        """Where those of a client go that come now; None if they are written as they are."""
+        ...
+
+
+class CountConverted(Protocol):
+    """Who counts conversions."""
+
+    def __call__(self, direction: str, magic: int, batches: int, records: int) -> None:
+        """So many batches and records of this magic were converted."""
+        ...
+
+
+def captured_parts(
+    frame: bytearray, layout: ProduceLayout, version: int, now_ms: int, limits: ProducerLimits, count: CountConverted
+) -> list[ProducePart]:
+    """The batches of a request, or what is wrong with them; a converted partition may have several, or none.
+
+    What has neither records nor an error asks for nothing but a row in the answer.
+    """
+    if version >= FIRST_V2:
+        return _as_they_are(frame, layout)
+    view = memoryview(frame)
+    parts: list[ProducePart] = []
+    for place in layout.partitions:
+        try:
+            batches = to_v2(
+                view[place.start : place.end] if place.start >= 0 else b"",
+                arrival_ms=now_ms,
+                max_batch_bytes=limits.max_batch_bytes,
+                max_decompressed_bytes=limits.max_decompressed_bytes,
+            )
+        except RemoteProtocolError as error:
+            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE, conversion_error(error)))
+            continue
+        parts += [
+            ProducePart(*place[:2], memoryview(batch.data), batch.record_count, _NO_SEQUENCE) for batch in batches
+        ]
+        if not batches:
+            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE))
+        else:
+            records = sum(batch.record_count for batch in batches)
+            count("up", frame[place.start + MAGIC_AT], len(batches), records)
+    return parts
+
+
+def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
+    view = memoryview(frame)
+    parts: list[ProducePart] = []
+    for place in layout.partitions:
+        error, records = check_batch(frame, place)
+        batch = _NO_BATCH if error else view[place.start : place.end]
+        parts.append(ProducePart(*place[:2], batch, records, _NO_SEQUENCE, error))
+    return parts
+
+
+def captured_answer(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
+    """The answer: ``written`` holds the fates of the parts with records and without an error, in their order."""
+    rows: dict[tuple[TopicRef, int], tuple[ProducePart, Written]] = {}
+    fates = iter(written)
+    for part in parts:
+        key = (part.topic, part.partition)
+        fate = Written(part.error_code, -1, -1)
+        if part.records and not part.error_code:
+            fate = next(fates)
+        if key not in rows or (fate.error_code and not rows[key][1].error_code):
+            rows[key] = (part._replace(error_code=0), fate)
+    return produced([part for part, _ in rows.values()], [fate for _, fate in rows.values()], version)

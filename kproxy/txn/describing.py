@@ -1,0 +1,55 @@
+"""What the transaction log says of a transactional id, as the control API tells it."""
+
+from typing import TYPE_CHECKING
+
+from kproxy.txn.described import Described, Listed, Outcome, Part
+from kproxy.txn.states import State
+from kproxy.txn.verdict import Verdict
+
+if TYPE_CHECKING:
+    from kproxy.txn.view import IdView
+
+
+def state_of(view: "IdView") -> State:
+    """The state as any reader of the log knows it: decisions that are on their way are not."""
+    if view.expired:
+        return State.DEAD
+    if view.ongoing is not None:
+        return State.ONGOING
+    if view.last is None:
+        return State.EMPTY
+    return State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+
+
+def describe(view: "IdView") -> Described:
+    """All that the log says of an id."""
+    claim, ongoing, last = view.claim, view.ongoing, view.last
+    places = {place for places in view.bounds.values() for place in places}
+    return Described(
+        transactional_id=view.transactional_id,
+        state=state_of(view).value,
+        client_id=claim.client_id if claim is not None else "",
+        producer_id=view.client.producer_id,
+        producer_epoch=view.client.epoch,
+        started_ms=ongoing.since.timestamp_ms if ongoing is not None else None,
+        timeout_ms=claim.timeout_ms if claim is not None else 0,
+        partitions=tuple(sorted(places)),
+        groups=tuple(sorted({record.group_id for _, record in view.undecided_groups()})),
+        parts=tuple(_parts(view)),
+        instance_id=claim.instance_id if claim is not None else "",
+        last=Outcome(last.committed, last.reason, last.at.timestamp_ms) if last is not None else None,
+    )
+
+
+def listed(found: Described) -> Listed:
+    """The row of an id in a list."""
+    return Listed(*(getattr(found, name) for name in Listed._fields))
+
+
+def _parts(view: "IdView") -> list[Part]:
+    """What is prepared, and members that are open; producer ids as they stand in batches."""
+    parts = [Part(one.name, *producer, prepared=True) for producer, one in view.prepared.items()]
+    for producer, joined in view.members.items():
+        if producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
+            parts.append(Part(joined.name, *producer, prepared=False))
+    return sorted(parts)
