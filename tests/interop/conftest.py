@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from kproxy.testing.kafka import RealKafka
-from tests.interop.homes import Home
+from tests.interop.homes import OVERRIDES, Home
 from tests.interop.proxy import KproxyProcess
 
 
@@ -48,7 +48,8 @@ def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             if name == "native":
                 return Home(name, kafka.bootstrap, kafka, None)
             log = tmp_path_factory.mktemp("transactions") / "log"
-            kproxy = running.enter_context(KproxyProcess(kafka.bootstrap, log, "--transactions-home", "kproxy"))
+            options = ("--transactions-home", "kproxy", "--isolation-level-overrides", OVERRIDES)
+            kproxy = running.enter_context(KproxyProcess(kafka.bootstrap, log, *options))
             return Home(name, kproxy.bootstrap, kafka, kproxy)
 
         yield start

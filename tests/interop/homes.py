@@ -8,10 +8,11 @@ from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
-_WANTED: Final = os.environ.get("KPROXY_INTEROP")
-_DIRECT: Final = _WANTED == "direct"
-HOMES: Final = ("native", "kproxy") if _WANTED == "kproxy" else ("native",)
+_DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
+HOMES: Final = ("native", "kproxy") if os.environ.get("INTEROP_HOMES") == "kproxy" else ("native",)
 _FEW: Final = ("java-4.3.0", "sarama-1.61.1")
+OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
+"""What kproxy is told of consumers that could ask for committed records, but do not know how."""
 
 
 @dataclass(frozen=True)

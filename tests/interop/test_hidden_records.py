@@ -1,8 +1,10 @@
 """Consumers of committed records on runs of aborted ones, short and long: none shows them, and none stops at them."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -31,7 +33,17 @@ def _visible() -> list[Record]:
     return [scripts.record(name, 0) for name in names]
 
 
-_Found = dict[str, Future[dict[str, Any]]]
+@dataclass(frozen=True)
+class _Found:
+    """What each consumer read, and how many fetches kproxy had answered before."""
+
+    results: dict[str, Future[dict[str, Any]]]
+    fetches: float
+
+
+def _fetches(home: Home) -> float:
+    page = "" if home.kproxy is None else home.kproxy.metrics()
+    return sum(map(float, re.findall(r'^kproxy_requests_total\{.*"Fetch".*\} (\S+)$', page, re.M)))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +56,9 @@ def found(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Found]]:
             place, topic = home(name), f"hidden.{name}"
             session.create_topics(place.kafka.bootstrap, [topic])
             _write(place.bootstrap, topic)
-            return {reader.name: pool.submit(_read, reader, place, topic) for reader in readers_of(name)}
+            before = _fetches(place)
+            readers = readers_of(name)
+            return _Found({reader.name: pool.submit(_read, reader, place, topic) for reader in readers}, before)
 
         yield start
 
@@ -75,8 +89,17 @@ def _write(bootstrap: str, topic: str) -> None:
 def test_aborted_records_are_neither_shown_nor_stopped_at(
     home_name: str, reader: str, found: Callable[[str], _Found]
 ) -> None:
-    result = found(home_name)[reader].result()
+    result = found(home_name).results[reader].result()
     assert "error" not in result, result["error"]
     problem = scripts.problem(_visible(), result["records"])
     if problem:
         pytest.fail(problem, pytrace=False)
+
+
+@pytest.mark.parametrize("name", [name for name in HOMES if name == "kproxy"])
+def test_no_consumer_asks_in_a_circle(name: str, home: Callable[[str], Home], found: Callable[[str], _Found]) -> None:
+    read = found(name)
+    for future in read.results.values():
+        future.result()
+    # One that stalls, or does not wait at the end of the log, sends hundreds in a second.
+    assert 0 < _fetches(home(name)) - read.fetches < 40 * len(read.results)

@@ -91,14 +91,17 @@ def script(client: str, topics: tuple[str, str]) -> Script:
     return made
 
 
-def copy_steps(client: str, source: str, target: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the steps of two processes that copy a topic: the first aborts some and is killed, the second goes on."""
+def copy_steps(client: str, source: str, target: str, last: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the steps of two processes that copy a topic: the first commits some and aborts some, the second goes on.
+
+    :param last: how the first process ends, `kill` or `abort`.
+    """
     step = {"op": "transform", "source": source, "target": target, "group": group(source, client), "codec": "none"}
     step |= {"id": f"copy.{client}", "timeout_ms": TIMEOUT_MS}
     first = [
         {**step, "count": COPIED_BEFORE_KILL, "per": 5, "ending": "commit"},
         {**step, "count": 6, "per": 6, "ending": "abort"},
-        {**step, "count": 5, "per": 5, "ending": "kill"},
+        {**step, "count": 5, "per": 5, "ending": last},
     ]
     return first, [{**step, "count": SOURCE_RECORDS - COPIED_BEFORE_KILL, "per": 7, "ending": "commit"}]
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tests.interop.catalog import CLIENTS
 from tests.support.clients import Command, go_driver, java_driver, node_driver, python_driver
 
+_CLASSIC: Final = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "2000"}
 _EXTRAS: Final = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0")
 
 
@@ -26,16 +27,19 @@ class Transactional:
     options: dict[str, Any] = field(default_factory=dict)
     reads_native: bool = True
     """Whether Kafka 4.3.0 serves all that its consumer sends."""
+    soon_forgotten: bool = True
+    """Whether its group gives a killed member's partitions to others soon: those of KIP-848 wait for 45 s."""
 
 
-def _java(version: str) -> Transactional:
+def _java(version: str, name: str = "", **more: Any) -> Transactional:
     return Transactional(
-        f"java-{version}",
+        f"java-{version}{name}",
         lambda: java_driver(f"org.apache.kafka:kafka-clients:{version}", "java", "java011"),
         r"ProducerFencedException|InvalidProducerEpochException",
-        {"isolation.level": "read_committed", "session.timeout.ms": "6000", "heartbeat.interval.ms": "2000"},
+        {"isolation.level": "read_committed", **(more.pop("group", _CLASSIC))},
         {},
         {"client": "Transactional"},
+        **more,
     )
 
 
@@ -64,6 +68,7 @@ def _sarama(release: str, modfile: str, *tags: str, reads_native: bool = True) -
 
 TRANSACTIONAL: Final = (
     *map(_java, ("0.11.0.3", "2.0.1", "2.8.2", "3.9.1", "4.3.0")),
+    _java("4.3.0", "-consumer-protocol", group={"group.protocol": "consumer"}, soon_forgotten=False),
     _confluent("2.16.1"),
     _confluent("2.0.2"),
     Transactional(
@@ -131,11 +136,13 @@ READERS: Final = (
     _unable("java-0.10.2.2"),
     _unable("kafka-python-1.4.7-pinned-0.9"),
     _unable("kafka-python-1.4.7-pinned-0.10"),
+    _unable("kafka-python-1.4.7"),
     _unable("kafka-python-2.0.2-pinned-0.10.1"),
+    _unable("kafka-python-2.0.2"),
     _unable("librdkafka-2.16.1-fallback-0.9.0.1"),
     _unable("sarama-1.19.0-0.10.2.1"),
     _unable("kafka-node-5.0.0"),
     _unable("no-kafka-3.4.3"),
 )
-"""Of those without transactions the ones that fetch by versions below 4, which know no isolation level, and kafka-go,
-which asks for committed records and then shows all that it gets."""
+"""Of those without transactions: some that fetch by versions below 4, which know no isolation level; kafka-python 1 and
+2, which never ask for one; and kafka-go, which asks for committed records and then shows all that it gets."""
