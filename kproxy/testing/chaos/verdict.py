@@ -8,7 +8,7 @@ from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.chaos.kproxy_process import Footprint
 from kproxy.testing.chaos.recorder import now
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.history import Anomaly, AnomalyKind, Kind, Operation, Outcome, Poll
+from kproxy.testing.history import Anomaly, Kind, Operation, Outcome, Poll
 
 _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 RESIDENT_SHARE: Final = 1.10
@@ -38,12 +38,6 @@ class Verdict:
     def clean(self) -> bool:
         """Whether nothing at all was found."""
         return not self.anomalies and all(bar.good for bar in self.bars)
-
-    @property
-    def whole(self) -> bool:
-        """Whether at most the order of sends was broken: each record is there, once, and offsets are true."""
-        others = [found for found in self.anomalies if found.kind is not AnomalyKind.NONMONOTONIC_SEND]
-        return not others and all(bar.good for bar in self.bars)
 
 
 def read_everything(bootstrap: str, topics: Mapping[str, int], batches: TextIO) -> Iterator[Operation]:

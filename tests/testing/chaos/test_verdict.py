@@ -36,12 +36,3 @@ def test_a_verdict_is_clean_if_nothing_at_all_was_found() -> None:
     assert Verdict([], [], [good]).clean
     assert not Verdict([], [], [good, bad]).clean
     assert not Verdict([], [anomaly], [good]).clean
-
-
-def test_a_verdict_is_whole_if_only_the_order_of_sends_was_broken() -> None:
-    good, bad = Bar("x", "", True), Bar("y", "", False)
-    order, twice = (Anomaly(kind, "t", 0, "") for kind in (AnomalyKind.NONMONOTONIC_SEND, AnomalyKind.DUPLICATE))
-    assert Verdict([], [order], [good]).whole
-    assert not Verdict([], [order], [good]).clean
-    assert not Verdict([], [order], [bad]).whole
-    assert not Verdict([], [order, twice], [good]).whole
