@@ -22,6 +22,7 @@ from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.txn.records import decode
+from kproxy.txn.text import describe
 
 
 class Wanted(NamedTuple):
@@ -145,16 +146,7 @@ def _transactional_id(key: bytes | None, value: bytes | None) -> str | None:
 
 def _text_line(place: _Place, key: bytes | None, value: bytes | None) -> str:
     moment = datetime.fromtimestamp(place.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return f"{moment} {place.partition}:{place.offset} {_describe(key, value)}"
-
-
-def _describe(key: bytes | None, value: bytes | None) -> str:
-    try:
-        entry = decode(key, value)
-    except RemoteProtocolError as error:
-        return f"unreadable ({error}): key={_plain(key)} value={_plain(value)}"
-    body = " ".join(f"{name}={inner}" for name, inner in _plain(entry.body).items())
-    return f"{entry.kind.name} {entry.transactional_id} {body}"
+    return f"{moment} {place.partition}:{place.offset} {describe(key, value)}"
 
 
 def _json_line(place: _Place, key: bytes | None, value: bytes | None) -> str:

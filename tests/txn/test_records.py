@@ -15,6 +15,7 @@ from kproxy.testing.txn_model import bodies
 from kproxy.testing.txn_model.bodies import producer
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, Kind, UnknownRecord, decode, encode
+from tests.txn.log_bodies import any_body, names
 
 A, M = producer(100, 2), producer(200, 0)
 SAMPLES: list[Message] = [
@@ -87,53 +88,14 @@ def test_the_stored_bytes_never_change(body: Message, golden: tuple[str, str]) -
     assert decode(key, value) == Entry("naïve", body)
 
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-_epoch = st.integers(-(1 << 15), (1 << 15) - 1)
-_producers = st.builds(Producer, st.integers(-(1 << 63), (1 << 63) - 1), _epoch)
-_places = st.dictionaries(st.tuples(_text, st.integers(-5, 100)), st.integers(-1, (1 << 63) - 1), max_size=5)
-_nonces = st.integers(0, (1 << 128) - 1)
-_copies = st.dictionaries(
-    st.tuples(_text, st.integers(0, 9)),
-    st.dictionaries(st.integers(0, (1 << 31) - 1), st.integers(0, 1 << 50), max_size=3),
-    max_size=3,
-)
-_bodies: st.SearchStrategy[Message] = st.one_of(
-    st.builds(bodies.claim, _nonces, _producers, epochs=_epoch, generation=st.integers(0, 99), client=_producers),
-    st.builds(bodies.partitions, _nonces, _producers, _places),
-    st.builds(bodies.offsets, _nonces, _producers, _text, _places),
-    st.builds(bodies.member, _nonces, _producers, _producers, _nonces, _text),
-    st.builds(bodies.prepare, _nonces, _producers),
-    st.builds(
-        lambda nonce, main, parts, copies, batch: bodies.decision(
-            nonce, main, True, parts, copies=dict.fromkeys(parts, copies), batch_id=batch
-        ),
-        _nonces,
-        _producers,
-        st.lists(_producers, max_size=3),
-        _copies,
-        st.none() | _text,
-    ),
-    st.builds(bodies.mirrored, _producers, _text),
-    st.builds(bodies.expiry, _nonces),
-    st.builds(
-        TransactionSnapshot,
-        st.integers(0, 1 << 62),
-        _nonces.map(bodies.nonce),
-        st.integers(0, 9),
-        st.integers(1, 9),
-        st.binary(max_size=50),
-    ),
-)
-
-
 @settings(deadline=None)
-@given(_text, _bodies)
+@given(names, any_body)
 def test_what_is_written_is_read(name: str, body: Message) -> None:
     assert decode(*encode(Entry(name, body))) == Entry(name, body)
 
 
 @settings(deadline=None)
-@given(_bodies, st.data())
+@given(any_body, st.data())
 def test_cut_or_longer_records_are_damage(body: Message, data: Any) -> None:
     key, value = encode(Entry("id", body))
     cut = data.draw(st.integers(2, len(value) - 1)) if len(value) > 2 else None
