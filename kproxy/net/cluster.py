@@ -42,8 +42,6 @@ class Cluster:
         self._learning = trio.Lock()
         #: Brokers for which no port was free; tried again at each refresh, not at each answer that names them.
         self._portless: set[int] = set()
-        #: The brokers that the last answer named.
-        self._members: set[int] = set()
         self._doubt = trio.Event()
         #: False while kproxy has to learn something before it takes records; then it is not ready.
         self.prepared = True
@@ -93,8 +91,8 @@ class Cluster:
         assert isinstance(response, MetadataResponse)
         self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
-        self._members = {row.node_id for row in response.brokers}
-        for node_id in set(self.map.brokers) - self._members:
+        self.map.members = {row.node_id for row in response.brokers}
+        for node_id in set(self.map.brokers) - self.map.members:
             # its port stays: a broker that restarts comes back under its id
             self.map.brokers[node_id].versions = None
         self._stats.brokers = len(response.brokers)
@@ -113,7 +111,7 @@ class Cluster:
 
     def any_broker(self) -> Broker | None:
         """A broker for a connection that may go to any, in turn."""
-        brokers = [broker for node_id, broker in sorted(self.map.brokers.items()) if node_id in self._members]
+        brokers = [broker for node_id, broker in sorted(self.map.brokers.items()) if node_id in self.map.members]
         if not brokers:
             return None
         self._turn += 1

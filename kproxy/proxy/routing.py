@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
 
 #: What the names of kproxy's own topics begin with.
 OWN_TOPICS: Final = "__kproxy_"
@@ -58,6 +59,8 @@ class ClusterMap:
     """What is known of the cluster. Changed by the shell's cluster task only; sessions read it."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)
+    #: The brokers that the last answer to the shell named: those that are up.
+    members: set[int] = field(default_factory=set)
     #: What clients are told to connect to; None: the address that they connected to.
     advertised_host: str | None = None
     #: Advertised port minus bound port, the same for all listeners.
@@ -82,6 +85,14 @@ class ClusterMap:
             if known is None or known.port is None or known.address != (host, port):
                 news.append((node_id, Address(host, port)))
         return news
+
+    def coordinator(self, transactional_id: str) -> int:
+        """The broker whose port stands for kproxy as the coordinator of an id: the same one as long as it is up; or -1.
+
+        Clients that ask again and again (kafkajs) would else have many connections to their coordinator.
+        """
+        ports = [node_id for node_id in self.members if self.brokers[node_id].port is not None]
+        return max(ports, key=lambda node_id: (crc32(f"{transactional_id}/{node_id}".encode()), node_id), default=-1)
 
     def advertised(self, node_id: int, local_host: str) -> Address | None:
         """The address under which a client that reached kproxy at ``local_host`` finds a broker; None: not served."""

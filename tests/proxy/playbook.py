@@ -44,7 +44,7 @@ KAFKA_43: Mapping[int, tuple[int, int]] = {
 def cluster_map() -> ClusterMap:
     """Two brokers, 1 at h1:9091 and 2 at h2:9092, behind ports 1001 and 1002 of kproxy."""
     brokers = {n: Broker(n, Address(f"h{n}", 9090 + n), 1000 + n) for n in (1, 2)}
-    return ClusterMap(brokers)
+    return ClusterMap(brokers, set(brokers))
 
 
 def context(served: Mapping[int, tuple[int, int]] = KAFKA_43, transcode: Mapping[int, int] | None = None) -> Context:
@@ -76,7 +76,7 @@ class Play:
         self.stats = Stats()
         chosen = transcode or {}
         self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
-        self.session.ctx.homes, self.session.ctx.connection, self.session.ctx.node_id = homes, 7, 2
+        self.session.ctx.homes, self.session.ctx.connection = homes, 7
         self.session.link.connected = True
         self.session.lease(Lane(PID), member())
         self.client_id = client_id

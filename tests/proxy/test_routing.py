@@ -64,3 +64,17 @@ def test_neighbours_prefer_different_ports() -> None:
 
 def test_a_range_of_one_port() -> None:
     assert preferred_ports(100, 100, 7) == [100]
+
+
+def test_an_id_keeps_its_coordinator_while_that_is_up_and_ids_are_spread() -> None:
+    brokers = {n: Broker(n, Address(f"h{n}", 9092), 1000 + n) for n in range(1, 6)}
+    known = ClusterMap(brokers, set(brokers))
+    ids = [f"id-{n}" for n in range(200)]
+    before = {name: known.coordinator(name) for name in ids}
+    assert set(before.values()) == set(brokers)
+    known.members.discard(3)
+    brokers[4].port = None
+    after = {name: known.coordinator(name) for name in ids}
+    assert all(after[name] == node_id for name, node_id in before.items() if node_id not in (3, 4))
+    assert set(after.values()) == {1, 2, 5}
+    assert ClusterMap().coordinator("id") == -1

@@ -94,7 +94,7 @@ class DescribeCluster(_Addresses):
 class FindCoordinator(_Addresses):
     """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699).
 
-    Any port serves the transactional ids whose home is kproxy: their coordinator is the one that the client asks.
+    Any port serves the transactional ids whose home is kproxy; each is told one of them.
     """
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
@@ -103,7 +103,7 @@ class FindCoordinator(_Addresses):
         if request.key_type != _TRANSACTION or not ctx.decides_transactions:
             return request
         if exchange.client_version < _FIRST_BATCHED:
-            return Local(_here(ctx, FindCoordinatorResponse())) if ctx.is_home_of(request.key) else request
+            return Local(_here(ctx, request.key, FindCoordinatorResponse())) if ctx.is_home_of(request.key) else request
         rest = [key for key in request.coordinator_keys if not ctx.is_home_of(key)]
         exchange.notes["keys"] = request.coordinator_keys
         if rest:
@@ -136,14 +136,15 @@ def _in_order(
 ) -> list[FindCoordinatorResponseCoordinator]:
     """The coordinators in the order of the question: those that the broker found, and kproxy for the others."""
     by_key = {row.key: row for row in found}
-    return [by_key.get(key) or _here(ctx, FindCoordinatorResponseCoordinator(key=key)) for key in keys]
+    return [by_key.get(key) or _here(ctx, key, FindCoordinatorResponseCoordinator(key=key)) for key in keys]
 
 
-def _here(ctx: Context, row: _Row) -> _Row:
-    """Fills in the address behind which the client is: what Metadata tells of the same broker."""
-    address = ctx.advertised(ctx.node_id)
+def _here(ctx: Context, transactional_id: str, row: _Row) -> _Row:
+    """Fills in a port of kproxy's, by what Metadata tells of the same broker."""
+    node_id = ctx.cluster.coordinator(transactional_id)
+    address = ctx.advertised(node_id)
     if address is None:
         row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
     else:
-        row.node_id, (row.host, row.port) = ctx.node_id, address
+        row.node_id, (row.host, row.port) = node_id, address
     return row

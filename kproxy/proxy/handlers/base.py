@@ -71,8 +71,6 @@ class Context:
     captures: "Captures | None" = None
     #: The serial number of the client's connection, rising.
     connection: int = 0
-    #: The broker behind the client's port, or the one that was chosen for it.
-    node_id: int = -1
 
     @property
     def decides_transactions(self) -> bool:

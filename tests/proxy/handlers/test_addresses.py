@@ -148,20 +148,22 @@ def coordinator_question(version: int, *keys: str) -> FindCoordinatorRequest:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_the_coordinator_of_kproxys_ids_is_the_broker_behind_the_clients_own_port(version: int) -> None:
-    """Rule 17: as Metadata tells it."""
+def test_the_coordinator_of_an_id_of_kproxys_is_told_as_metadata_tells_a_broker(version: int) -> None:
+    """Rule 17."""
     play = Play(homes=HOMES)
     play.ask(coordinator_question(version, "id"), version)
     answer = play.answer()
     (row,) = answer.coordinators if version >= 4 else [answer]
-    assert (row.error_code, row.node_id, row.host, row.port) == (0, 2, "proxy", 1002)
+    node_id = play.session.ctx.cluster.coordinator("id")
+    assert (row.error_code, row.node_id, row.host, row.port) == (0, node_id, "proxy", 1000 + node_id)
     assert not play.session.link.to_upstream
 
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_a_port_that_was_not_opened_yet_is_no_coordinator(version: int) -> None:
     play = Play(homes=HOMES)
-    play.session.ctx.node_id = 9
+    for broker in play.session.ctx.cluster.brokers.values():
+        broker.port = None
     play.ask(coordinator_question(version, "id"), version)
     answer = play.answer()
     (row,) = answer.coordinators if version >= 4 else [answer]
@@ -177,12 +179,8 @@ def test_a_question_for_both_kinds_of_ids_is_split_and_answered_in_order(version
     rows = [FindCoordinatorResponseCoordinator(key, 1, "h1", 9091) for key in reversed(sent.coordinator_keys)]
     play.reply(FindCoordinatorResponse(coordinators=rows), asked, correlation_id)
     told = [(row.key, row.node_id, row.host, row.port) for row in play.answer().coordinators]
-    assert told == [
-        ("a", 2, "proxy", 1002),
-        ("theirs-1", 1, "proxy", 1001),
-        ("b", 2, "proxy", 1002),
-        ("theirs-2", 1, "proxy", 1001),
-    ]
+    nodes = {key: play.session.ctx.cluster.coordinator(key) for key in ("a", "b")} | {"theirs-1": 1, "theirs-2": 1}
+    assert told == [(key, nodes[key], "proxy", 1000 + nodes[key]) for key in ("a", "theirs-1", "b", "theirs-2")]
 
 
 @pytest.mark.parametrize("homes", [None, HOMES])
