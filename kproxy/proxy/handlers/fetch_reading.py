@@ -8,64 +8,31 @@
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Final
 
 from kproxy.codec._generated.fetch import (
     FetchRequest,
-    FetchRequestFetchPartition,
-    FetchRequestFetchTopic,
     FetchResponse,
     FetchResponseFetchableTopicResponse,
     FetchResponsePartitionData,
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Place
+from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
 from kproxy.proxy.handlers.isolation import Isolation
 from kproxy.proxy.routing import is_own_topic
-from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions, NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, Seen, marker, visible
 
 #: While partitions wait for a decision, the others are looked at so often (seconds).
 _LOOK_SECONDS: Final = 0.05
-#: Enough to hear of an error of a partition that waits; the first batch is given whole.
-_LITTLE: Final = 1
 #: Places that are remembered for one connection.
 _MOST_PASSED: Final = 10_000
-_FIRST_MAX_BYTES: Final = 3
 #: Clients that were seen to pass over a marker: by the name of their software (KIP-511), or by their Fetch version.
 _PASS_MARKERS: Final = frozenset({"apache-kafka-java", "librdkafka", "kgo", "sarama"})
 _MARKER_VERSIONS: Final = frozenset({6, 7, 8, 9})
 _MARKERS_FROM: Final = 11
-
-
-@dataclass(slots=True)
-class _Part:
-    """One partition of the request."""
-
-    topic: FetchRequestFetchTopic
-    #: The topic's name; empty if only its id is known.
-    name: str
-    asked: FetchRequestFetchPartition
-    #: Everything between the client's offset and this one is hidden for good.
-    position: int
-    #: Whose batch has to be decided first.
-    undecided: Producer | None = None
-    #: The leader epoch of the last batch that was hidden.
-    leader_epoch: int = -1
-    #: What to answer.
-    row: FetchResponsePartitionData | None = None
-    #: Something to tell at once: records, an error, another replica.
-    loud: bool = False
-    #: There may be something behind the position, now that hidden batches were passed.
-    ahead: bool = False
-
-    @property
-    def start(self) -> int:
-        """The client's offset."""
-        return self.asked.fetch_offset
 
 
 class FetchReading:
@@ -74,17 +41,20 @@ class FetchReading:
     def __init__(self, ctx: Context, request: FetchRequest, version: int, isolation: Isolation) -> None:
         """``version`` is the client's; begins at ``ctx.now``."""
         self._ctx = ctx
-        self._request = request
+        self._max_wait_ms = request.max_wait_ms
         self._version = version
         self._isolation = isolation
         self._decisions: Decisions = NothingKnown() if ctx.decisions is None else ctx.decisions
         self._deadline = ctx.now + (request.max_wait_ms / 1000 if request.min_bytes > 0 else 0)
         self._look_at = self._deadline
-        self._parts: dict[Place, _Part] = {}
+        self._parts: dict[Place, Part] = {}
         for topic in request.topics:
             name = topic.topic or ctx.cluster.topic_names.get(topic.topic_id, "")
             for row in topic.partitions:
-                self._parts[ref(topic), row.partition] = _Part(topic, name, row, row.fetch_offset)
+                self._parts[ref(topic), row.partition] = Part(topic, name, row, row.fetch_offset)
+        self._questions = FetchQuestions(
+            request, self._parts, version=version, level=isolation.level, max_bytes=ctx.fetch_max_bytes
+        )
         #: The broker was asked for all partitions, and to wait for data.
         self._waits_there = False
         #: The broker's answer is not the client's, to the byte.
@@ -117,33 +87,15 @@ class FetchReading:
                 limited.add(key)
             else:
                 part.undecided = None
-        return self._ask(self._parts, 0 if limited else self._request.max_wait_ms, limited)
+        wait_ms = 0 if limited else self._max_wait_ms
+        self._waits_there = wait_ms > 0
+        return self._questions.first(wait_ms, limited)
 
-    def _ask(self, keys: Collection[Place], wait_ms: int, limited: Collection[Place] = ()) -> FetchRequest:
+    def _ask(self, keys: Collection[Place], wait_ms: int) -> Again:
         self._waits_there = wait_ms > 0 and len(keys) == len(self._parts)
-        request, by_topic = self._request, dict[int, FetchRequestFetchTopic]()
-        total = 0
         for key in keys:
-            part = self._parts[key]
-            row = replace(part.asked, fetch_offset=part.position)
-            if part.position != part.start:
-                row.last_fetched_epoch = -1
-            total += max(row.partition_max_bytes, 0)
-            if key in limited:
-                row.partition_max_bytes = _LITTLE
-            by_topic.setdefault(id(part.topic), replace(part.topic, partitions=[])).partitions.append(row)
-            part.ahead = part.loud = False
-        bound = min(total, self._ctx.fetch_max_bytes)
-        return replace(
-            request,
-            max_wait_ms=wait_ms,
-            max_bytes=min(request.max_bytes, bound) if self._version >= _FIRST_MAX_BYTES else bound,
-            isolation_level=self._isolation.level,
-            session_id=0,
-            session_epoch=-1,
-            topics=list(by_topic.values()),
-            forgotten_topics_data=[],
-        )
+            self._parts[key].ahead = self._parts[key].loud = False
+        return Again(self._questions.ask(keys, wait_ms))
 
     # -- from the broker
 
@@ -158,7 +110,7 @@ class FetchReading:
                     self._take_row(part, row)
         return self._go_on()
 
-    def _take_row(self, part: _Part, row: FetchResponsePartitionData) -> None:
+    def _take_row(self, part: Part, row: FetchResponsePartitionData) -> None:
         name_error(row, self._version)
         part.row, part.ahead = row, False
         if self._isolation.filtered and not part.name and not row.error_code:
@@ -174,7 +126,7 @@ class FetchReading:
         elsewhere = row.preferred_read_replica >= 0 or row.diverging_epoch.epoch >= 0
         part.loud = bool(row.records or row.error_code or elsewhere)
 
-    def _look_through(self, part: _Part, row: FetchResponsePartitionData, data: Records) -> Records:
+    def _look_through(self, part: Part, row: FetchResponsePartitionData, data: Records) -> Records:
         seen = Seen(part.position, [data])
         # the batches of kproxy's own topics bear its producer ids, and are nobody's transaction
         if self._isolation.filtered and not is_own_topic(part.name):
@@ -214,10 +166,10 @@ class FetchReading:
             return self._answer()
         self._changed = True
         if ahead:
-            return Again(self._ask(ahead, 0))
+            return self._ask(ahead, 0)
         if any(self._waits(part) for part in parts.values()):
             return self._park()
-        return Again(self._ask(parts, max(1, round((self._deadline - ctx.now) * 1000))))
+        return self._ask(parts, max(1, round((self._deadline - ctx.now) * 1000)))
 
     def _may_answer(self) -> bool:
         """Whether there is something to tell after all, or the broker waited in vain."""
@@ -238,12 +190,12 @@ class FetchReading:
                 part.undecided, decided = None, True
         others = [key for key, part in self._parts.items() if part.undecided is None]
         if decided:
-            return Again(self._ask(others, 0))
+            return self._ask(others, 0)
         if self._ctx.now >= self._deadline:
             return self._answer()
-        return Park(self._look_at) if self._ctx.now < self._look_at else Again(self._ask(others, 0))
+        return Park(self._look_at) if self._ctx.now < self._look_at else self._ask(others, 0)
 
-    def _waits(self, part: _Part) -> bool:
+    def _waits(self, part: Part) -> bool:
         return part.undecided is not None and self._decisions.verdict(*part.undecided) is Verdict.UNDECIDED
 
     # -- towards the client
@@ -255,7 +207,7 @@ class FetchReading:
             return False
         return self._ctx.software in _PASS_MARKERS or version in _MARKER_VERSIONS or version >= _MARKERS_FROM
 
-    def _finish(self, key: Place, part: _Part, row: FetchResponsePartitionData) -> None:
+    def _finish(self, key: Place, part: Part, row: FetchResponsePartitionData) -> None:
         """Completes what is told of a partition, and remembers what its client can't be told."""
         if self._isolation.filtered or self._version < FIRST_V2:
             row.aborted_transactions = []
@@ -294,7 +246,7 @@ class FetchReading:
         return response
 
 
-def _end_at_stable(part: _Part, row: FetchResponsePartitionData) -> None:
+def _end_at_stable(part: Part, row: FetchResponsePartitionData) -> None:
     """Old clients take the high watermark for the end of what there is; where nothing is left, it is where they are."""
     end = row.last_stable_offset if row.last_stable_offset >= 0 else row.high_watermark
     row.high_watermark = part.start if not row.records and part.position >= end else min(end, row.high_watermark)

@@ -122,6 +122,29 @@ def test_what_needs_no_change_is_passed_on_to_the_byte() -> None:
     assert client.got[0] == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_request_that_asks_for_just_that_goes_as_it_came() -> None:
+    client = java(log_of([("plain", 1, 0)]))
+    frame = client.play.frame(client.request(), 12)
+    client.play.session.request(frame, 2.0)
+    (sent,) = client.play.session.link.to_upstream
+    assert sent is frame
+    client.broker.serve()
+    client.take(client.play.answer())
+    assert client.got[0] == [0]
+
+
+@pytest.mark.parametrize("change", [{"session_epoch": 0}, {"max_bytes": 1 << 30}])
+def test_one_that_asks_for_more_is_changed(change: dict[str, int]) -> None:
+    client = java(log_of([]), max_bytes=1 << 29)
+    request = client.request()
+    request.max_bytes = 1 << 20
+    for name, value in change.items():
+        setattr(request, name, value)
+    client.play.ask(request, 12)
+    _, _, asked = client.play.sent()
+    assert (asked.session_epoch, asked.max_bytes) == (-1, 1 << 20)
+
+
 def test_the_broker_is_asked_for_committed_data_and_without_a_session() -> None:
     client = java(log_of([("plain", 1, 0)]))
     client.ask()
