@@ -111,12 +111,6 @@ class BrokerLog:
                 grant="ClusterAction or Alter on the cluster, to kproxy's principal",
             )
 
-    async def last_sequences(self, topic: str, partition: int) -> dict[int, ActiveProducer]:
-        """What a partition remembers of its producers, by producer id."""
-        place = topic, partition
-        told = (await self._leaders.ask([place], describe_producers()))[place]
-        return told.get(place, "DescribeProducers")
-
     async def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id (16 bytes); None if there is none."""
         request = MetadataRequest(

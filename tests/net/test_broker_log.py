@@ -345,7 +345,7 @@ async def test_a_real_broker_is_fenced_and_read(kafka: RealKafka) -> None:
             await eventually(lambda: proxy.stats.ready)
             log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
             try:
-                assert (await log.last_sequences(topic, 0))[PID].last_sequence == 19
+                assert (await log.survey([(topic, 0)]))[topic, 0][1][PID].last_sequence == 19
                 await log.fence([(topic, 0), (topic, 1)], [(PID, 32), (OTHER, 32)])
                 assert send(20) == ErrorCode.INVALID_PRODUCER_EPOCH
                 tails = await log.tails([(topic, 0), (topic, 1)], {PID, OTHER})
@@ -372,7 +372,7 @@ async def test_a_real_broker_is_fenced_and_read(kafka: RealKafka) -> None:
 async def test_producers_and_names() -> None:
     async with logs() as (proxy, log):
         write(proxy, 4, epoch=2, records=3)
-        assert (await log.last_sequences("t", 0))[PID] == (PID, 2, 6, START_MS)
+        assert (await log.survey([("t", 0)]))["t", 0][1][PID] == (PID, 2, 6, START_MS)
         assert await log.topic_name(proxy.brokers.topics["t"].topic_id) == "t"
         assert await log.topic_name(bytes(15) + b"\xff") is None
 
@@ -393,7 +393,7 @@ async def test_a_connection_that_is_in_use_at_the_end_is_closed_too(monkeypatch:
         opens = BrokerClient.open
         monkeypatch.setattr(BrokerClient, "open", spy)
         proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, slow)
-        nursery.start_soon(log.last_sequences, "t", 0)
+        nursery.start_soon(log.survey, [("t", 0)])
         await asked.wait()
         log.close()
     assert [client.closed for client in opened] == [True]
