@@ -174,13 +174,17 @@ class Owner:
             self._stats.open += 1
 
     async def _lose(self, why: str) -> TxnError:
-        """Has the open transaction aborted by a claim of ours, unless somebody else's stands; what to tell."""
+        """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to tell."""
         view = self.keeper.view
         if view is not None and view.client != self.keeper.client:
             self._stats.fenced += 1
             self._drop_transaction("fenced")
             return self.keeper.fenced()
-        await self.keeper.claim_again()
+        open_part = self.transaction.producer if self.transaction is not None else None
+        if view is None or open_part is None or view.verdict(open_part) is Verdict.UNDECIDED:
+            await self.keeper.claim_again()
+        else:
+            self.keeper.claim = None  # to claim now would abort what goes on elsewhere
         self._drop_transaction("failed")
         self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
         return self._doomed

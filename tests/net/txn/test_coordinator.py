@@ -278,6 +278,31 @@ class TestInstances:
             await client.end(again)
             assert cast.visible(again.transactions.views) == ["2"]
 
+    async def test_who_finds_late_that_another_ended_its_transaction_claims_nothing(self) -> None:
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            view = await b.transactions.log.read_to_end("id")
+            assert view is not None
+            b.transactions.coordinator.end_overdue(view)
+            owner = a.transactions.coordinator.of("id")
+            assert owner is not None
+            with trio.fail_after(10):
+                while a.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
+                    await trio.sleep(0.01)
+            assert owner.transaction is not None
+            owner.transaction.began_at -= TIMEOUT_MS
+            await owner.time_out()
+            assert owner.transaction is None
+            assert a.stats.transactions.claims == {"won": 1}
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(a)
+            await client.end(a, committed=False)
+            await client.write(a, "2", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["2"]
+
 
 class TestTheLogFails:
     @pytest.mark.parametrize("fault", [Close(), CloseAfter()], ids=["before", "after"])
