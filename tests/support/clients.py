@@ -23,6 +23,8 @@ DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
 _INSTALL_TIMEOUT_S: Final = 600
 _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _GSON: Final = "com.google.code.gson:gson:2.11.0"
+# Taken once: pytest changes a variable of its own with each test, while drivers start in other threads.
+_ENVIRONMENT: Final = dict(os.environ)
 
 
 class ToolUnavailable(RuntimeError):
@@ -48,7 +50,7 @@ def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float) -> li
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=noise,
-            env={**os.environ, **command.environment},
+            env={**_ENVIRONMENT, **command.environment},
         )
         try:
             output, _ = process.communicate(json.dumps(job).encode(), timeout_s)
