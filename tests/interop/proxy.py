@@ -58,6 +58,12 @@ class KproxyProcess:
             self._process.wait()
             raise KproxyFailed(f"kproxy did not end on SIGTERM in {_STOP_TIMEOUT_S:.0f} s:\n{self._tail()}") from None
 
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def check(self) -> None:
         """Raise :class:`KproxyFailed` if kproxy has ended, or has logged a traceback since the last check."""
         text = self._log.read_text(encoding="utf-8", errors="replace")

@@ -211,6 +211,7 @@ class Coordinator:
 
     async def run(self) -> None:
         """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
+        self._end_former()
         while True:
             await trio.sleep(_SWEEP_SECONDS)
             now = trio.current_time()
@@ -222,6 +223,13 @@ class Coordinator:
                     del self._owners[name]
             self._note()
             self._sweep_views()
+
+    def _end_former(self) -> None:
+        """What this instance's former self left open can only be aborted: readers need not wait for its time-out."""
+        for view in list(self._tools.log.views.all()):
+            mine = view.claim is not None and view.claim.instance_id == self.instance_id
+            if mine and view.ongoing is not None and view.transactional_id not in self._owners:
+                self.end_overdue(view)
 
     def _note(self) -> None:
         """Tells the metrics what is open and what waits."""
@@ -252,15 +260,33 @@ class Coordinator:
     def end_overdue(self, view: IdView) -> None:
         """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
         assert view.claim is not None
-        keeper = ClaimKeeper(view.transactional_id, self._tools, instance_id=view.claim.instance_id)
-        keeper.client, keeper.client_id = view.client, view.claim.client_id
-        keeper.timeout_ms = view.claim.timeout_ms
         log.info(
-            "aborting an overdue transaction of another instance",
+            "aborting a transaction whose kproxy is gone",
             transactional_id=view.transactional_id,
             instance_id=view.claim.instance_id,
         )
-        self._start(view.transactional_id, keeper.claim_again)
+        self._start(view.transactional_id, self._keeper_for(view).claim_again)
+
+    def _keeper_for(self, view: IdView) -> ClaimKeeper:
+        """What claims an id on behalf of the instance and the client that have it."""
+        assert view.claim is not None
+        keeper = ClaimKeeper(view.transactional_id, self._tools, instance_id=view.claim.instance_id)
+        keeper.client, keeper.client_id = view.client, view.claim.client_id
+        keeper.timeout_ms = view.claim.timeout_ms
+        return keeper
+
+    async def abort(self, transactional_id: str, client: Producer) -> None:
+        """Aborts a client's open transaction, by a claim, whoever coordinates it; TxnError unless that is done."""
+        await self._run(lambda: self._abort(transactional_id, client))
+
+    async def _abort(self, transactional_id: str, client: Producer) -> None:
+        owner = self._owners.get(transactional_id)
+        if owner is not None and owner.transaction is not None:
+            await owner.give_up(client, "an operator aborted the transaction")
+            return
+        view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
+        if view is not None and view.ongoing is not None and view.client == client:
+            await self._keeper_for(view).claim_again()
 
     async def _expire(self, view: IdView) -> None:
         assert view.claim is not None
