@@ -49,8 +49,10 @@ def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator
                 return Home(name, kafka.bootstrap, kafka, None)
             log = tmp_path_factory.mktemp("transactions") / "log"
             options = ("--transactions-home", "kproxy", "--isolation-level-overrides", OVERRIDES)
-            kproxy = running.enter_context(KproxyProcess(kafka.bootstrap, log, *options))
-            return Home(name, kproxy.bootstrap, kafka, kproxy)
+            old = name == "kproxy-on-3.9.1"
+            brokers = running.enter_context(RealKafka(version="3.9.1")) if old else kafka
+            kproxy = running.enter_context(KproxyProcess(brokers.bootstrap, log, *options))
+            return Home(name, kproxy.bootstrap, brokers, kproxy)
 
         yield start
 

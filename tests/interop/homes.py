@@ -9,8 +9,9 @@ from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
-HOMES: Final = ("native", "kproxy") if os.environ.get("INTEROP_HOMES") == "kproxy" else ("native",)
-_FEW: Final = ("java-4.3.0", "sarama-1.61.1")
+HOMES: Final = ("native", "kproxy", "kproxy-on-3.9.1") if os.environ.get("INTEROP_HOMES") == "kproxy" else ("native",)
+_FEW: Final = {"native": ("java-4.3.0", "sarama-1.61.1"), "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2")}
+"""Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
 """What kproxy is told of consumers that could ask for committed records, but do not know how."""
 
@@ -26,12 +27,14 @@ class Home:
 
 
 def clients_of(home: str) -> list[Transactional]:
-    """Return the clients that run here: against Kafka alone only two, but all with `KPROXY_INTEROP=direct`."""
-    return [client for client in TRANSACTIONAL if home == "kproxy" or _DIRECT or client.name in _FEW]
+    """Return the producers that run here: against Kafka alone only two, but all with `KPROXY_INTEROP=direct`."""
+    few = () if _DIRECT else _FEW.get(home, ())
+    return [client for client in TRANSACTIONAL if not few or client.name in few]
 
 
 def readers_of(home: str) -> list[Reader]:
     """Return the consumers that run here: without kproxy only those that hide something by themselves."""
+    names = {client.name for client in clients_of(home)}
     if home == "kproxy":
         return list(READERS)
-    return [reader for reader in READERS if reader.native and (_DIRECT or reader.name in _FEW)]
+    return [reader for reader in READERS if reader.name in names and (home != "native" or reader.native)]
