@@ -185,9 +185,12 @@ class Cluster:
             raise OSError(f"InitProducerId failed with error {response.error_code}")
         return response.producer_id
 
-    async def coordinator(self, group_id: str) -> Broker | None:
-        """The broker that coordinates a group now; None if there is none. OSError, RemoteProtocolError."""
-        request = FindCoordinatorRequest(key=group_id, key_type=0)
+    async def coordinator(self, key: str, key_type: int = 0) -> Broker | None:
+        """The broker that coordinates a group (or of type 1 a transactional id) now; None if there is none.
+
+        OSError, RemoteProtocolError.
+        """
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
         response = await self.ask_any(request, (1, 3))
         assert isinstance(response, FindCoordinatorResponse)
         if response.error_code:

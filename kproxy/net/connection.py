@@ -100,7 +100,7 @@ class Connection:
         self._resending = False
         self._listening = False
         self._streaming = self._streamed = 0
-        self._errands = Errands(cluster, rpcs)
+        self._errands = Errands(cluster, rpcs, None if reading is None else reading.groups)
         self._reading = reading
         self._intake = Intake(self, lanes, keeper)
 
@@ -297,6 +297,7 @@ class Connection:
     async def _errand(self, errand: Errand, work: Callable[[], Awaitable[Message | None]]) -> None:
         answer = await work()
         self.session.errand_done(errand, answer, trio.current_time() + self.wall)
+        self.start_errands()  # one may lead to another
         await self._answered()
 
     def _start_waits(self) -> None:

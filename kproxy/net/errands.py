@@ -6,35 +6,40 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.codec.messages import ErrorCode, Message
-from kproxy.errors import RemoteProtocolError
+from kproxy.codec.messages import Message
 from kproxy.net.cluster import Cluster
-from kproxy.proxy.asks import CapturedAsk, GroupAsk, ProduceAsk, TransactionAsk
+from kproxy.net.coordinators import ask_coordinator
+from kproxy.proxy.asks import (
+    CapturedAsk,
+    GroupAsk,
+    OffsetCommitAsk,
+    OffsetFetchAsk,
+    ProduceAsk,
+    TransactionAsk,
+)
 from kproxy.proxy.session import Errand
 
 if TYPE_CHECKING:
     from kproxy.net.txn.rpcs import Rpcs
-
-_TRIES = 10
-_PAUSE_SECONDS = 0.2
-_ELSEWHERE = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
+    from kproxy.net.txn.waits import Groups
 
 
 class Errands:
     """The errands of one connection.
 
     Those of a transaction begin one behind another, in the order in which they came, as a broker takes the requests of
-    a connection one by one. A Produce makes way once its batches have their place; the others, once they are done.
+    a connection one by one. A Produce makes way once its batches have their place; the others, once they are done. So
+    do plain commits of offsets; and who asks for offsets comes behind the commits that were sent before.
     """
 
-    def __init__(self, cluster: Cluster, rpcs: "Rpcs | None") -> None:
-        """``rpcs``: kproxy's own coordinator, if transactions are decided here."""
+    def __init__(self, cluster: Cluster, rpcs: "Rpcs | None", groups: "Groups | None" = None) -> None:
+        """``rpcs``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets."""
         self._cluster = cluster
         self._rpcs = rpcs
         self._last = trio.Event()
         self._last.set()
+        self._groups = groups
+        self._last_commit = self._last
 
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
@@ -45,7 +50,13 @@ class Errands:
         """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""
         ask, version = errand.ask, errand.exchange.client_version
         if isinstance(ask, GroupAsk):
-            return partial(_ask_group, self._cluster, ask, errand.exchange.upstream_version)
+            upstream = errand.exchange.upstream_version
+            return partial(ask_coordinator, self._cluster, ask.group_id, ask.request, upstream)
+        if isinstance(ask, OffsetFetchAsk):
+            return partial(self._before_fetch, ask, self._last_commit)
+        if isinstance(ask, OffsetCommitAsk):
+            earlier, self._last_commit = self._last_commit, trio.Event()
+            return partial(self._before_commit, ask, earlier, self._last_commit)
         before, self._last = self._last, trio.Event()
         if isinstance(ask, CapturedAsk):
             assert self._rpcs is not None
@@ -62,26 +73,15 @@ class Errands:
         finally:
             accepted.set()
 
+    async def _before_fetch(self, ask: OffsetFetchAsk, earlier: trio.Event) -> Message:
+        assert self._groups is not None
+        await earlier.wait()
+        return await self._groups.before_fetch(ask)
 
-async def _ask_group(cluster: Cluster, ask: GroupAsk, version: int) -> Message | None:
-    """The coordinator's answer; None if it could not be had after some tries."""
-    for attempt in range(_TRIES):
-        if attempt:
-            await trio.sleep(_PAUSE_SECONDS)
+    async def _before_commit(self, ask: OffsetCommitAsk, earlier: trio.Event, done: trio.Event) -> Message:
+        assert self._groups is not None
         try:
-            broker = await cluster.coordinator(ask.group_id)
-            if broker is None:
-                continue
-            client = await cluster.client(broker.address)
-            answer = await client.call(ask.request, version)
-        except (OSError, RemoteProtocolError):
-            cluster.count_error("errand")
-            continue
-        if not _errors(answer) & _ELSEWHERE:
-            return answer
-    return None
-
-
-def _errors(answer: Message) -> set[int]:
-    topics = getattr(answer, "topics", [])
-    return {getattr(answer, "error_code", 0)} | {row.error_code for topic in topics for row in topic.partitions}
+            await earlier.wait()
+            return await self._groups.before_commit(ask)
+        finally:
+            done.set()  # its request is on its way before another task runs: there is no checkpoint in between

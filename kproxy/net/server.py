@@ -227,6 +227,7 @@ class Server:
             captures=self._rpcs.begun if self._rpcs is not None else None,
             connection=next(self._serial),
             decisions=self.reading.decisions if self.reading is not None else None,
+            follows_groups=self.reading is not None and self.reading.groups is not None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
             committed_for=self._config.committed_for,
         )

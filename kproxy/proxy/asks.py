@@ -1,6 +1,7 @@
 """What is asked elsewhere than of the broker behind a client's port: a group's coordinator, or kproxy's own."""
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
@@ -52,4 +53,30 @@ class CapturedAsk(NamedTuple):
     parts: Sequence[ProducePart]
 
 
-Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk
+class Unstable(Enum):
+    """What becomes of offsets that an open transaction has."""
+
+    TELL = auto()
+    """The client is told so (KIP-447)."""
+    WAIT = auto()
+    """The client has no word for it: it waits for the decision."""
+    LAST = auto()
+    """The client wants the last offset that was committed, whatever is open."""
+
+
+class OffsetFetchAsk(NamedTuple):
+    """What the transaction log says of the offsets of groups, before the broker is asked."""
+
+    group_ids: Sequence[str]
+    unstable: Unstable
+    #: Whether topics are to be named by their ids.
+    by_id: bool
+
+
+class OffsetCommitAsk(NamedTuple):
+    """That what transactions have committed of a group stands at the broker, before something else is committed."""
+
+    group_id: str
+
+
+Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | OffsetFetchAsk | OffsetCommitAsk

@@ -17,7 +17,7 @@ from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk, TransactionAsk
+from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
@@ -189,7 +189,7 @@ class Session:
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
-        elif isinstance(lifted, GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk):
+        elif isinstance(lifted, Ask):
             self.errands.append(Errand(slot, handler, exchange, lifted))
         elif exchange.upstream_version == version and lifted is request:
             self.link.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
@@ -285,6 +285,8 @@ class Session:
             self._ask(slot, handler, exchange, answer.request)
         elif isinstance(answer, Park | Stable):
             self.waiting.append(Waiting(slot, handler, exchange, answer))
+        elif isinstance(answer, GroupAsk):
+            self.errands.append(Errand(slot, handler, exchange, answer))
         elif isinstance(answer, AsItIs) and frame is not None:
             self.link.answer_raw(slot, frame)
         elif isinstance(answer, Message):

@@ -14,13 +14,15 @@ from kproxy.net.own_topic import Refused, pause
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.group_asks import GroupAsks
 from kproxy.net.txn.group_offsets import GroupOffsets
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.snapshots import Snapshots
-from kproxy.net.txn.stable_offsets import StableOffsets
+from kproxy.net.txn.stable_offsets import StableOffsets, Together
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.waits import Reading
@@ -45,16 +47,20 @@ class Transactions:
         self._config = config
         self._stats = stats
         self._topic = transaction_topic(cluster, config)
-        self.follower = LogFollower(cluster, config, self._topic, ViewSink(self.views))
+        sink = ViewSink(self.views)
+        self.follower = LogFollower(cluster, config, self._topic, sink)
         self._appender = LogAppender(cluster, config, TOPIC)
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self._snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
+        reads = Together(self._read_to_end)
+        self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
+        sink.listeners.append(self._mirror.heard)
         tools = OwnerTools(
             log=self.log,
             cluster=cluster,
             stats=stats.transactions,
-            groups=GroupOffsets(cluster),
+            groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
             connections=lambda: WriterConnections(cluster, config, stats, nursery),
             nonce=_nonce,
@@ -67,7 +73,8 @@ class Transactions:
         #: Transactions by hand.
         self.control = ControlService(self.coordinator, self.log, self._read_to_end, self.begun, cluster)
         #: For connections that show committed data alone.
-        self.reading = Reading(self.views, self, self._stable.stable)
+        groups = GroupAsks(cluster, self.log, self, self._mirror, reads)
+        self.reading = Reading(self.views, self, self._stable.stable, groups)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the log and looks after what takes too long, for ever.
@@ -85,6 +92,7 @@ class Transactions:
                     await self._until_wanted()
                     await self._load(nursery)
                 nursery.start_soon(self._snapshots.run)
+                nursery.start_soon(self._mirror.run)
                 await self.coordinator.run()
         finally:
             self.coordinator.close()

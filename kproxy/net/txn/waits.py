@@ -5,6 +5,8 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
+from kproxy.proxy.asks import OffsetCommitAsk, OffsetFetchAsk
 from kproxy.proxy.handlers.base import Place, Stable
 from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
 from kproxy.txn.verdict import Decisions
@@ -21,6 +23,18 @@ class Changes(Protocol):
         """Waits until ``version`` is higher than ``seen``."""
 
 
+class Groups(Protocol):
+    """Tells what the log says of groups' offsets, as ``kproxy.proxy.group_offsets`` has it."""
+
+    async def before_fetch(self, ask: OffsetFetchAsk) -> OffsetFetchResponse:
+        """What the broker may not know of them."""
+        ...
+
+    async def before_commit(self, ask: OffsetCommitAsk) -> OffsetFetchResponse:
+        """Returns once the broker has what was committed before; or an error."""
+        ...
+
+
 class Reading(NamedTuple):
     """What connections need of the transaction log to show committed data alone."""
 
@@ -28,6 +42,8 @@ class Reading(NamedTuple):
     changes: Changes
     #: By partition an offset or, if that is lower, the last stable one; None where that can't be known.
     stable: Callable[[Mapping[Place, int]], Awaitable[Mapping[Place, int | None]]]
+    #: None where no group's offsets can stand in the log.
+    groups: Groups | None = None
 
 
 async def wait(session: Session, waiting: Waiting, reading: Reading | None, wall: float) -> None:

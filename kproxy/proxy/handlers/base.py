@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
-from kproxy.proxy.asks import Ask
+from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
 from kproxy.txn.ids import Producer
@@ -61,6 +61,8 @@ class Context:
     software: str = ""
     #: What kproxy's transaction log says; None if it is not read.
     decisions: Decisions | None = None
+    #: Whether the offsets of groups may stand in kproxy's transaction log.
+    follows_groups: bool = False
     #: Whether clients that can't say so read committed data only.
     legacy_committed: bool = True
     #: By client id whether it reads committed data only, whatever it asks for; None: as it asks.
@@ -140,7 +142,7 @@ class AsItIs:
 
 
 #: What becomes of a broker's answer.
-Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable
+Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable | GroupAsk
 
 
 class Handler:

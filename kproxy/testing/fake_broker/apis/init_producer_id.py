@@ -3,7 +3,7 @@
 Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer, one epoch on, so that the
 former owner is fenced and its open transaction aborted; a caller that names an older producer is told so
 (INVALID_PRODUCER_EPOCH, from version 4 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh
-producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller can give it another.
+producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller gives it another.
 """
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

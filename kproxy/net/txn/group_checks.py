@@ -1,0 +1,62 @@
+"""Whether a consumer group has moved on since its offsets were read (KIP-447)."""
+
+from typing import Final
+
+from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import ask_coordinator, serves
+
+_NO_GENERATION: Final = -1
+#: Static membership is younger than Heartbeat (KIP-345).
+_FIRST_STATIC: Final = 3
+#: The members are asked to join again: until they do, the generation is the one that it was.
+_STILL_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+async def check_member(cluster: Cluster, offsets: TransactionOffsets) -> int:
+    """The error that Kafka's TxnOffsetCommit has for a member or generation that is not current, else 0.
+
+    Nothing is checked where neither was named. COORDINATOR_NOT_AVAILABLE if nobody can be asked now.
+    """
+    if offsets.generation_id == _NO_GENERATION and not offsets.member_id:
+        return ErrorCode.NONE
+    request = HeartbeatRequest(
+        offsets.group_id, offsets.generation_id, offsets.member_id, group_instance_id=offsets.group_instance_id
+    )
+    answer = await ask_coordinator(cluster, offsets.group_id, request, trim=_trim)
+    if not isinstance(answer, HeartbeatResponse):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return await _check_epoch(cluster, offsets)
+    return ErrorCode.NONE if answer.error_code in _STILL_THERE else answer.error_code
+
+
+def _trim(request: HeartbeatRequest, version: int) -> None:
+    if version < _FIRST_STATIC:
+        request.group_instance_id = None
+
+
+async def _check_epoch(cluster: Cluster, offsets: TransactionOffsets) -> int:
+    """Of a group of the newer protocol (KIP-848), whose members have epochs; Heartbeat does not know them.
+
+    Its own heartbeat is not for others than the member: the answer may be the one that has a new assignment.
+    """
+    try:
+        if not await serves(cluster, offsets.group_id, ApiKey.CONSUMER_GROUP_DESCRIBE):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    except (OSError, RemoteProtocolError):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    request = ConsumerGroupDescribeRequest([offsets.group_id])
+    answer = await ask_coordinator(cluster, offsets.group_id, request)
+    if not isinstance(answer, ConsumerGroupDescribeResponse):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    epochs = {member.member_id: member.member_epoch for group in answer.groups for member in group.members}
+    if offsets.member_id not in epochs:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    # TxnOffsetCommit has no STALE_MEMBER_EPOCH: producers know this one
+    is_current = epochs[offsets.member_id] == offsets.generation_id
+    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION

@@ -1,0 +1,141 @@
+"""Offsets that a transaction of kproxy's has committed, written to the broker's own group offsets.
+
+By a transaction of the broker's own, under a transactional id for each group: live groups take it whatever generation
+they are at (they refuse a plain commit of who is no member), and asking for that id anew fences whoever wrote before.
+So nobody who is held up can put a group back: it is fenced by who came behind it. Brokers without transactions get a
+plain commit, which is not fenced.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kproxy.codec._generated.transaction_offsets import TransactionOffsetsPartition
+from kproxy.codec._generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import GROUP, TRANSACTION, ask_coordinator, errors_in, serves
+from kproxy.txn.group_offsets import Unmirrored
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import Place
+
+Offsets = Mapping[Place, TransactionOffsetsPartition]
+T = TypeVar("T", bound=Message)
+
+#: Before the groups' ids.
+PREFIX: Final = "__kproxy_group_offsets."
+_TIMEOUT_MS: Final = 10_000
+#: The versions of a client that joins groups to its transaction by AddOffsetsToTxn; they keep its epoch (KIP-890).
+_INIT, _ADD, _COMMIT, _END = 4, 3, 3, 3
+#: OffsetCommit before topics are named by ids.
+_PLAIN: Final = 9
+#: The partition is gone, and its offsets with it.
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+async def fence(cluster: Cluster, group_id: str) -> Producer | None:
+    """Ends what anybody is writing of a group, and begins anew; None if the broker has no transactions.
+
+    Behind it all is visible that was committed before, and whoever read the log before can't write any more. OSError,
+    RemoteProtocolError if that can't be had.
+    """
+    if not await serves(cluster, group_id, ApiKey.TXN_OFFSET_COMMIT):
+        return None
+    request = InitProducerIdRequest(PREFIX + group_id, _TIMEOUT_MS)
+    answer = await _ask(cluster, group_id, request, InitProducerIdResponse, _INIT)
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+async def write(cluster: Cluster, group_id: str, producer: Producer | None, unmirrored: Unmirrored) -> None:
+    """Writes offsets, and returns when they are there. OSError, RemoteProtocolError if they may not be."""
+    if producer is None:
+        await _write_plainly(cluster, group_id, unmirrored)
+        return
+    name = PREFIX + group_id
+    await _ask(cluster, group_id, AddOffsetsToTxnRequest(name, *producer, group_id), AddOffsetsToTxnResponse, _ADD)
+    topics = _topics(unmirrored.offsets, TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition)
+    request = TxnOffsetCommitRequest(name, group_id, *producer, topics=topics)
+    _check(group_id, await _commit(cluster, group_id, request, _COMMIT))
+    await _ask(cluster, group_id, EndTxnRequest(name, *producer, True), EndTxnResponse, _END)
+    await fence(cluster, group_id)  # the end is answered before it can be seen everywhere; this is not
+
+
+async def _ask(cluster: Cluster, group_id: str, request: Message, kind: type[T], newest: int) -> T:
+    answer: Any = await ask_coordinator(cluster, PREFIX + group_id, request, key_type=TRANSACTION, newest=newest)
+    if not isinstance(answer, kind):
+        raise OSError(f"{kind.__name__}: no coordinator")
+    _check(group_id, {answer.error_code})  # type: ignore[attr-defined]  # each of these has one
+    return answer
+
+
+async def _commit(cluster: Cluster, group_id: str, request: Any, newest: int) -> set[int]:
+    """The errors; metadata that the broker finds too long are left out."""
+    for _ in range(2):
+        answer = await ask_coordinator(cluster, group_id, request, key_type=GROUP, newest=newest, trim=_trim)
+        if answer is None:
+            raise OSError(f"group {group_id}: no coordinator")
+        errors = errors_in(answer) - _GONE
+        if ErrorCode.OFFSET_METADATA_TOO_LARGE not in errors:
+            break
+        for topic in request.topics:
+            for row in topic.partitions:
+                row.committed_metadata = ""
+    return errors
+
+
+def _trim(request: Any, version: int) -> None:
+    """Leader epochs came with OffsetCommit v6 and TxnOffsetCommit v2, static members with OffsetCommit v7."""
+    is_plain = isinstance(request, OffsetCommitRequest)
+    if version < (6 if is_plain else 2):
+        for topic in request.topics:
+            for row in topic.partitions:
+                row.committed_leader_epoch = -1
+    if is_plain and version < 7:
+        request.group_instance_id = None
+
+
+async def _write_plainly(cluster: Cluster, group_id: str, unmirrored: Unmirrored) -> None:
+    """As the member that committed them, which the group may still know; else as nobody, which an empty one takes."""
+    topics = _topics(unmirrored.offsets, OffsetCommitRequestTopic, OffsetCommitRequestPartition)
+    member = unmirrored.newest
+    assert member is not None
+    named = (member.generation_id, member.member_id, member.group_instance_id)
+    errors: set[int] = set()
+    for generation_id, member_id, instance_id in dict.fromkeys((named, (-1, "", None))):
+        request = OffsetCommitRequest(group_id, generation_id, member_id, instance_id, topics=topics)
+        errors = await _commit(cluster, group_id, request, _PLAIN)
+        if errors <= {ErrorCode.NONE}:
+            return
+    _check(group_id, errors)
+
+
+def _topics(offsets: Offsets, new_topic: Any, new_row: Any) -> list[Any]:
+    topics: dict[str, Any] = {}
+    for (name, index), row in offsets.items():
+        topic = topics.setdefault(name, new_topic(name=name))
+        topic.partitions.append(
+            new_row(
+                partition_index=index,
+                committed_offset=row.offset,
+                committed_leader_epoch=row.leader_epoch,
+                committed_metadata=row.metadata,
+            )
+        )
+    return list(topics.values())
+
+
+def _check(group_id: str, errors: Iterable[int]) -> None:
+    failed = {error for error in errors if error}
+    if failed:
+        raise OSError(f"offsets of group {group_id} can't be written: {sorted(failed)}")
