@@ -26,6 +26,10 @@ class Decisions(Protocol):
         """Of a committed epoch: whether this batch was sent more than once, and another copy counts."""
         ...
 
+    def bound(self, topic: str, partition: int) -> int | None:
+        """The lowest offset of a partition at which undecided data may lie; None if there are none."""
+        ...
+
 
 class NothingKnown:
     """``Decisions`` where no transaction log is read: nothing of kproxy's transactions is to be seen."""
@@ -39,3 +43,7 @@ class NothingKnown:
     ) -> bool:
         """Never asked: nothing is committed."""
         return False
+
+    def bound(self, topic: str, partition: int) -> int | None:
+        """None is known."""
+        return None

@@ -38,6 +38,8 @@ class MixedLog:
     verdicts: dict[int, Verdict] = field(
         default_factory=lambda: {COMMITTED: Verdict.COMMITTED, ABORTED: Verdict.ABORTED, UNDECIDED: Verdict.UNDECIDED}
     )
+    #: The offset of each aborted transaction's marker.
+    _markers: list[int] = field(default_factory=list)
     _open: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
 
     # -- writing
@@ -61,6 +63,7 @@ class MixedLog:
                 self.seen.update(written)
             elif written:
                 self.aborted.append(Aborted(number, begun))
+                self._markers.append(first)
         return first
 
     def _data(self, kind: str, count: int, number: int, size: int) -> bytes:
@@ -107,6 +110,10 @@ class MixedLog:
         assert self.verdicts[epoch] is Verdict.COMMITTED
         return base_sequence == COPIED
 
+    def bound(self, topic: str, partition: int) -> int | None:
+        open_ones = self.undecided if self.verdicts[UNDECIDED] is Verdict.UNDECIDED else []
+        return min(open_ones, default=None)
+
     # -- reading
 
     @property
@@ -125,6 +132,10 @@ class MixedLog:
         found = [data for _, end, data in self.batches if offset < end <= self.native_lso]
         whole = len(found[0]) if found else 0
         return b"".join(found)[: max(max_bytes, whole)]
+
+    def aborted_from(self, offset: int) -> list[Aborted]:
+        """What a broker tells of aborted transactions: those that end at ``offset`` or later."""
+        return [each for each, marker in zip(self.aborted, self._markers, strict=True) if marker >= offset]
 
     def visible(self, offset: int) -> list[int]:
         """The offsets that a reader from ``offset`` on should get, and no others."""

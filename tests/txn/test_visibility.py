@@ -15,7 +15,12 @@ from tests.txn.mixed_logs import TXN_PID, UNDECIDED, MixedLog, log_of, steps
 
 def see(log: MixedLog, offset: int = 0, max_bytes: int = 1 << 30) -> Seen:
     return visible(
-        log.read(offset, max_bytes), topic="t", partition=0, first_offset=offset, aborted=log.aborted, decisions=log
+        log.read(offset, max_bytes),
+        topic="t",
+        partition=0,
+        first_offset=offset,
+        aborted=log.aborted_from(offset),
+        decisions=log,
     )
 
 

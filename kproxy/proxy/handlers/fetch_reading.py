@@ -143,8 +143,7 @@ class FetchReading:
                 data = b"".join(seen.pieces)
                 self._ctx.hidden_bytes += seen.hidden_bytes
         part.undecided = seen.undecided
-        if seen.undecided is not None:
-            row.last_stable_offset = seen.next_offset
+        self._tell_stable(part, row, seen)
         if seen.leader_epoch >= 0:
             part.leader_epoch = seen.leader_epoch
         if data:
@@ -154,6 +153,18 @@ class FetchReading:
             part.ahead = seen.next_offset > part.position and seen.undecided is None
             part.position = max(part.position, seen.next_offset)
         return data
+
+    def _tell_stable(self, part: Part, row: FetchResponsePartitionData, seen: Seen) -> None:
+        """Tells the last stable offset; where none was met, no more than is sure: it must not fall later."""
+        bound = self._decisions.bound(part.name, row.partition_index) if self._isolation.filtered else None
+        if seen.undecided is not None:
+            stable = seen.next_offset
+        elif bound is not None:
+            stable = max(seen.next_offset, min(bound, row.last_stable_offset))
+        else:
+            return
+        self._changed = self._changed or stable != row.last_stable_offset
+        row.last_stable_offset = stable
 
     # -- what next
 

@@ -53,7 +53,7 @@ class Broker:
 
     def _row(self, asked: FetchRequestFetchPartition, isolation: int) -> FetchResponsePartitionData:
         log = self.logs[asked.partition]
-        aborted = [FetchResponseAbortedTransaction(*each) for each in log.aborted]
+        aborted = [FetchResponseAbortedTransaction(*each) for each in log.aborted_from(asked.fetch_offset)]
         return FetchResponsePartitionData(
             partition_index=asked.partition,
             high_watermark=log.end,

@@ -301,6 +301,18 @@ def test_the_last_stable_offset_is_told() -> None:
     assert client.positions[0] == 4
 
 
+def test_the_last_stable_offset_does_not_fall_when_what_is_undecided_comes_into_sight() -> None:
+    log = MixedLog()
+    for _ in range(30):
+        log.add("plain")
+    log.add("undecided")
+    log.add("plain")
+    client = java(log, max_bytes=300)
+    told = [client.poll().responses[0].partitions[0].last_stable_offset for _ in range(12)]
+    assert set(told) == {30}
+    assert client.positions[0] == 30
+
+
 def test_a_client_with_a_session_is_told_to_begin_anew() -> None:
     """KIP-227, rule 14: what a session leaves out can't be looked through."""
     client = java(log_of([("plain", 1, 0)]))
