@@ -1,16 +1,14 @@
-"""What kproxy's instances, and members of their transactions, send and make of the answers."""
+"""What kproxy's instances, and members of their transactions, send."""
 
 from typing import Final
 
 from kproxy.codec.messages import Message
 from kproxy.testing.txn_model import bodies
-from kproxy.testing.txn_model.broker import Answer
-from kproxy.testing.txn_model.log import Item, ViewsOfIds, Written, body_of, verdict
+from kproxy.testing.txn_model.log import Item, Written
 from kproxy.testing.txn_model.rules import Run
-from kproxy.testing.txn_model.state import LOG, Actor, Own, Reported, Request, State, Told, request
+from kproxy.testing.txn_model.state import LOG, Actor, Own, Reported, Request, State, request
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, encode
-from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 
 #: Producer ids of claims and of members.
@@ -142,9 +140,10 @@ class Protocol:
         a = s.actors[i]
         assert a.own is not None
         s = self.append(s.put(i, phase="preparing"), i, bodies.prepare(a.own.number, a.part), "PREPARE")
-        return s if self.run.is_kproxys("report") else self._report(s, a)
+        return s if self.run.is_kproxys("report") else self.report(s, a)
 
-    def _report(self, s: State, a: Actor) -> State:
+    def report(self, s: State, a: Actor) -> State:
+        """Somebody hears that a part is prepared."""
         return s._replace(reported=s.reported | {Reported(a.part, self.wanted(a))})
 
     def announce_offsets(self, s: State, i: int) -> State:
@@ -186,79 +185,3 @@ class Protocol:
         s = s.put(i, phase="joining", sequence=int(how == "owner-sequence"))
         header = owner if how == "owner-sequence" else part
         return self.append(s, i, bodies.member(number, owner, part, own.number), "MEMBER", header=header)
-
-    # -- answers
-
-    def answered(self, s: State, q: Request, answer: Answer) -> State:
-        """The instance that sent q hears of it, if it still waits."""
-        if q.source < 0:
-            return s
-        i, a = q.source, s.actors[q.source]
-        if q.to != LOG:
-            return self._written(s, i, q, answer)
-        if a.waits != q:
-            return s
-        s = s.put(i, waits=None)
-        seen = max(a.read, s.log.end if answer.error else answer.offset + 1)
-        if a.phase == "claiming":
-            return self._claimed(s, i, q, answer)
-        if a.phase == "ending":
-            return self._decided(s, i, q, answer, s.log.end if a.read < s.start else seen)
-        s = s.put(i, read=seen)
-        views = s.views(seen)
-        if a.phase == "beginning":
-            ongoing = views[self.id_of(i)].ongoing
-            begun = not answer.error and ongoing is not None and ongoing.producer == a.part
-            return self.write(s.put(i, phase="tx"), i) if begun else self.give_up(s, i, s.log.end)
-        if a.phase == "joining":
-            joined = not answer.error and (self.run.rules["announce"] != "own-pid" or a.part in views[0].members)
-            return self.write(s.put(i, phase="mtx"), i) if joined else self.give_up(s, i, seen)
-        if a.phase == "preparing":
-            return self._prepared(s, i, views)
-        return s.put(i, gates=a.gates[1:]) if not answer.error else self.give_up(s, i, seen)
-
-    def _written(self, s: State, i: int, q: Request, answer: Answer) -> State:
-        a = s.actors[i]
-        if a.phase not in ("tx", "mtx") or q.body[0] != a.name:
-            return s
-        assert isinstance(q.to, int)
-        batch = (q.to, q.body[1])
-        if batch not in a.todo or batch in dict(a.acked):
-            return s
-        if not answer.error:
-            return s.put(i, acked=a.acked | {(batch, answer.offset)})
-        return s.put(i, must_abort=True) if a.phase == "tx" else self.give_up(s, i, a.read)
-
-    def _claimed(self, s: State, i: int, q: Request, answer: Answer) -> State:
-        a, end = s.actors[i], s.log.end
-        assert a.own is not None
-        if self.run.is_kproxys("own"):
-            mine = s.views(end)[self.id_of(i)].is_ours(bodies.nonce(a.own.number))
-        else:
-            mine = not answer.error and body_of(s.log.records[answer.offset]) == body_of(q.body)
-        if answer.error or not mine:
-            return self.give_up(s, i, end)
-        return s.put(i, phase="own", read=end)
-
-    def _decided(self, s: State, i: int, q: Request, answer: Answer, seen: int) -> State:
-        a = s.actors[i]
-        asked = q.body.what == "COMMIT"
-        parts = sorted(one.part for one in s.reported) if a.name[0] == "prepared" else [a.part]
-        views = s.views(seen)
-        heard: set[Told] = set()
-        for part in parts:
-            given = verdict(views, part)
-            if self.run.rules["tell"] == "ack" and not answer.error:
-                given = Verdict.COMMITTED if asked else Verdict.ABORTED
-            if given is not Verdict.UNDECIDED:  # else it stays open until a claim
-                heard.add(Told(a.name, part, given is Verdict.COMMITTED))
-        s = s._replace(told=s.told | heard).put(i, read=seen)
-        well = not answer.error and len(heard) == len(parts) and all(told.committed == asked for told in heard)
-        return self.finish(s, i) if well else self.give_up(s, i, seen)
-
-    def _prepared(self, s: State, i: int, views: ViewsOfIds) -> State:
-        a = s.actors[i]
-        if a.part not in views[0].prepared:
-            return self.give_up(s, i, a.read)
-        s = self._report(s, a)
-        return s.put(i, phase="mdone") if self.is_member(i) else self.finish(s, i)

@@ -157,3 +157,12 @@ def first_state(run: Run) -> State:
         group=(1, 0) if run.group else None,
         asking=None,
     )
+
+
+Move: TypeAlias = tuple[str, State]
+"""What happened, and the state behind it."""
+
+
+def who(i: int) -> str:
+    """An actor's name in traces."""
+    return "ABC"[i]
