@@ -18,6 +18,8 @@ from kproxy.config.values import (
     LISTEN_ADDRESS,
     OPTIONAL_LISTEN_ADDRESS,
     OPTIONAL_PATH,
+    PATTERNS,
+    PERMIT_RULES,
     PORTS,
     REACHABLE_ADDRESS,
     READ_COMMITTED,
@@ -28,6 +30,7 @@ from kproxy.config.values import (
     whole_number,
 )
 from kproxy.proxy.homes import Home, HomeRule, home_of
+from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.routing import Address
 
 _MIB = 1 << 20
@@ -259,6 +262,18 @@ class Config:
         "where it serves transactions. Kafka Streams, Connect and Flink belong at the broker: kproxy refuses compacted "
         "topics.",
         group="Transactions",
+    )
+    transactional_id_clients: tuple[PermitRule, ...] = option(
+        (),
+        PERMIT_RULES,
+        "Which clients may use which transactional ids, by patterns of both: an id that a rule names is for clients "
+        "whose client.id fits one of its rules, others get TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id that no rule "
+        "names is for all.",
+    )
+    transaction_admin_hosts: tuple[str, ...] = option(
+        ("127.0.0.1", "::1"),
+        PATTERNS,
+        "From which hosts, by pattern, any of kproxy's open transactions may be aborted with kafka-transactions.sh.",
     )
     transactional_id_timeout_ms: int = option(
         7 * _DAY_MS,

@@ -6,7 +6,7 @@ the typed value or raises ``ValueError`` with a text that says what would have b
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import yaml
 
 from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.routing import Address
 
 _Value = TypeVar("_Value")
@@ -233,6 +234,25 @@ def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
     return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in _pairs(raw, "transactional ids", wanted))
 
 
+def _parse_permit_rules(raw: Raw) -> tuple[PermitRule, ...]:
+    """``ID=CLIENT,ID=CLIENT``, or a mapping of the same; nothing for no rule."""
+    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+        return ()
+    wanted = "must be TRANSACTIONAL_ID=CLIENT_ID rules, such as orders-*=order-service*"
+    pairs = _pairs(raw, "transactional ids", wanted)
+    if not all(isinstance(client_id, str) and client_id.strip() for _, client_id in pairs):
+        raise ValueError(wanted)
+    return tuple(PermitRule(id_pattern, client_id.strip()) for id_pattern, client_id in pairs)
+
+
+def _parse_patterns(raw: Raw) -> tuple[str, ...]:
+    """Words joined by commas, or a list of them; nothing for none."""
+    words = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        raise ValueError("must be a list of patterns, such as 127.0.0.1,10.0.*")
+    return tuple(word.strip() for word in words if word.strip())
+
+
 def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
     if isinstance(raw, str):
@@ -267,6 +287,8 @@ PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
 DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
 ISOLATION_LEVEL = choice(READ_COMMITTED, READ_UNCOMMITTED)
 ISOLATION_RULES = Kind("list of client.id PATTERN=LEVEL", _parse_isolation_rules, "LIST")
+PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit_rules, "LIST")
+PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
 HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
 
@@ -281,19 +303,24 @@ def show(value: object) -> str:
             return f"{value[0]}-{value[-1]}"
         case Address():
             return str(value)
+        case tuple():
+            return _show_list(value) or "{}"
+    return str(value)
+
+
+def _show_list(value: tuple[object, ...]) -> str:
+    match value:
         case [DeliverRule(), *_]:
             return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
-        case [IsolationRule(), *_]:
-            return ",".join(f"{rule.client_id}={rule.level}" for rule in value if isinstance(rule, IsolationRule))
+        case [IsolationRule() | PermitRule(), *_]:
+            return ",".join("=".join(rule) for rule in value if isinstance(rule, IsolationRule | PermitRule))
         case [HomeRule("*", home)]:
             return home.value
         case [HomeRule(), *_]:
             return ",".join(
                 f"{rule.transactional_id}={rule.home.value}" for rule in value if isinstance(rule, HomeRule)
             )
-        case tuple():
-            return ",".join(str(item) for item in value) or "{}"
-    return str(value)
+    return ",".join(str(item) for item in value)
 
 
 def _show_rule(rule: DeliverRule) -> str:

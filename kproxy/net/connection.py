@@ -332,7 +332,7 @@ class Connection:
                 self.cluster.doubt()
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
-        self.session.ctx.broker_versions = versions
+        self.session.ctx.broker_versions, self.session.ctx.node_id = versions, broker.node_id
         self.session.link.connected = True
         assert self._nursery is not None
         self._nursery.start_soon(self._read_upstream, io)

@@ -10,6 +10,7 @@ from kproxy.codec.messages import Message
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
 from kproxy.proxy.asks import (
+    AbortAsk,
     CapturedAsk,
     GroupAsk,
     OffsetCommitAsk,
@@ -57,6 +58,9 @@ class Errands:
         if isinstance(ask, OffsetCommitAsk):
             earlier, self._last_commit = self._last_commit, trio.Event()
             return partial(self._before_commit, ask, earlier, self._last_commit)
+        if isinstance(ask, AbortAsk):
+            assert self._rpcs is not None
+            return partial(self._rpcs.abort, ask)
         before, self._last = self._last, trio.Event()
         if isinstance(ask, CapturedAsk):
             assert self._rpcs is not None

@@ -11,6 +11,7 @@ import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.values import READ_COMMITTED
+from kproxy.dedup.identity import normal_host
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
@@ -21,6 +22,7 @@ from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.permits import Permits, is_admin
 from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, preferred_ports
@@ -68,6 +70,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._serial = count(1)
         self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.begun) if transactions is not None else None
+        self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_host: Counter[str] = Counter()
@@ -225,6 +228,11 @@ class Server:
             transcode={},
             homes=self._config.transactions_home if self._rpcs is not None else None,
             captures=self._rpcs.begun if self._rpcs is not None else None,
+            views=self._views,
+            permits=Permits(
+                self._config.transactional_id_clients,
+                is_admin(normal_host(io.peer_host), self._config.transaction_admin_hosts),
+            ),
             connection=next(self._serial),
             decisions=self.reading.decisions if self.reading is not None else None,
             follows_groups=self.reading is not None and self.reading.groups is not None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.codec.produce import TopicRef
+from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ class ProduceAsk(NamedTuple):
     parts: Sequence[ProducePart]
 
 
+class AbortAsk(NamedTuple):
+    """The abort of another's open transaction, by who may: the client's own message, and whose it is."""
+
+    transactional_id: str
+    client: Producer
+    request: Message
+
+
 class CapturedAsk(NamedTuple):
     """The batches of a client that knows nothing of the transaction into which they go."""
 
@@ -79,4 +88,4 @@ class OffsetCommitAsk(NamedTuple):
     group_id: str
 
 
-Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | OffsetFetchAsk | OffsetCommitAsk
+Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | OffsetFetchAsk | OffsetCommitAsk | AbortAsk

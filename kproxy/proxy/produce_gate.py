@@ -119,6 +119,11 @@ class ProduceGate:
             return None
         if layout.transactional:
             name = transactional_id(frame, body, slot.api_version)
+            if name is not None and not self._ctx.may_use(name):
+                slot.silent = layout.acks == 0
+                self._open(slot, upstream)
+                self._refuse(slot, layout, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional_id")
+                return None
             if name is not None and self._ctx.is_home_of(name):
                 self._take_transactional(slot, frame, layout, name)
                 return None

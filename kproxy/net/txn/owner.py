@@ -380,6 +380,14 @@ class Owner:
         transaction = self.transaction
         return transaction is not None and now > transaction.began_at + self.keeper.timeout_ms / 1000
 
+    async def give_up(self, client: Producer, why: str) -> None:
+        """Aborts this client's open transaction by a claim, on somebody else's behalf; its client is told why."""
+        self._refuse_while_pending()
+        async with self._lock:
+            if self.transaction is not None and client == self.keeper.client:
+                self.transaction.writer.abandon()
+                await self._lose(why)
+
     async def time_out(self) -> None:
         """Aborts the open transaction by a claim if it is overdue. TxnError if that can't be done now."""
         async with self._lock:

@@ -11,6 +11,7 @@ from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequ
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
+from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
@@ -18,8 +19,9 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.topic_names import topic_names
-from kproxy.proxy.asks import CapturedAsk, ProduceAsk, ProducePart, TransactionAsk
+from kproxy.proxy.asks import AbortAsk, CapturedAsk, ProduceAsk, ProducePart, TransactionAsk
 from kproxy.proxy.captures import captured_answer
+from kproxy.proxy.handlers.transaction_admin import marked
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transactions import (
     NO_PRODUCER,
@@ -65,6 +67,15 @@ class Rpcs:
             if error.error_code == ErrorCode.NETWORK_EXCEPTION:
                 return None
             return failed(ask.request, version, error.error_code)
+
+    async def abort(self, ask: AbortAsk) -> Message:
+        """The answer to an operator's marker (``kafka-transactions.sh abort``)."""
+        assert isinstance(ask.request, WriteTxnMarkersRequest)
+        try:
+            await self._coordinator.abort(ask.transactional_id, ask.client)
+        except TxnError as error:
+            return marked(ask.request, error.error_code)
+        return marked(ask.request, ErrorCode.NONE)
 
     async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:
         coordinator = self._coordinator

@@ -20,7 +20,13 @@ from kproxy.proxy.handlers.own_topics import (
     IncrementalAlterConfigs,
 )
 from kproxy.proxy.handlers.produce import PassedProduce
-from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional, WriteTxnMarkers
+from kproxy.proxy.handlers.transaction_admin import (
+    DescribeProducers,
+    DescribeTransactions,
+    ListTransactions,
+    WriteTxnMarkers,
+)
+from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     {
@@ -42,6 +48,9 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.END_TXN: Transactional(),
         ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkers(),
         ApiKey.TXN_OFFSET_COMMIT: Transactional(),
+        ApiKey.LIST_TRANSACTIONS: ListTransactions(),
+        ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactions(),
+        ApiKey.DESCRIBE_PRODUCERS: DescribeProducers(),
         ApiKey.CREATE_PARTITIONS: CreatePartitions(),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),

@@ -100,11 +100,15 @@ class FindCoordinator(_Addresses):
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
         """What is left to ask the broker."""
         request: FindCoordinatorRequest = exchange.request
-        if request.key_type != _TRANSACTION or not ctx.decides_transactions:
+        if request.key_type != _TRANSACTION or not (ctx.decides_transactions or ctx.permits.rules):
             return request
         if exchange.client_version < _FIRST_BATCHED:
-            return Local(_here(ctx, request.key, FindCoordinatorResponse())) if ctx.is_home_of(request.key) else request
-        rest = [key for key in request.coordinator_keys if not ctx.is_home_of(key)]
+            return (
+                Local(_here(ctx, request.key, FindCoordinatorResponse()))
+                if _is_told_here(ctx, request.key)
+                else request
+            )
+        rest = [key for key in request.coordinator_keys if not _is_told_here(ctx, key)]
         exchange.notes["keys"] = request.coordinator_keys
         if rest:
             return replace(request, coordinator_keys=rest)
@@ -139,8 +143,16 @@ def _in_order(
     return [by_key.get(key) or _here(ctx, key, FindCoordinatorResponseCoordinator(key=key)) for key in keys]
 
 
+def _is_told_here(ctx: Context, transactional_id: str) -> bool:
+    return ctx.is_home_of(transactional_id) or not ctx.may_use(transactional_id)
+
+
 def _here(ctx: Context, transactional_id: str, row: _Row) -> _Row:
-    """Fills in a port of kproxy's, by what Metadata tells of the same broker."""
+    """Fills in a port of kproxy's, by what Metadata tells of the same broker; or that the id is not for this client."""
+    if not ctx.may_use(transactional_id):
+        row.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        row.node_id, row.host, row.port = -1, "", -1
+        return row
     node_id = ctx.cluster.coordinator(transactional_id)
     address = ctx.advertised(node_id)
     if address is None:

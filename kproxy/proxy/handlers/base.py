@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
+from kproxy.proxy.permits import Permits
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
+from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
     from kproxy.proxy.captures import Captures
@@ -67,10 +69,16 @@ class Context:
     legacy_committed: bool = True
     #: By client id whether it reads committed data only, whatever it asks for; None: as it asks.
     committed_for: Callable[[str], bool | None] = _as_asked
+    #: All that the transaction log says; None if it is not read.
+    views: Views | None = None
+    #: What this connection may do with transactions.
+    permits: Permits = Permits()  # noqa: RUF009  # a constant
     #: Whose transactions kproxy decides; None: nobody's.
     homes: Sequence[HomeRule] | None = None
     #: Whose Produce requests go into transactions that the client knows nothing of; None: nobody's.
     captures: "Captures | None" = None
+    #: The broker of this connection.
+    node_id: int = -1
     #: The serial number of the client's connection, rising.
     connection: int = 0
 
@@ -82,6 +90,10 @@ class Context:
     def is_home_of(self, transactional_id: str) -> bool:
         """Whether kproxy decides the transactions of an id."""
         return self.homes is not None and is_kproxys(self.homes, transactional_id, self.broker_versions)
+
+    def may_use(self, transactional_id: str) -> bool:
+        """Whether this client may use a transactional id."""
+        return self.permits.may_use(transactional_id, self.client_id)
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""

@@ -7,13 +7,6 @@ of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are bet
 from typing import Any
 
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
-from kproxy.codec._generated.write_txn_markers import (
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-    WriteTxnMarkersResponseWritableTxnMarkerPartitionResult,
-    WriteTxnMarkersResponseWritableTxnMarkerResult,
-    WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
-)
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import Ask, TransactionAsk
@@ -29,13 +22,15 @@ class Transactional(Handler):
     """A request that names a transactional id."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Where kproxy decides transactions it has to look whose this is."""
-        return ctx.decides_transactions or upstream != version
+        """Where kproxy decides transactions, or who may use an id, it has to look whose this is."""
+        return ctx.decides_transactions or bool(ctx.permits.rules) or upstream != version
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
         """For the coordinator of the id's home."""
         request = exchange.request
         transactional_id = self.transactional_id(request)
+        if transactional_id is not None and not ctx.may_use(transactional_id):
+            return Local(failed(request, exchange.client_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         if transactional_id is not None and ctx.is_home_of(transactional_id):
             exchange.notes[_ASKED_HERE] = True
             return self.ask(ctx, exchange)
@@ -97,30 +92,3 @@ class AddPartitionsToTxn(Transactional):
         """As v0-v3 name it."""
         name: str = request.v3_and_below_transactional_id
         return name
-
-
-class WriteTxnMarkers(Handler):
-    """Markers would decide, or fence, what clients have no say in; who runs the cluster has them at the brokers."""
-
-    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Always: it is not for the broker."""
-        return True
-
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
-        """Each marker on each partition is refused."""
-        request: WriteTxnMarkersRequest = exchange.request
-        refused = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        markers = []
-        for marker in request.markers:
-            topics = [
-                WriteTxnMarkersResponseWritableTxnMarkerTopicResult(
-                    topic.name,
-                    [
-                        WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(index, refused)
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in marker.topics
-            ]
-            markers.append(WriteTxnMarkersResponseWritableTxnMarkerResult(marker.producer_id, topics))
-        return Local(WriteTxnMarkersResponse(markers=markers))
