@@ -20,7 +20,7 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.handlers.base import Again, Context, Exchange, Handler, Local, Lowered, Place, Stable
-from kproxy.proxy.handlers.isolation import Isolation, isolation_of
+from kproxy.proxy.handlers.isolation import READ_UNCOMMITTED, Isolation, isolation_of
 
 _EARLIEST = -2
 _LATEST = -1
@@ -63,9 +63,10 @@ class ListOffsets(Handler):
 
     def _question(self, exchange: Exchange, request: ListOffsetsRequest) -> ListOffsetsRequest:
         isolation: Isolation = exchange.notes["isolation"]
+        sayable = exchange.upstream_version >= _FIRST_ISOLATION  # older brokers have no transactions of their own
         asked = ListOffsetsRequest(
             replica_id=request.replica_id,
-            isolation_level=isolation.level,
+            isolation_level=isolation.level if sayable else READ_UNCOMMITTED,
             topics=request.topics,
             timeout_ms=request.timeout_ms,
         )

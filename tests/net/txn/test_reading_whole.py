@@ -1,5 +1,6 @@
 """Committed data alone, behind all of kproxy: its own transactions and the broker's in one topic."""
 
+import random
 import uuid
 from contextlib import AsyncExitStack
 from typing import Any
@@ -92,7 +93,7 @@ async def end_of(client: FrameClient, topic: str, version: int, isolation: int) 
     row = ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=isolation,
+        isolation_level=isolation if version > 1 else 0,
         topics=[ListOffsetsRequestListOffsetsTopic(name=topic, partitions=[row])],
     )
     answer = await client.call(request, version)
@@ -165,6 +166,61 @@ async def test_the_last_stable_offset_of_an_instance_that_joins_later() -> None:
                 await transact(ours, "t", "b", committed=None)
                 assert await end_of(reader, "t", 5, 1) == 1
                 assert await end_of(reader, "t", 5, 0) == 2
+
+
+class _Writer:
+    """A producer that does one random thing at a time; knows what it committed."""
+
+    def __init__(self, producer: WireProducer, rng: random.Random) -> None:
+        self.producer, self._rng = producer, rng
+        self._open: list[str] = []
+        self._count = 0
+        self.committed: list[str] = []
+
+    async def step(self) -> None:
+        if self._open and self._rng.random() < 0.4:
+            committed = self._rng.random() < 0.6
+            assert await self.producer.end(committed=committed) == 0
+            self.committed += self._open if committed else []
+            self._open = []
+            return
+        if not self._open:
+            assert await self.producer.add(("t", 0)) == [0]
+        self._count += 1
+        self._open.append(f"{self.producer.transactional_id}/{self._count}")
+        assert await self.producer.produce(self._open[-1], ("t", 0)) == [0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_last_stable_offset_never_falls_and_can_be_reached(seed: int) -> None:
+    rng = random.Random(seed)
+    async with proxied(**OPTIONS) as proxy, AsyncExitStack() as stack:
+        proxy.brokers.create_topic("t")
+        clients = [await stack.enter_async_context(await proxy.client(1)) for _ in range(5)]
+        writers = [_Writer(WireProducer(client, name), rng) for client, name in zip(clients, "abc", strict=False)]
+        for writer in writers:
+            assert await writer.producer.init() == 0
+        consumer = Consumer(clients[3], 12, "t", bytes(16))
+        stable = 0
+        for _ in range(60):
+            await rng.choice(writers).step()
+            had, stable = stable, await end_of(clients[4], "t", rng.choice([1, 2, 5]), 1)
+            assert had <= stable <= await end_of(clients[4], "t", 5, 0)
+            if rng.random() < 0.4:
+                with trio.fail_after(10):
+                    while consumer.position < stable:
+                        await consumer.poll(20)
+                assert consumer.position == stable
+                told = {value for writer in writers for value in writer.committed}
+                assert set(consumer.values) <= told
+        for writer in writers:
+            while writer._open:
+                await writer.step()
+        await consumer.read()
+        for writer in writers:
+            name = writer.producer.transactional_id
+            assert [value for value in consumer.values if value.startswith(name)] == writer.committed
+        assert consumer.position == await end_of(clients[4], "t", 5, 0)
 
 
 async def _mix(client: FrameClient, topic: str) -> WireProducer:

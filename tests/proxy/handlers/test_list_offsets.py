@@ -12,10 +12,10 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsResponseListOffsetsPartitionResponse,
     ListOffsetsResponseListOffsetsTopicResponse,
 )
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.handlers.base import Stable
 from kproxy.txn.verdict import NothingKnown
-from tests.proxy.playbook import Play
+from tests.proxy.playbook import KAFKA_43, Play
 
 LATEST, EARLIEST = -1, -2
 
@@ -195,3 +195,13 @@ def test_v0_gets_the_stable_end() -> None:
             play.session.resume(each, 3.0, {place: 10 for place in each.reason.ends} | {("t", 0): 700})
     rows = play.answer().topics[0].partitions
     assert [row.old_style_offsets for row in rows] == [[700, 100], [10]]
+
+
+def test_a_broker_from_before_isolation_levels_is_asked_without() -> None:
+    play = Play(served={**KAFKA_43, ApiKey.LIST_OFFSETS: (0, 1)})
+    rows = [ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=LATEST)]
+    play.ask(ListOffsetsRequest(topics=[ListOffsetsRequestListOffsetsTopic(name="t", partitions=rows)]), 1)
+    version, correlation_id, request = play.sent()
+    assert version == 1
+    play.reply(broker(request), version, correlation_id)
+    assert play.answer().topics[0].partitions[0].offset == 900
