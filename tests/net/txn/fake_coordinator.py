@@ -7,7 +7,10 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.captures import Begun
+from kproxy.config import Config
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.service import Transactions
+from kproxy.proxy.stats import Stats
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -70,14 +73,12 @@ class FakeCoordinator:
         return [Written(0, 100 + batch.base_sequence, -1) for batch in batches]
 
 
-class FakeTransactions:
-    """What a server needs of it."""
+class FakeTransactions(Transactions):
+    """What a server needs of it; no log is read."""
 
-    reading = None
-
-    def __init__(self, *_: object) -> None:
-        self.coordinator = FakeCoordinator()
-        self.begun = Begun()
+    def __init__(self, cluster: Cluster, config: Config, stats: Stats, nursery: trio.Nursery) -> None:
+        super().__init__(cluster, config, stats, nursery)
+        self.coordinator: Any = FakeCoordinator()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
