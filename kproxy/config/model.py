@@ -271,9 +271,10 @@ class Config:
         "names is for all.",
     )
     transaction_admin_hosts: tuple[str, ...] = option(
-        ("127.0.0.1", "::1"),
+        ("localhost",),
         PATTERNS,
-        "From which hosts, by pattern, any of kproxy's open transactions may be aborted with kafka-transactions.sh.",
+        "From which hosts, by patterns of their addresses, any of kproxy's open transactions may be aborted with "
+        "kafka-transactions.sh. localhost is every loopback address.",
     )
     transactional_id_timeout_ms: int = option(
         7 * _DAY_MS,

