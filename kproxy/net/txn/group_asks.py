@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 #: A decision is waited for as long where a client can't be told of it. The answers to its heartbeats wait behind this
 #: one, and its session may be no longer than 6 s (group.min.session.timeout.ms); it asks again.
 _WAIT_SECONDS: Final = 4.0
+#: A commit waits as long for the log to be read.
+_COMMIT_SECONDS: Final = 5.0
+#: So long a log that is not there is not asked for again: to make one and to commit there takes longer.
+_ABSENT_SECONDS: Final = 0.1
 _BY_ID: Final = (10, 12)
 #: Clients ask again, of the same broker.
 _LATER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -50,6 +54,7 @@ class GroupAsks:
         self._changes = changes
         self._mirror = mirror
         self._read_to_end = read_to_end
+        self._absent_until = trio.current_time()
 
     async def before_fetch(self, ask: OffsetFetchAsk) -> OffsetFetchResponse:
         """What the log says of the groups that the broker may not know.
@@ -73,18 +78,26 @@ class GroupAsks:
 
         While the log can't be read, groups that are in no transaction as far as it is known go on.
         """
-        if not self._log.opened.is_set():
-            return OffsetFetchResponse()
         try:
-            await self._read_to_end()
-        except (OSError, RemoteProtocolError):
+            if await self._is_read():
+                await self._mirror.settle(ask.group_id)
+        except (OSError, KproxyError):
             is_known = undecided(self._log.views, ask.group_id) or unmirrored(self._log.views, ask.group_id).commits
             return OffsetFetchResponse(error_code=_LATER if is_known else ErrorCode.NONE)
-        try:
-            await self._mirror.settle(ask.group_id)
-        except (OSError, KproxyError):
-            return OffsetFetchResponse(error_code=_LATER)
         return OffsetFetchResponse()
+
+    async def _is_read(self) -> bool:
+        """Reads the log to its end; False if there is none. OSError, RemoteProtocolError if it can't be read."""
+        now = trio.current_time()
+        if not self._log.opened.is_set() and now < self._absent_until:
+            return False
+        with trio.move_on_after(_COMMIT_SECONDS) as scope:
+            await self._read_to_end()
+        if scope.cancelled_caught:
+            raise OSError("the transaction log can't be read")
+        if not self._log.opened.is_set():
+            self._absent_until = now + _ABSENT_SECONDS
+        return self._log.opened.is_set()
 
     async def _until_decided(self, group_ids: Sequence[str]) -> None:
         seen = self._changes.version

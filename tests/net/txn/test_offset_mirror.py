@@ -1,0 +1,257 @@
+"""Offsets of committed transactions on their way to the broker's own group offsets: always there, never back."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.net import coordinators
+from kproxy.net.txn import group_asks, offset_mirror
+from kproxy.testing.fake_broker import Close, CloseAfter, Edit
+from kproxy.testing.fake_broker.api import Call
+from kproxy.testing.fake_broker.groups import Group, GroupState
+from kproxy.testing.fake_broker.members import Member
+from tests.net.harness import eventually
+from tests.net.txn.group_client import commit, commit_request, fetched
+from tests.net.txn.group_scene import Scene, scene
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without the pauses that leave time for more to be written together."""
+    monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(coordinators, "_PAUSE_SECONDS", 0.01)
+    yield
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the background nothing is written."""
+    monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 1000.0)
+
+
+def left(at: Scene, group: str = "g") -> int:
+    """Records that both kproxys take for unwritten."""
+    return sum(1 for side in (at.proxy, at.other) for _ in side.transactions.views.unmirrored_offsets(group))
+
+
+def live_group(at: Scene, generation: int = 7) -> Group:
+    """A group with a member, at a generation that no transaction knows."""
+    group = Group("g", GroupState.STABLE, generation)
+    group.members["m"] = Member("m", None, "c", "h", 1 << 40, 1 << 40, 0)
+    at.groups["g"] = group
+    return group
+
+
+class TestWriting:
+    async def test_the_broker_has_it_soon_and_the_log_says_so(self) -> None:
+        async with scene(3) as at:
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+            assert await fetched(at.reader, "none", 7, ("t", 0)) == [(-1, 0)]
+            assert at.groups["g"].offsets["t", 0].metadata == "m"
+
+    async def test_a_live_group_takes_it_whatever_its_generation(self) -> None:
+        async with scene() as at:
+            live_group(at)
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    async def test_an_abort_writes_nothing(self) -> None:
+        async with scene() as at:
+            await at.move(5, end=False)
+            await at.move(6, "h")
+            await eventually(lambda: at.broker_has("h") == 6 and not left(at, "h"))
+            assert at.broker_has() is None
+
+    async def test_metadata_that_the_broker_finds_too_long_are_left_out(self) -> None:
+        async with scene() as at:
+            at.proxy.brokers.config = at.proxy.brokers.config.__class__(offset_metadata_max_bytes=0)
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+            assert at.groups["g"].offsets["t", 0].metadata == ""
+
+    async def test_a_topic_that_is_gone_holds_up_nothing(self) -> None:
+        async with scene() as at:
+            assert await at.producer.add_offsets("g") == 0
+            assert await at.producer.commit_offsets("g", [("gone", 0, 4), ("t", 0, 5)]) == [0, 0]
+            assert await at.producer.end() == 0
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    @pytest.mark.parametrize("key", [ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN])
+    @pytest.mark.parametrize("fault", [Close(), CloseAfter()], ids=["lost", "answer-lost"])
+    async def test_it_survives_lost_requests_and_answers(self, key: ApiKey, fault: Any) -> None:
+        async with scene() as at:
+            at.proxy.brokers.control(key, lambda _: fault, times=1)
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    async def test_what_a_kproxy_left_that_is_gone_is_written_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(offset_mirror, "_SWEEP_SECONDS", 0.05)
+        async with scene() as at:
+            mirror = at.proxy.transactions._mirror
+            monkeypatch.setattr(mirror, "_write", _never)
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    async def test_written_and_not_said_is_written_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(offset_mirror, "_SWEEP_SECONDS", 0.05)
+        async with scene() as at:
+            failed: list[int] = []
+            append = at.proxy.transactions.log.append_unfenced
+
+            async def fail_once(entry: Any) -> None:
+                if not failed:
+                    failed.append(1)
+                    raise OSError("it ends here")
+                await append(entry)
+
+            monkeypatch.setattr(at.proxy.transactions.log, "append_unfenced", fail_once)
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+            assert failed
+
+    async def test_a_broker_without_transactions_gets_a_plain_commit(self) -> None:
+        async with scene() as at:
+            await at.move(4)
+            await eventually(lambda: not left(at))
+            at.proxy.brokers.control(ApiKey.API_VERSIONS, lambda _: Edit(_without_transactions))
+            at.proxy.brokers.control(ApiKey.TXN_OFFSET_COMMIT, lambda _: Close())
+            for side in (at.proxy, at.other):
+                for broker in side.cluster.map.brokers.values():
+                    broker.versions = None
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+
+async def _never(group_id: str) -> None:
+    raise OSError("this kproxy is gone")
+
+
+def _without_transactions(answer: Message) -> None:
+    assert isinstance(answer, ApiVersionsResponse)
+    answer.api_keys = [row for row in answer.api_keys if row.api_key not in (25, 26, 28)]
+
+
+class TestOrder:
+    @pytest.mark.usefixtures("by_hand")
+    @pytest.mark.parametrize("version", [0, 1, 2, 7, 9])
+    async def test_a_later_plain_commit_wins_in_every_version(self, version: int) -> None:
+        async with scene() as at:
+            await at.move(5)
+            assert await commit(at.reader, "g", 3, version) == 0
+            assert not left(at)
+            assert at.broker_has() == 3
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+    @pytest.mark.usefixtures("by_hand")
+    async def test_also_where_the_log_was_not_there_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(group_asks, "_ABSENT_SECONDS", 0.0)
+        async with scene(opened=False) as at:
+            await at.move(5)
+            assert await commit(at.reader, "g", 3) == 0
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+    @pytest.mark.usefixtures("by_hand")
+    async def test_and_leaves_the_transactions_other_partitions_alone(self) -> None:
+        async with scene() as at:
+            await at.move(5, index=1)
+            assert await commit(at.reader, "g", 3) == 0
+            assert await fetched(at.reader, "g", 7, ("t", 0), ("t", 1)) == [(3, 0), (5, 0)]
+
+    @pytest.mark.parametrize(
+        "key", [ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN]
+    )
+    async def test_who_is_held_up_anywhere_puts_nothing_back(self, key: ApiKey) -> None:
+        """The one kproxy's request is on its way while the other writes the same, and then a plain commit."""
+        async with scene() as at:
+            held, go = trio.Event(), trio.Event()
+
+            async def hold(call: Call) -> None:
+                if _is_mirrors(call) and not held.is_set():
+                    held.set()
+                    await go.wait()
+
+            at.proxy.brokers.control(key, hold)
+            await at.move(5)
+            with trio.fail_after(5):
+                await held.wait()
+            assert await commit(at.reader, "g", 3) == 0
+            assert at.broker_has() == 3
+            go.set()
+            await eventually(lambda: not at.proxy.transactions._mirror._locks["g"].locked())
+            assert at.broker_has() == 3
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+    async def test_nor_who_began_between_what_another_wrote_and_its_word_in_the_log(self) -> None:
+        """The other's fence behind its word is what stops it: without that the last assertion fails."""
+        async with scene() as at:
+            waits, go, held, on = trio.Event(), trio.Event(), trio.Event(), trio.Event()
+            append = at.other.transactions.log.append_unfenced
+
+            async def say_later(entry: Any) -> None:
+                waits.set()
+                await go.wait()
+                await append(entry)
+
+            async def hold(call: Call) -> None:
+                if _is_mirrors(call) and waits.is_set() and not held.is_set():
+                    held.set()
+                    await on.wait()
+
+            at.other.transactions.log.append_unfenced = say_later
+            mirror = at.proxy.transactions._mirror
+            async with trio.open_nursery() as nursery, mirror._lock("g"):
+                await at.move(5)
+                at.proxy.brokers.control(ApiKey.TXN_OFFSET_COMMIT, hold)
+                answers: list[int] = []
+
+                async def plain() -> None:
+                    answers.append(await commit(at.reader, "g", 3))
+
+                nursery.start_soon(plain)
+                with trio.fail_after(5):
+                    await waits.wait()
+                nursery.start_soon(_write_ignoring, mirror)
+                with trio.fail_after(5):
+                    await held.wait()
+                go.set()
+                await eventually(lambda: answers == [0])
+                on.set()
+                await trio.testing.wait_all_tasks_blocked(0.1)
+                assert at.broker_has() == 3
+
+    @pytest.mark.usefixtures("by_hand")
+    async def test_plain_commits_of_one_connection_keep_their_order(self) -> None:
+        async with scene() as at:
+            await at.move(5)
+            for offset in range(10, 20):
+                await at.reader.send(commit_request("g", offset), 7)
+            answers = [await at.reader.receive() for _ in range(10)]
+            assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0] * 10
+            assert at.broker_has() == 19
+
+    @pytest.mark.usefixtures("by_hand")
+    async def test_a_plain_commit_waits_if_what_comes_before_cant_be_written(self) -> None:
+        async with scene() as at:
+            await at.move(5)
+            refused = at.proxy.brokers.control(ApiKey.TXN_OFFSET_COMMIT, lambda _: Close())
+            assert await commit(at.reader, "g", 3) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert await commit(at.reader, "other", 3) == 0
+            at.proxy.brokers.controls.remove(refused)
+            assert await commit(at.reader, "g", 3) == 0
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+
+async def _write_ignoring(mirror: Any) -> None:
+    with suppress(OSError):
+        await mirror._write("g")
+
+
+def _is_mirrors(call: Call) -> bool:
+    name = getattr(call.request, "transactional_id", None)
+    return name is not None and name.startswith("__kproxy_group_offsets.")
