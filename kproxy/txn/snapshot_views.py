@@ -28,7 +28,8 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import UnknownRecord
-from kproxy.txn.view import BATCH_IDS, Claim, Decided, IdView, Joined, Ongoing, Prepared, Stand
+from kproxy.txn.view import IdView
+from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Ongoing, Prepared, Stand
 
 _VERSION: Final = Struct(">h")
 _NEWEST: Final = 0

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
@@ -21,103 +21,9 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
+from kproxy.txn.view_values import ASKED, BATCH_IDS, Claim, Decided, Joined, Ongoing, Place, Prepared, Stand
 
-Place: TypeAlias = tuple[str, int]
-"""A topic and a partition."""
-
-#: The reason of a decision that the client itself asked for.
-ASKED: Final = "client"
-
-#: So many batch ids are remembered of each id: a decision that is repeated later than that is none.
-BATCH_IDS: Final = 128
-
-
-class Stand(NamedTuple):
-    """Where in the log a record stands, and when the broker took it (ms since 1970)."""
-
-    offset: int
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Who owns an id, and the epochs that its transactions may take."""
-
-    generation: int
-    producer_id: int
-    first_epoch: int
-    epochs: int
-    nonce: bytes
-    client: Producer
-    #: The identity that the client named when it asked for this one (KIP-360): it may not have had the answer.
-    resumed: Producer
-    timeout_ms: int
-    instance_id: str
-    client_id: str
-    at: Stand
-
-    @classmethod
-    def of(cls, body: TransactionClaim, at: Stand) -> "Claim":
-        """What a record claims."""
-        return cls(
-            body.generation,
-            body.producer_id,
-            body.first_epoch,
-            body.epochs,
-            body.nonce,
-            Producer(body.client_producer_id, body.client_epoch),
-            Producer(body.resumed_producer_id, body.resumed_epoch),
-            body.transaction_timeout_ms,
-            body.instance_id,
-            body.client_id,
-            at,
-        )
-
-    @property
-    def end_epoch(self) -> int:
-        """The epoch behind the last one."""
-        return self.first_epoch + self.epochs
-
-    def covers(self, producer: Producer) -> bool:
-        """Whether an epoch is one of those that were claimed."""
-        return producer.producer_id == self.producer_id and self.first_epoch <= producer.epoch < self.end_epoch
-
-
-class Ongoing(NamedTuple):
-    """A transaction that has begun and is not decided."""
-
-    producer: Producer
-    since: Stand
-
-
-class Decided(NamedTuple):
-    """The decision that came last, or the claim that aborted the transaction that was open."""
-
-    producer: Producer
-    client: Producer
-    next_client: Producer
-    committed: bool
-    reason: str
-    #: Nobody asked for it: a claim aborted what was open, and the client may not know.
-    by_claim: bool
-    at: Stand
-
-
-class Joined(NamedTuple):
-    """A member of a transaction: whose it is, its name, and the nonce that its records carry."""
-
-    owner: Producer
-    name: str
-    nonce: bytes
-    at: Stand
-
-
-class Prepared(NamedTuple):
-    """A part that waits for the owner's decision, for as long as it takes."""
-
-    record: TransactionPrepare
-    name: str
-    at: Stand
+__all__ = ["IdView", "Place", "Stand"]
 
 
 @dataclass(slots=True)

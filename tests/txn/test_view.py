@@ -24,7 +24,8 @@ from kproxy.testing.txn_model.bodies import (
 )
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import ASKED, IdView, Stand
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import ASKED
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
