@@ -12,7 +12,8 @@ from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
-from kproxy.txn.view import Claim, IdView
+from kproxy.txn.view import IdView
+from kproxy.txn.view_values import Claim
 
 log = structlog.get_logger("kproxy.transactions")
 
