@@ -1,6 +1,7 @@
 """The claim under which an id's records are appended: taken, used, given up when the log does not answer clearly."""
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,7 +14,9 @@ from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import Claim
+
+if TYPE_CHECKING:
+    from kproxy.txn.view_values import Claim
 
 log = structlog.get_logger("kproxy.transactions")
 
