@@ -24,7 +24,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
@@ -57,6 +57,9 @@ class ControlError(KproxyError):
 
 class ControlUnreachable(KproxyError):
     """There was no answer: nothing listens there, or the connection broke; then what was asked for may be done."""
+
+
+_Failure: TypeAlias = ControlError | ControlUnreachable
 
 
 class _UnixConnection(HTTPConnection):
@@ -194,7 +197,7 @@ class Transaction:
         members: Sequence[str],
         patience: float,
     ) -> None:
-        """``patience`` seconds are spent on learning what became of a commit."""
+        """``patience`` seconds are spent on brokers that are not ready, and on learning what became of a commit."""
         self._client = client
         self._begin = begin
         self._batch_id = batch_id
@@ -206,19 +209,13 @@ class Transaction:
 
     def commit(self) -> Described:
         """Commits now; asked again, which is safe, until the outcome is known or the client's time-out is over."""
-        deadline, pause = time.monotonic() + self._patience, _FIRST_PAUSE
-        while True:
-            try:
-                found = self._client.commit(self.transactional_id, batch_id=self._batch_id, members=self._members)
-            except (ControlError, ControlUnreachable) as error:
-                hopeless = isinstance(error, ControlError) and not error.retriable
-                if hopeless or time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            else:
-                self._decided = True
-                return found
+
+        def commit() -> Described:
+            return self._client.commit(self.transactional_id, batch_id=self._batch_id, members=self._members)
+
+        found = self._patiently(commit, lambda error: isinstance(error, ControlUnreachable) or error.retriable)
+        self._decided = True
+        return found
 
     def abort(self) -> Described:
         """Aborts now."""
@@ -237,8 +234,9 @@ class Transaction:
         return self._client.describe(self.transactional_id)
 
     def __enter__(self) -> "Transaction":
-        """Begins."""
-        self.transactional_id = self._begin().transactional_id
+        """Begins; asked again while the brokers are not ready for it."""
+        found = self._patiently(self._begin, _nothing_was_done)
+        self.transactional_id = found.transactional_id
         return self
 
     def __exit__(
@@ -254,6 +252,21 @@ class Transaction:
             self.abort()
         except (ControlError, ControlUnreachable) as failed:
             error.add_note(f"kproxy did not confirm the abort, its time-out will: {failed}")
+
+    def _patiently(self, ask: Callable[[], Described], again: Callable[[_Failure], bool]) -> Described:
+        deadline, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                return ask()
+            except (ControlError, ControlUnreachable) as error:
+                if not again(error) or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _nothing_was_done(error: _Failure) -> bool:
+    return isinstance(error, ControlError) and error.status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def _path(transactional_id: str) -> str:

@@ -155,6 +155,20 @@ async def test_what_is_refused_for_good_is_not_asked_again(tmp_path: Path) -> No
     await with_control(tmp_path, control, work)
 
 
+async def test_a_block_begins_when_the_brokers_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = FakeTransactions(failures=[NOT_NOW, NOT_NOW])
+    pauses: list[float] = []
+    monkeypatch.setattr("kproxy.client.time.sleep", pauses.append)
+
+    def work(client: ControlClient) -> None:
+        with client.transaction(client_id="loader"):
+            pass
+
+    await with_control(tmp_path, control, work)
+    assert [call[0] for call in control.calls] == ["begin", "begin", "begin", "commit"]
+    assert pauses == [0.1, 0.2]
+
+
 async def test_a_block_that_cannot_begin_is_not_entered(tmp_path: Path) -> None:
     def work(client: ControlClient) -> None:
         client.begin(client_id="loader")
