@@ -20,6 +20,7 @@ from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import initialized_client, needs_client_producer_id, next_client
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.errors import TxnError
+from kproxy.txn.group_offsets import is_other_generation, one_of_each_member
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -236,6 +237,8 @@ class Owner:
             if error:
                 raise TxnError(ErrorCode(error), f"group {offsets.group_id}, generation {offsets.generation_id}")
             transaction = self.transaction or await self._begin()
+            if is_other_generation(offsets, transaction.groups):
+                raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
             if self.keeper.claim is None:
                 raise await self._lose("the claim was lost")
             offsets.nonce = self.keeper.claim.nonce
@@ -316,7 +319,7 @@ class Owner:
             if done.end_offset <= self._ends.get(place, 0):
                 self._ends.clear()  # what was announced was the end of another log
                 return f"{place[0]} was deleted and made anew"
-        for offsets in transaction.groups:
+        for offsets in one_of_each_member(transaction.groups):
             error = await self._tools.groups.check(offsets)
             if error:
                 return f"group {offsets.group_id} is not at generation {offsets.generation_id} any more: error {error}"

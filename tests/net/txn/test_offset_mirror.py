@@ -42,7 +42,7 @@ def left(at: Scene, group: str = "g") -> int:
 def live_group(at: Scene, generation: int = 7) -> Group:
     """A group with a member, at a generation that no transaction knows."""
     group = Group("g", GroupState.STABLE, generation)
-    group.members["m"] = Member("m", None, "c", "h", 1 << 40, 1 << 40, 0)
+    group.members["m"] = Member("m", None, "c", "h", 1 << 50, 1 << 50, 0)
     at.groups["g"] = group
     return group
 
