@@ -85,8 +85,9 @@ def invalid(detail: str) -> Problem:
 def of_error(error_code: ErrorCode, message: str) -> Problem:
     """What the service says, with advice."""
     advice = _ADVICE.get(error_code, _UNKNOWN)
-    said = message[:1].upper() + message[1:]
-    return Problem(advice.status, error_code, f"{said.rstrip('.')}. {advice.what_to_do}" if said else advice.what_to_do)
+    # As it stands: it may begin with a name, which is not to be changed.
+    said = f"{message.rstrip('.')}. " if message else ""
+    return Problem(advice.status, error_code, f"{said}{advice.what_to_do}")
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -65,7 +65,7 @@ async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     await with_control(tmp_path, control, work)
     assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"))
-    assert "kproxy: INVALID_REQUEST: No members ['x', 'y']." in capsys.readouterr().err
+    assert "kproxy: INVALID_REQUEST: no members ['x', 'y']." in capsys.readouterr().err
 
 
 async def test_json_is_the_apis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ async def test_what_kproxy_refuses_is_one_line(tmp_path: Path, capsys: pytest.Ca
     await with_control(tmp_path, control, work)
     assert capsys.readouterr() == (
         "",
-        "kproxy: TRANSACTION_ABORTABLE: The time is over. Abort the transaction and begin a new one.\n",
+        "kproxy: TRANSACTION_ABORTABLE: the time is over. Abort the transaction and begin a new one.\n",
     )
 
 

@@ -98,7 +98,7 @@ async def test_what_the_service_refuses_has_kafkas_name(code: ErrorCode, status:
     control = FakeTransactions(failures=[TxnError(code, "not now")])
     answer = await post(served(control), f"{ALL}/t/commit")
     assert (answer.status, answer.error) == (status, code.name)
-    assert answer.json["detail"].startswith("Not now. ")
+    assert answer.json["detail"].startswith("not now. ")
 
 
 async def test_a_flaw_is_answered_and_raised_for_the_log() -> None:

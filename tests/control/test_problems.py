@@ -40,7 +40,7 @@ def test_every_error_has_its_name_and_says_what_to_do(code: ErrorCode) -> None:
 
 def test_what_the_service_says_comes_first() -> None:
     problem = of_error(ErrorCode.TRANSACTION_ABORTABLE, "the time is over")
-    assert problem.detail == "The time is over. Abort the transaction and begin a new one."
+    assert problem.detail == "the time is over. Abort the transaction and begin a new one."
 
 
 def test_a_request_that_could_never_be_right() -> None:
