@@ -11,6 +11,7 @@ from kproxy.config.options import describe, option
 from kproxy.config.values import (
     ADDRESSES,
     BOOLEAN,
+    COMMIT_RULES,
     DELIVER_RULES,
     HOME_RULES,
     ISOLATION_LEVEL,
@@ -29,6 +30,7 @@ from kproxy.config.values import (
     pattern,
     whole_number,
 )
+from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule, home_of
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.routing import Address
@@ -275,6 +277,25 @@ class Config:
         PATTERNS,
         "From which hosts, by patterns of their addresses, any of kproxy's open transactions may be aborted with "
         "kafka-transactions.sh. localhost is every loopback address.",
+    )
+    on_offset_commit: tuple[CommitRule, ...] = option(
+        (),
+        COMMIT_RULES,
+        "Applications that know nothing of transactions: all that a producer whose client.id fits writes between two "
+        "OffsetCommits is one transaction with these offsets. The consumer has the same client.id, or the group or "
+        "client.id that is given: etl-*,loader=group:loaders,out=client:in. Each application needs names of its own.",
+    )
+    on_offset_commit_timeout_ms: int = option(
+        60_000,
+        _MS,
+        "The transaction.timeout.ms of these transactions: longer than an application takes between commits.",
+    )
+    per_request: tuple[str, ...] = option(
+        (),
+        PATTERNS,
+        "Patterns of client.ids whose Produce requests are transactions, each of its own: seen in all its "
+        "partitions, or "
+        "in none.",
     )
     transactional_id_timeout_ms: int = option(
         7 * _DAY_MS,

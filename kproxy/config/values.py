@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
 
+from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.routing import Address
@@ -253,6 +254,24 @@ def _parse_patterns(raw: Raw) -> tuple[str, ...]:
     return tuple(word.strip() for word in words if word.strip())
 
 
+def _parse_commit_rules(raw: Raw) -> tuple[CommitRule, ...]:
+    """``PRODUCER``, ``PRODUCER=group:GROUP`` or ``PRODUCER=client:CONSUMER`` rules, or a mapping; nothing for none."""
+    if isinstance(raw, str):
+        raw = {name.strip(): of for name, _, of in (item.partition("=") for item in raw.split(",")) if name.strip()}
+    if isinstance(raw, Sequence):
+        raw = dict.fromkeys(raw, "")
+    wanted = "must be rules such as etl-*, loader=group:loaders or loader-out=client:loader-in"
+    if not isinstance(raw, Mapping) or not all(isinstance(part, str) for pair in raw.items() for part in pair):
+        raise ValueError(wanted)
+    rules = []
+    for producer, consumer in raw.items():
+        kind, _, of = (part.strip() for part in consumer.partition(":"))
+        if not producer.strip() or (kind and not of) or kind not in ("", "group", "client"):
+            raise ValueError(wanted)
+        rules.append(CommitRule(producer.strip(), of if kind == "group" else None, of if kind == "client" else None))
+    return tuple(rules)
+
+
 def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
     if isinstance(raw, str):
@@ -287,6 +306,7 @@ PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
 DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
 ISOLATION_LEVEL = choice(READ_COMMITTED, READ_UNCOMMITTED)
 ISOLATION_RULES = Kind("list of client.id PATTERN=LEVEL", _parse_isolation_rules, "LIST")
+COMMIT_RULES = Kind("list of client.id PATTERN[=group:PATTERN or =client:PATTERN]", _parse_commit_rules, "LIST")
 PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit_rules, "LIST")
 PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
 HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
@@ -312,6 +332,8 @@ def _show_list(value: tuple[object, ...]) -> str:
     match value:
         case [DeliverRule(), *_]:
             return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
+        case [CommitRule(), *_]:
+            return ",".join(_show_commit_rule(rule) for rule in value if isinstance(rule, CommitRule))
         case [IsolationRule() | PermitRule(), *_]:
             return ",".join("=".join(rule) for rule in value if isinstance(rule, IsolationRule | PermitRule))
         case [HomeRule("*", home)]:
@@ -321,6 +343,11 @@ def _show_list(value: tuple[object, ...]) -> str:
                 f"{rule.transactional_id}={rule.home.value}" for rule in value if isinstance(rule, HomeRule)
             )
     return ",".join(str(item) for item in value)
+
+
+def _show_commit_rule(rule: CommitRule) -> str:
+    consumer = f"=group:{rule.group}" if rule.group is not None else ""
+    return rule.producer + (f"=client:{rule.consumer}" if rule.consumer is not None else consumer)
 
 
 def _show_rule(rule: DeliverRule) -> str:

@@ -12,6 +12,7 @@ from kproxy.net.coordinators import ask_coordinator
 from kproxy.proxy.asks import (
     AbortAsk,
     CapturedAsk,
+    CommitAsk,
     GroupAsk,
     OffsetCommitAsk,
     OffsetFetchAsk,
@@ -45,7 +46,7 @@ class Errands:
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
         if self._rpcs is not None:
-            self._rpcs.begun.closed(connection, had_all=had_all)
+            self._rpcs.ways_in.closed(connection, had_all=had_all)
 
     def queue(self, errand: Errand) -> Callable[[], Awaitable[Message | None]]:
         """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""
@@ -58,6 +59,10 @@ class Errands:
         if isinstance(ask, OffsetCommitAsk):
             earlier, self._last_commit = self._last_commit, trio.Event()
             return partial(self._before_commit, ask, earlier, self._last_commit)
+        if isinstance(ask, CommitAsk):
+            assert self._rpcs is not None
+            self._last_commit = trio.Event()
+            return self._rpcs.committed(ask, self._last_commit)
         if isinstance(ask, AbortAsk):
             assert self._rpcs is not None
             return partial(self._rpcs.abort, ask)

@@ -69,7 +69,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._serial = count(1)
-        self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.begun) if transactions is not None else None
+        self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.ways_in) if transactions is not None else None
         self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
@@ -220,6 +220,7 @@ class Server:
         )
 
     def _session(self, io: ByteIO) -> Session:
+        ways_in = self._rpcs.ways_in if self._rpcs is not None else None
         context = Context(
             cluster=self._cluster.map,
             local_host=io.local_host,
@@ -227,7 +228,8 @@ class Server:
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
             homes=self._config.transactions_home if self._rpcs is not None else None,
-            captures=self._rpcs.begun if self._rpcs is not None else None,
+            captures=ways_in,
+            applications=ways_in if ways_in is not None and ways_in.watches else None,
             views=self._views,
             permits=Permits(
                 self._config.transactional_id_clients,

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec.messages import Message
 from kproxy.codec.produce import TopicRef
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 
 if TYPE_CHECKING:
+    from kproxy.proxy.applications import Application
     from kproxy.proxy.captures import Captured
 
 
@@ -73,6 +75,14 @@ class Unstable(Enum):
     """The client wants the last offset that was committed, whatever is open."""
 
 
+class CommitAsk(NamedTuple):
+    """An OffsetCommit that is the end of a transaction."""
+
+    application: "Application"
+    connection: int
+    request: OffsetCommitRequest
+
+
 class OffsetFetchAsk(NamedTuple):
     """What the transaction log says of the offsets of groups, before the broker is asked."""
 
@@ -88,4 +98,6 @@ class OffsetCommitAsk(NamedTuple):
     group_id: str
 
 
-Ask: TypeAlias = GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | OffsetFetchAsk | OffsetCommitAsk | AbortAsk
+Ask: TypeAlias = (
+    GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | CommitAsk | OffsetFetchAsk | OffsetCommitAsk | AbortAsk
+)

@@ -17,8 +17,9 @@ from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
-from kproxy.proxy.handlers import handler_of
+from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
     Again,
@@ -176,6 +177,11 @@ class Session:
         handler = handler_of(slot.api_key)
         version = slot.api_version
         view = memoryview(frame)[_PREFIX:]
+        if self.ctx.applications is not None and slot.api_key in WATCHED:
+            ask = watch(self.ctx.applications, self.ctx.client_id, self.ctx.connection, view)
+            if ask is not None:
+                self.errands.append(Errand(slot, DEFAULT, Exchange(ask.request, version, version), ask))
+                return
         if not handler.rewrites(self.ctx, version, upstream) and not handler.rewrites_this(self.ctx, version, view):
             if slot.api_key == ApiKey.FETCH and version >= _FETCH_NODE_ENDPOINTS:
                 frame[6:8] = (_FETCH_NODE_ENDPOINTS - 1).to_bytes(2, "big")

@@ -112,7 +112,7 @@ class Capture:
     async def abort(self, also: Also = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
         self.doomed = self.doomed or "it was aborted"
-        await self._coordinator.end(self.request, committed=False, bumps=False, also=also)
+        await self._abort_the_open(also)
         await self._quiet()
         await self._abort_the_open()  # what was on its way there may have begun another
 
@@ -122,8 +122,14 @@ class Capture:
             await self.abort()
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
 
-    async def _abort_the_open(self) -> None:
-        await self._coordinator.end(self.request, committed=False, bumps=False)
+    async def _abort_the_open(self, also: Also = ALONE) -> None:
+        if self._producer == NOBODY:
+            return
+        try:
+            await self._coordinator.end(self.request, committed=False, bumps=False, also=also)
+        except TxnError as error:
+            if error.error_code is not ErrorCode.INVALID_TXN_STATE:  # nothing is open
+                raise
 
     async def _quiet(self) -> None:
         """Waits until all requests that were taken are through."""

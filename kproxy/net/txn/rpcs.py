@@ -10,16 +10,19 @@ from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.topic_names import topic_names
-from kproxy.proxy.asks import AbortAsk, CapturedAsk, ProduceAsk, ProducePart, TransactionAsk
+from kproxy.net.txn.ways_in import WaysIn
+from kproxy.proxy.applications import committed, offsets_committed_by
+from kproxy.proxy.asks import AbortAsk, CapturedAsk, CommitAsk, ProduceAsk, ProducePart, TransactionAsk
 from kproxy.proxy.captures import captured_answer
 from kproxy.proxy.handlers.transaction_admin import marked
 from kproxy.proxy.routing import is_own_topic
@@ -45,12 +48,12 @@ _END_V2: Final = 5
 class Rpcs:
     """What connections ask in place of their brokers."""
 
-    def __init__(self, coordinator: Coordinator, cluster: Cluster, begun: Begun) -> None:
+    def __init__(self, coordinator: Coordinator, cluster: Cluster, ways_in: WaysIn) -> None:
         """``cluster`` tells the names of topics that clients name by ids."""
         self._coordinator = coordinator
         self._cluster = cluster
-        #: Whose Produce requests go into transactions that were begun for them.
-        self.begun = begun
+        #: Whose requests go into transactions that their clients know nothing of.
+        self.ways_in = ways_in
 
     async def answer(
         self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]
@@ -168,6 +171,36 @@ class Rpcs:
         finally:
             accepted.set()
             capture.done()
+
+    def committed(self, ask: CommitAsk, done: trio.Event) -> Callable[[], Awaitable[Message]]:
+        """Begins to end the transaction of an application with its OffsetCommit. What is given has the answer.
+
+        ``done`` is set when the offsets are committed, or will not be.
+        """
+        result = self._coordinator.start(partial(self._commit, ask, done))
+
+        async def answer() -> Message:
+            try:
+                await result()
+            except TxnError as error:
+                return committed(ask.request, error.error_code)
+            return committed(ask.request, ErrorCode.NONE)
+
+        return answer
+
+    async def _commit(self, ask: CommitAsk, done: trio.Event) -> None:
+        try:
+            await ask.application.commit(ask.connection, partial(self._offsets, ask.request))
+        finally:
+            done.set()
+
+    async def _offsets(self, request: OffsetCommitRequest) -> TransactionOffsets:
+        ids = [topic.topic_id for topic in request.topics if not topic.name]
+        try:
+            names = await topic_names(self._cluster, ids) if ids else {}
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return offsets_committed_by(request, names)
 
     # -- topics
 

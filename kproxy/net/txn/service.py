@@ -11,6 +11,7 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
+from kproxy.net.txn.applications import ApplicationsByRule
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
@@ -21,11 +22,13 @@ from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.offset_mirror import OffsetMirror
+from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets, Together
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.waits import Reading
+from kproxy.net.txn.ways_in import WaysIn
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.txn.view import Place
@@ -68,10 +71,15 @@ class Transactions:
         )
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
-        #: Clients whose Produce requests go into transactions that were begun for them.
-        self.begun = Begun()
+        begun, longest = Begun(), config.transaction_max_timeout_ms
+        #: For clients that know nothing of transactions.
+        self.ways_in = WaysIn(
+            begun,
+            ApplicationsByRule(self.coordinator, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            SingleRequests(self.coordinator, config.per_request, longest),
+        )
         #: Transactions by hand.
-        self.control = ControlService(self.coordinator, self.log, self._read_to_end, self.begun, cluster)
+        self.control = ControlService(self.coordinator, self.log, self._read_to_end, begun, cluster)
         #: For connections that show committed data alone.
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads)
         self.reading = Reading(self.views, self, self._stable.stable, groups)
@@ -83,7 +91,7 @@ class Transactions:
         """
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.begun.run)
+                nursery.start_soon(self.ways_in.begun.run)
                 if await self._is_there():
                     await self._load(nursery)
                     task_status.started()

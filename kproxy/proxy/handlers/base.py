@@ -14,6 +14,7 @@ from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
+    from kproxy.proxy.applications import Applications
     from kproxy.proxy.captures import Captures
 
 #: A topic's name and a partition.
@@ -77,6 +78,8 @@ class Context:
     homes: Sequence[HomeRule] | None = None
     #: Whose Produce requests go into transactions that the client knows nothing of; None: nobody's.
     captures: "Captures | None" = None
+    #: Whose OffsetCommits are the ends of transactions; None: nobody's.
+    applications: "Applications | None" = None
     #: The broker of this connection.
     node_id: int = -1
     #: The serial number of the client's connection, rising.

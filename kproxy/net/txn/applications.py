@@ -1,0 +1,208 @@
+"""``on.offset.commit``: what an application writes between two OffsetCommits is one transaction with those offsets.
+
+The application knows nothing of it. Two things make it exact. When a transaction is aborted, the consumer has moved on
+in memory all the same: so its next OffsetCommit is refused, which makes it join again and begin at the offsets that are
+committed. And what was written before it does so is never let into the next transaction, since the same input will be
+read again: each transaction is an object of its own, and a request belongs to the one that was open when it came.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.errors import TxnError
+from kproxy.txn.requests import ClientBatch, Written
+
+_UNKNOWN_POSITION = "kproxy has begun: the consumer may be ahead of its committed offsets"
+
+
+class Turn(Capture):
+    """One transaction of an application; it begins when the one before it is over."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        transactional_id: str,
+        client_id: str,
+        timeout_ms: int,
+        before: "Turn | None" = None,
+    ) -> None:
+        """``before`` is the transaction that has to be decided first."""
+        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
+        self._before = before
+        self._beginning = trio.Lock()
+        self._over = trio.Event()
+        #: Whether something was to be written.
+        self.written = False
+
+    def took(self, connection: int, *, answered: bool) -> None:
+        """As ``kproxy.proxy.captures.Captured``."""
+        self.written = True
+        super().took(connection, answered=answered)
+
+    async def write(
+        self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """As ``kproxy.proxy.captures.Captured``."""
+        if self.doomed is None:
+            await self._begin()
+        return await super().write(batches, refused=refused, accepted=accepted)
+
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if self._producer != NOBODY:
+                return
+            if self._before is not None:
+                await self._before._over.wait()
+                self._producer, self._before = self._before._producer, None
+            if self._producer == NOBODY:
+                await self.initialize()
+
+    async def commit_with(self, offsets: Callable[[], Awaitable[TransactionOffsets]]) -> None:
+        """Commits what was written together with a group's offsets. TxnError if it is aborted."""
+        try:
+            await self._quiet()
+            if self.doomed is not None:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
+            await self._begin()
+            await self._coordinator.commit_offsets(self.request, await offsets())
+            await self.commit()
+        except TxnError as error:
+            self.failed(str(error))
+            raise
+        else:
+            self._over.set()
+
+    async def give_up(self) -> None:
+        """Aborts it, so that the next may begin."""
+        try:
+            if self._before is not None and self._producer == NOBODY:
+                await self._before._over.wait()
+                self._producer, self._before = self._before._producer, None
+            await self.abort()
+        except TxnError:
+            self._producer = NOBODY  # the next one's claim aborts it
+        finally:
+            self._over.set()
+
+
+class Application:
+    """One application: its transactions, one behind another."""
+
+    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        """Until its consumer is known to be at its committed offsets nothing is committed."""
+        self._make: Callable[[Turn | None], Turn] = lambda before: Turn(
+            coordinator, transactional_id, client_id, timeout_ms, before
+        )
+        self._coordinator = coordinator
+        self.current = self._make(None)
+        self.current.doomed = _UNKNOWN_POSITION
+        self._ending: list[Turn] = []
+        self._rewinds = False
+        #: Connections of its consumer.
+        self._consumers: set[int] = set()
+
+    # -- the consumer
+
+    def joins(self, connection: int, *, rewinds: bool) -> None:
+        """As ``kproxy.proxy.applications.Application``."""
+        self._consumers.add(connection)
+        if rewinds or self.current.written:
+            self._doom("the group rebalances")
+        self._rewinds |= rewinds
+
+    def leaves(self) -> None:
+        """As ``kproxy.proxy.applications.Application``."""
+        if self.current.written:
+            self._doom("the consumer leaves its group")
+
+    def fetches(self) -> None:
+        """As ``kproxy.proxy.applications.Application``."""
+        if self._rewinds:
+            self._begin_anew("the consumer begins at its committed offsets")
+
+    async def commit(self, connection: int, offsets: Callable[[], Awaitable[TransactionOffsets]]) -> None:
+        """Commits what was written until now with these offsets; TxnError: none of it, and the consumer has to rewind.
+
+        What comes from now on belongs to the next transaction.
+        """
+        self._consumers.add(connection)
+        turn, self.current = self.current, self._make(self.current)
+        self._ending.append(turn)
+        try:
+            await turn.commit_with(offsets)
+        except TxnError:
+            self._ending.remove(turn)
+            self._coordinator.start(turn.give_up)
+            self._begin_anew("the transaction before it was aborted")
+            raise
+        self._ending.remove(turn)
+
+    def _doom(self, why: str) -> None:
+        self.current.failed(why)
+
+    def _begin_anew(self, why: str) -> None:
+        """The consumer reads again what belonged to all that is open."""
+        self._rewinds = False
+        for turn in self._ending:
+            turn.failed(why)
+        old = self.current
+        old.failed(why)
+        self.current = self._make(old)
+        self._coordinator.start(old.give_up)
+
+    # -- connections
+
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note of the end of a connection, of a producer or of the consumer."""
+        for turn in (*self._ending, self.current):
+            turn.closed(connection, had_all=had_all)
+        if connection in self._consumers:
+            self._consumers.discard(connection)
+            if self.current.written:
+                self._doom("the consumer's connection ended")
+
+
+class ApplicationsByRule:
+    """The applications of ``on.offset.commit``, made when they are first met."""
+
+    def __init__(self, coordinator: Coordinator, rules: Sequence[CommitRule], timeout_ms: int) -> None:
+        """``timeout_ms``: of each of their transactions."""
+        self._coordinator = coordinator
+        self._rules = rules
+        self._timeout_ms = timeout_ms
+        self._applications: dict[str, Application] = {}
+
+    @property
+    def some(self) -> bool:
+        """Whether there may be any."""
+        return bool(self._rules)
+
+    def of_producer(self, client_id: str) -> Application | None:
+        """The application to which a producer belongs."""
+        return self._of(of_producer(self._rules, client_id), client_id)
+
+    def of_consumer(self, client_id: str, group_id: str) -> Application | None:
+        """As ``kproxy.proxy.applications.Applications``."""
+        return self._of(of_consumer(self._rules, client_id, group_id), client_id)
+
+    def _of(self, name: str | None, client_id: str) -> Application | None:
+        if name is None:
+            return None
+        found = self._applications.get(name)
+        if found is None:
+            transactional_id = f"on-offset-commit-{self._coordinator.instance_id}-{name}"
+            found = Application(self._coordinator, transactional_id, client_id, self._timeout_ms)
+            self._applications[name] = found
+        return found
+
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note of the end of a connection."""
+        for application in self._applications.values():
+            application.closed(connection, had_all=had_all)

@@ -1,0 +1,38 @@
+"""All ways into a transaction for clients that know nothing of them, as connections ask for them."""
+
+from kproxy.net.txn.applications import Application, ApplicationsByRule
+from kproxy.net.txn.captures import Begun
+from kproxy.net.txn.single_requests import SingleRequests
+from kproxy.proxy.captures import Captured
+
+
+class WaysIn:
+    """What was begun by hand comes first, then the rules of the configuration."""
+
+    def __init__(self, begun: Begun, applications: ApplicationsByRule, requests: SingleRequests) -> None:
+        """``requests``: whose Produce requests are transactions, each of its own."""
+        self.begun = begun
+        self._applications = applications
+        self._requests = requests
+
+    @property
+    def watches(self) -> bool:
+        """Whether there may be applications whose OffsetCommits are the ends of transactions."""
+        return self._applications.some
+
+    def of(self, client_id: str) -> Captured | None:
+        """As ``kproxy.proxy.captures.Captures``."""
+        capture: Captured | None = self.begun.of(client_id)
+        if capture is None and self._applications.some:
+            application = self._applications.of_producer(client_id)
+            capture = application.current if application is not None else None
+        return self._requests.of(client_id) if capture is None else capture
+
+    def of_consumer(self, client_id: str, group_id: str) -> Application | None:
+        """As ``kproxy.proxy.applications.Applications``."""
+        return self._applications.of_consumer(client_id, group_id)
+
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note of the end of a connection; ``had_all``: its client surely has had every answer."""
+        self.begun.closed(connection, had_all=had_all)
+        self._applications.closed(connection, had_all=had_all)
