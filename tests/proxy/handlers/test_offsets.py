@@ -14,11 +14,14 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.asks import GroupAsk
+from kproxy.proxy.asks import GroupAsk, OffsetCommitAsk, OffsetFetchAsk, Unstable
 from tests.proxy.playbook import Play
 
 
@@ -85,3 +88,69 @@ def test_offset_fetch_from_v1_on_says_minus_one_without_an_error(version: int) -
     row = OffsetFetchResponsePartition(1, -1, -1, "", 0)
     play.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [row])]), asked, correlation_id)
     assert play.answer().topics[0].partitions[0].error_code == 0
+
+
+def following() -> Play:
+    """A session where offsets may stand in kproxy's transaction log."""
+    play = Play()
+    play.session.ctx.follows_groups = True
+    return play
+
+
+class TestWithALog:
+    """Where offsets may stand in kproxy's transaction log, that is asked first."""
+
+    def test_a_commit_waits_for_what_was_committed_before(self) -> None:
+        play = following()
+        play.ask(commit(), 7)
+        assert not play.session.link.to_upstream
+        (errand,) = play.session.errands
+        assert errand.ask == OffsetCommitAsk("g")
+        play.session.errand_done(errand, OffsetFetchResponse(), 2.0)
+        version, correlation_id, sent = play.sent()
+        assert (version, sent.group_id) == (7, "g")
+        play.reply(COMMITTED, version, correlation_id)
+        assert play.answer() == COMMITTED
+
+    def test_a_commit_that_cant_be_put_in_order_is_refused(self) -> None:
+        play = following()
+        play.ask(commit(), 7)
+        later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        play.session.errand_done(play.session.errands[0], later, 2.0)
+        assert not play.session.link.to_upstream
+        assert play.answer().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def test_v0_goes_to_the_coordinator_behind_it(self) -> None:
+        play = following()
+        play.ask(commit(), 0)
+        play.session.errand_done(play.session.errands.pop(), OffsetFetchResponse(), 2.0)
+        (errand,) = play.session.errands
+        assert isinstance(errand.ask, GroupAsk)
+        play.session.errand_done(errand, COMMITTED, 3.0)
+        assert play.answer() == COMMITTED
+
+    @pytest.mark.parametrize(
+        ("version", "stable", "unstable"),
+        [(5, False, Unstable.WAIT), (7, True, Unstable.TELL), (7, False, Unstable.LAST)],
+    )
+    def test_a_fetch_asks_the_log_and_then_the_broker(self, version: int, stable: bool, unstable: Unstable) -> None:
+        play = following()
+        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=stable)
+        play.ask(request, version)
+        (errand,) = play.session.errands
+        assert errand.ask == OffsetFetchAsk(["g"], unstable, False)
+        rows = [OffsetFetchResponsePartitions(0, 9, 4, "log's")]
+        said = [OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=rows)])]
+        play.session.errand_done(errand, OffsetFetchResponse(groups=said), 2.0)
+        asked, correlation_id, _ = play.sent()
+        broker = OffsetFetchResponsePartition(0, 5, -1, "m", 0)
+        play.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [broker])]), asked, correlation_id)
+        told = play.answer().topics[0].partitions[0]
+        assert (told.committed_offset, told.metadata) == (9, "log's")
+
+    def test_a_fetch_of_a_log_that_cant_be_read_is_to_be_repeated(self) -> None:
+        play = following()
+        play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])]), 5)
+        later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        play.session.errand_done(play.session.errands[0], later, 2.0)
+        assert play.answer().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
