@@ -64,15 +64,18 @@ def visible(
     first_offset: int,
     aborted: Iterable[Aborted],
     decisions: Decisions,
+    reads_natively: bool = False,
 ) -> Seen:
     """What a reader that asked from ``first_offset`` on may see.
 
-    Where that is everything, the very record set is the only piece; else a batch cut off at its end is left out.
+    Where that is everything, the very record set is the only piece; else a batch cut off at its end is left out. So is
+    it for a reader that ``reads_natively`` (passes over markers, and leaves out what is aborted, by the broker's list
+    itself) as long as nothing of kproxy's transactions is in it.
     Hidden batches behind a visible one are put into its offsets, so that whoever goes on from there passes them.
     ``aborted`` is the broker's list for this record set. Raises ``RemoteProtocolError`` if it is no record set.
     """
     aborted = list(aborted)
-    behind = _behind_plain(record_set, bool(aborted))
+    behind = _behind_plain(record_set, natively=reads_natively, some_aborted=bool(aborted))
     if behind is not None:
         return Seen(max(first_offset, behind), [record_set])
     walk = _Walk(Seen(first_offset), topic, partition, aborted, decisions)
@@ -83,13 +86,13 @@ def visible(
     return walk.seen
 
 
-def _behind_plain(record_set: Buffer, some_aborted: bool) -> int | None:
-    """The offset behind a record set of which anyone may see everything; None if that takes a closer look.
+def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool) -> int | None:
+    """The offset behind a record set of which the reader may be given everything; None if that takes a closer look.
 
     Most are such; so this is one glance at each header and nothing else. -1 if there is no whole batch.
     """
     glance, end, pos, behind = _GLANCE.unpack_from, len(record_set), 0, -1
-    special = CONTROL | TRANSACTIONAL if some_aborted else CONTROL
+    special = 0 if natively else CONTROL | TRANSACTIONAL if some_aborted else CONTROL
     while end - pos >= _GLANCE.size:
         base_offset, length, magic, attributes, delta, producer_id, count = glance(record_set, pos)
         if magic != _MAGIC_V2 or attributes & special or producer_id >= TXN_BITS or count < 1 or length < _LEAST_LENGTH:

@@ -121,8 +121,7 @@ class FetchReading:
                 row.records = self._look_through(part, row, data)
         elif row.records is None:
             row.records = b""
-        hidden_from = self._isolation.filtered and row.aborted_transactions
-        self._changed = self._changed or bool(hidden_from or (data and row.records is not data))
+        self._changed = self._changed or bool(data and row.records is not data)
         elsewhere = row.preferred_read_replica >= 0 or row.diverging_epoch.epoch >= 0
         part.loud = bool(row.records or row.error_code or elsewhere)
 
@@ -138,10 +137,13 @@ class FetchReading:
                 first_offset=part.position,
                 aborted=aborted,
                 decisions=self._decisions,
+                reads_natively=self._reads_natively,
             )
             if seen.changed:
                 data = b"".join(seen.pieces)
                 self._ctx.hidden_bytes += seen.hidden_bytes
+            if aborted and (seen.changed or not self._reads_natively):
+                row.aborted_transactions, self._changed = [], True
         part.undecided = seen.undecided
         self._tell_stable(part, row, seen)
         if seen.leader_epoch >= 0:
@@ -212,6 +214,11 @@ class FetchReading:
     # -- towards the client
 
     @property
+    def _reads_natively(self) -> bool:
+        """Whether the client is known to leave out what Kafka's own transactions aborted, and asked for that."""
+        return self._isolation.as_asked and self._ctx.software in _PASS_MARKERS
+
+    @property
     def _passes_markers(self) -> bool:
         version = self._version
         if version < FIRST_V2 or not self._isolation.filtered:
@@ -220,7 +227,7 @@ class FetchReading:
 
     def _finish(self, key: Place, part: Part, row: FetchResponsePartitionData) -> None:
         """Completes what is told of a partition, and remembers what its client can't be told."""
-        if self._isolation.filtered or self._version < FIRST_V2:
+        if self._version < FIRST_V2:
             row.aborted_transactions = []
         passed = self._ctx.passed
         passed.pop(key, None)

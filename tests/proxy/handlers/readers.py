@@ -127,12 +127,14 @@ class Reader:
         for topic in answer.responses:
             for row in topic.partitions:
                 assert not row.error_code
-                self._deliver(row.partition_index, bytes(row.records or b""))
+                aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+                self._deliver(row.partition_index, bytes(row.records or b""), aborted if self.isolation else [])
         return answer
 
-    def _deliver(self, index: int, data: bytes) -> None:
+    def _deliver(self, index: int, data: bytes, aborted: list[tuple[int, int]]) -> None:
         position = self.positions[index]
-        records = [r.offset for r in iter_records(data, max_decompressed_bytes=1 << 20) if r.offset >= position]
+        shown = b"".join(entry for entry in entries(data) if not self._is_aborted(entry, aborted))
+        records = [r.offset for r in iter_records(shown, max_decompressed_bytes=1 << 20) if r.offset >= position]
         self.got[index] += records
         ends = [record + 1 for record in records]
         if not self.by_record:
@@ -142,3 +144,14 @@ class Reader:
                     assert header.record_count, "an empty batch"
                     ends.append(header.base_offset + header.last_offset_delta + 1)
         self.positions[index] = max([position, *ends])
+
+    @staticmethod
+    def _is_aborted(entry: memoryview, aborted: list[tuple[int, int]]) -> bool:
+        """As Kafka's consumers do: by the broker's list, until the marker of the abort."""
+        if entry[16] != 2:
+            return False
+        header = read_header(entry)
+        own = [each for each in aborted if each[0] == header.producer_id and each[1] <= header.base_offset]
+        if own and header.is_control:
+            aborted.remove(min(own))
+        return bool(own) and header.is_transactional

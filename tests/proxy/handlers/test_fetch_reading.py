@@ -145,6 +145,36 @@ def test_one_that_asks_for_more_is_changed(change: dict[str, int]) -> None:
     assert (asked.session_epoch, asked.max_bytes) == (-1, 1 << 20)
 
 
+@pytest.mark.parametrize("steps", [["plain", "native", "native-abort"], ["native", "native-commit", "plain"]])
+def test_kafkas_own_transactions_are_left_to_clients_that_know_them(steps: list[str]) -> None:
+    """To the byte, and with the broker's list of aborted ones."""
+    log = log_of([(step, 1, 1) for step in steps])
+    client = java(log)
+    answer = client.poll()
+    row = answer.responses[0].partitions[0]
+    assert row.records == log.read(0)
+    assert [(each.producer_id, each.first_offset) for each in row.aborted_transactions] == log.aborted
+    assert client.got[0] == log.visible(0)
+    other = kafka_go(log)
+    assert other.poll().responses[0].partitions[0].aborted_transactions == []
+    assert other.got[0] == log.visible(0)
+
+
+def test_where_something_of_kproxys_is_hidden_the_rest_is_too() -> None:
+    log = log_of([("native", 1, 1), ("native-abort", 1, 1), ("aborted", 1, 0), ("plain", 1, 0)])
+    client = java(log)
+    row = client.poll().responses[0].partitions[0]
+    assert (client.got[0], row.aborted_transactions) == ([3], [])
+
+
+def test_who_asked_for_everything_does_not_leave_out_what_is_aborted() -> None:
+    log = log_of([("native", 1, 1), ("native-abort", 1, 1), ("plain", 1, 0)])
+    client = java(log, isolation=0)
+    client.play.session.ctx.committed_for = lambda _: True
+    client.poll()
+    assert client.got[0] == [2]
+
+
 def test_the_broker_is_asked_for_committed_data_and_without_a_session() -> None:
     client = java(log_of([("plain", 1, 0)]))
     client.ask()
