@@ -15,10 +15,12 @@ from urllib.request import urlopen
 import pytest
 import trio
 
+from kproxy.client import ControlClient, Transaction
+from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import Delay, FakeServer, open_fake_cluster
-from tests.net.harness import FrameClient, errors_of, metadata, produce, values_in
+from tests.net.harness import FrameClient, errors_of, fetch, metadata, produce, values_in
 
 
 class Process:
@@ -162,6 +164,34 @@ async def ask(running: Process, fake: FakeServer) -> None:
     fake.cluster.create_topic("t")
     async with await running.client() as client:
         assert (await client.call(metadata("t"), 0)).topics[0].name == "t"
+
+
+async def test_a_script_makes_a_transaction_of_what_a_client_writes(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    flags = ["--control-socket", str(path), "--transaction-state-log-num-partitions", "2"]
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, *flags) as running:
+        fake.cluster.create_topic("t")
+        await serving(running)
+
+        async def seen(client: FrameClient) -> list[bytes | None]:
+            part = (await client.call(fetch("t"), 3)).responses[0].partitions[0]
+            return [record.value for record in iter_records(part.records, max_decompressed_bytes=1 << 20)]
+
+        def begin() -> Transaction:
+            return ControlClient(path).transaction("load", client_id="test").__enter__()
+
+        async with await running.client() as client:
+            transaction = await trio.to_thread.run_sync(begin)
+            assert errors_of(await client.call(produce("t", b"a"), 8)) == [0]
+            assert values_in(fake.cluster, "t") == [b"a"]
+            assert await seen(client) == []
+            told = await trio.to_thread.run_sync(transaction.commit)
+            assert (told.state, told.client_id) == ("CompleteCommit", "test")
+            assert await seen(client) == [b"a"]
+        running.process.terminate()
+        with trio.fail_after(10):
+            assert await running.process.wait() == ExitCode.OK
+        assert not path.exists()
 
 
 async def test_an_address_in_use_is_one_clear_line_and_an_exit_code(tmp_path: Path) -> None:
