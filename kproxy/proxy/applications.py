@@ -145,6 +145,11 @@ def offsets_committed_by(request: OffsetCommitRequest, names: Mapping[bytes, str
     )
 
 
+def has_left(request: OffsetCommitRequest, error: ErrorCode) -> bool:
+    """Whether whom this error is told has no membership to give up, or keeps it (static members, KIP-345)."""
+    return error in _TOLD or not request.member_id or request.group_instance_id is not None
+
+
 def committed(request: OffsetCommitRequest, error: ErrorCode) -> Message:
     """The answer, the same for all partitions; after any error the consumer has to begin at its committed offsets."""
     code = error if error in _TOLD or not error else ErrorCode.ILLEGAL_GENERATION

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
@@ -68,23 +67,30 @@ class Turn(Capture):
         """Commits what was written together with a group's offsets. TxnError if it is aborted."""
         try:
             await self._quiet()
-            if self.doomed is not None:
-                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
-            await self._begin()
-            await self._coordinator.commit_offsets(self.request, await offsets())
+            if self.doomed is None:
+                await self._begin()
+                await self._coordinator.commit_offsets(self.request, await offsets())
             await self.commit()
         except TxnError as error:
             self.failed(str(error))
             raise
-        else:
-            self._over.set()
+        self._over.set()
+
+    async def _until_aborted(self) -> None:
+        await self._over.wait()
+
+    def void(self, why: str) -> None:
+        """Nothing was written and nothing will be."""
+        self.doomed = why
+        self._over.set()
 
     async def give_up(self) -> None:
         """Aborts it, so that the next may begin."""
         try:
-            if self._before is not None and self._producer == NOBODY:
-                await self._before._over.wait()
-                self._producer, self._before = self._before._producer, None
+            async with self._beginning:
+                if self._before is not None:
+                    await self._before._over.wait()
+                    self._producer, self._before = self._before._producer, None
             await self.abort()
         except TxnError:
             self._producer = NOBODY  # the next one's claim aborts it
@@ -102,7 +108,7 @@ class Application:
         )
         self._coordinator = coordinator
         self.current = self._make(None)
-        self.current.doomed = _UNKNOWN_POSITION
+        self.current.void(_UNKNOWN_POSITION)
         self._ending: list[Turn] = []
         self._rewinds = False
         #: Connections of its consumer.
@@ -138,11 +144,10 @@ class Application:
         try:
             await turn.commit_with(offsets)
         except TxnError:
-            self._ending.remove(turn)
-            self._coordinator.start(turn.give_up)
             self._begin_anew("the transaction before it was aborted")
             raise
-        self._ending.remove(turn)
+        finally:
+            self._ending.remove(turn)
 
     def _doom(self, why: str) -> None:
         self.current.failed(why)
@@ -150,12 +155,9 @@ class Application:
     def _begin_anew(self, why: str) -> None:
         """The consumer reads again what belonged to all that is open."""
         self._rewinds = False
-        for turn in self._ending:
+        for turn in (*self._ending, self.current):
             turn.failed(why)
-        old = self.current
-        old.failed(why)
-        self.current = self._make(old)
-        self._coordinator.start(old.give_up)
+        self.current = self._make(self.current)
 
     # -- connections
 

@@ -6,7 +6,7 @@ answer was had. A doomed transaction is aborted and takes no more data, until wh
 retry can be the second copy of a record in a transaction then, but never in one that is committed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
@@ -40,6 +40,8 @@ class Capture:
         self.doomed: str | None = None
         #: Whether it is being decided.
         self.ends = False
+        #: Whether its decision is on its way.
+        self._deciding = False
         self._coordinator = coordinator
         self._producer = NOBODY
         self._open = 0
@@ -81,11 +83,14 @@ class Capture:
         return rows
 
     def failed(self, why: str) -> None:
-        """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it."""
-        if self.doomed is None:
+        """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it.
+
+        Where its decision is on its way already it is too late.
+        """
+        if self.doomed is None and not self._deciding:
             self.doomed = why
             log.info("transaction can only be aborted", transactional_id=self.transactional_id, reason=why)
-            self._coordinator.start(self._abort_the_open)
+            self._coordinator.start(self.give_up)
 
     def done(self) -> None:
         """As ``kproxy.proxy.captures.Captured``."""
@@ -101,13 +106,11 @@ class Capture:
 
     async def commit(self, also: Also = ALONE) -> None:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
-        await self._sound()
-        await self._coordinator.end(self.request, committed=True, bumps=False, also=also)
+        await self._decide(lambda: self._coordinator.end(self.request, committed=True, bumps=False, also=also))
 
     async def prepare(self) -> None:
         """Leaves what was taken to a later decision. TxnError as of ``commit``."""
-        await self._sound()
-        await self._coordinator.prepare(self.request)
+        await self._decide(lambda: self._coordinator.prepare(self.request))
 
     async def abort(self, also: Also = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
@@ -116,11 +119,24 @@ class Capture:
         await self._quiet()
         await self._abort_the_open()  # what was on its way there may have begun another
 
-    async def _sound(self) -> None:
+    async def _decide(self, decide: Callable[[], Awaitable[object]]) -> None:
+        """Decides it once nothing is on its way, unless it is doomed: then it is aborted."""
         await self._quiet()
         if self.doomed is not None:
-            await self.abort()
+            await self._until_aborted()
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
+        self._deciding = True
+        try:
+            await decide()
+        finally:
+            self._deciding = False
+
+    async def _until_aborted(self) -> None:
+        await self.abort()
+
+    async def give_up(self) -> None:
+        """Aborts what is open. TxnError as of ``abort``."""
+        await self._abort_the_open()
 
     async def _abort_the_open(self, also: Also = ALONE) -> None:
         if self._producer == NOBODY:

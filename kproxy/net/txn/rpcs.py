@@ -10,6 +10,7 @@ from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.leave_group import LeaveGroupRequest
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
@@ -18,10 +19,11 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.topic_names import topic_names
 from kproxy.net.txn.ways_in import WaysIn
-from kproxy.proxy.applications import committed, offsets_committed_by
+from kproxy.proxy.applications import committed, has_left, offsets_committed_by
 from kproxy.proxy.asks import AbortAsk, CapturedAsk, CommitAsk, ProduceAsk, ProducePart, TransactionAsk
 from kproxy.proxy.captures import captured_answer
 from kproxy.proxy.handlers.transaction_admin import marked
@@ -43,6 +45,9 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 _PRODUCE_V2: Final = 12
 _OFFSETS_V2: Final = 5
 _END_V2: Final = 5
+#: A member leaves its group by itself, as any version can say.
+_LEAVE_VERSION: Final = 1
+_LEAVE_SECONDS: Final = 5.0
 
 
 class Rpcs:
@@ -183,10 +188,19 @@ class Rpcs:
             try:
                 await result()
             except TxnError as error:
+                await self._let_leave(ask.request, error.error_code)
                 return committed(ask.request, error.error_code)
             return committed(ask.request, ErrorCode.NONE)
 
         return answer
+
+    async def _let_leave(self, request: OffsetCommitRequest, error: ErrorCode) -> None:
+        """A member that has to join anew forgets its member id: its group need not wait for the old one to expire."""
+        if has_left(request, error):
+            return
+        leave = LeaveGroupRequest(request.group_id, request.member_id)
+        with trio.move_on_after(_LEAVE_SECONDS):
+            await ask_coordinator(self._cluster, request.group_id, leave, _LEAVE_VERSION)
 
     async def _commit(self, ask: CommitAsk, done: trio.Event) -> None:
         try:
