@@ -14,12 +14,14 @@ def command() -> ConfigCommand:
 
 def test_help_has_every_option_with_default_unit_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == ExitCode.OK
-    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    out = capsys.readouterr().out
+    # Lines may end within a word, where it has a hyphen or is long.
+    text = "".join(out.split())
     for entry in options(Config).values():
         default = "required" if entry.required else f"default: {entry.default_text} {entry.kind.unit}".strip()
-        assert f"{entry.flag} {entry.kind.metavar} {entry.reason} [{default}]".replace("- ", "-") in text
-    assert "Examples:" in text
-    assert "Exit codes:" in text
+        assert "".join(f"{entry.flag} {entry.kind.metavar} {entry.reason} [{default}]".split()) in text
+    assert "Examples:" in out
+    assert "Exit codes:" in out
 
 
 def test_the_help_has_one_section_for_each_group_in_the_order_of_the_table(command: ConfigCommand) -> None:
