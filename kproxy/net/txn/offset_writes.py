@@ -2,12 +2,14 @@
 
 By a transaction of the broker's own, under a transactional id for each group: live groups take it whatever generation
 they are at (they refuse a plain commit of who is no member), and asking for that id anew fences whoever wrote before.
-So nobody who is held up can put a group back: it is fenced by who came behind it. Brokers without transactions get a
-plain commit, which is not fenced.
+So nobody who is held up can put a group back: it is fenced by who came behind it. Brokers without transactions, or
+that do not let kproxy have any, get a plain commit, which is not fenced.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
+
+import structlog
 
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
@@ -33,6 +35,8 @@ from kproxy.txn.view import Place
 Offsets = Mapping[Place, TransactionOffsetsPartition]
 T = TypeVar("T", bound=Message)
 
+log = structlog.get_logger("kproxy.group_offsets")
+
 #: Before the groups' ids.
 PREFIX: Final = "__kproxy_group_offsets."
 _TIMEOUT_MS: Final = 10_000
@@ -45,7 +49,7 @@ _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOW
 
 
 async def fence(cluster: Cluster, group_id: str) -> Producer | None:
-    """Ends what anybody is writing of a group, and begins anew; None if the broker has no transactions.
+    """Ends what anybody is writing of a group, and begins anew; None if the broker has no transactions for kproxy.
 
     Behind it all is visible that was committed before, and whoever read the log before can't write any more. OSError,
     RemoteProtocolError if that can't be had.
@@ -53,7 +57,12 @@ async def fence(cluster: Cluster, group_id: str) -> Producer | None:
     if not await serves(cluster, group_id, ApiKey.TXN_OFFSET_COMMIT):
         return None
     request = InitProducerIdRequest(PREFIX + group_id, _TIMEOUT_MS)
-    answer = await _ask(cluster, group_id, request, InitProducerIdResponse, _INIT)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    answer = await _ask(cluster, group_id, request, InitProducerIdResponse, _INIT, refused)
+    if answer.error_code == refused:
+        grant = f"Write on transactional ids that begin with {PREFIX}, to kproxy's principal"
+        log.warning("group offsets of transactions are written unfenced", group_id=group_id, grant=grant)
+        return None
     return Producer(answer.producer_id, answer.producer_epoch)
 
 
@@ -71,11 +80,14 @@ async def write(cluster: Cluster, group_id: str, producer: Producer | None, unmi
     await fence(cluster, group_id)  # the end is answered before it can be seen everywhere; this is not
 
 
-async def _ask(cluster: Cluster, group_id: str, request: Message, kind: type[T], newest: int) -> T:
+async def _ask(
+    cluster: Cluster, group_id: str, request: Message, kind: type[T], newest: int, told: int = ErrorCode.NONE
+) -> T:
+    """The answer; OSError if it has another error than ``told``."""
     answer: Any = await ask_coordinator(cluster, PREFIX + group_id, request, key_type=TRANSACTION, newest=newest)
     if not isinstance(answer, kind):
         raise OSError(f"{kind.__name__}: no coordinator")
-    _check(group_id, {answer.error_code})  # type: ignore[attr-defined]  # each of these has one
+    _check(group_id, {answer.error_code} - {told})  # type: ignore[attr-defined]  # each of these has one
     return answer
 
 

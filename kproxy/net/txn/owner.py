@@ -352,8 +352,7 @@ class Owner:
         self.transaction, self.state = None, following(self.state, Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
-        if transaction.groups:
-            self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
+        self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
 
     async def prepare(self, request: TxnRequest) -> None:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""

@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net import coordinators
 from kproxy.net.txn import group_asks, offset_mirror
-from kproxy.testing.fake_broker import Close, CloseAfter, Edit
+from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.api import Call
 from kproxy.testing.fake_broker.groups import Group, GroupState
 from kproxy.testing.fake_broker.members import Member
@@ -124,6 +125,15 @@ class TestWriting:
             for side in (at.proxy, at.other):
                 for broker in side.cluster.map.brokers.values():
                     broker.versions = None
+            await at.move(5)
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    async def test_so_does_one_that_lets_kproxy_have_none(self) -> None:
+        async with scene() as at:
+            answer = InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            at.proxy.brokers.control(
+                ApiKey.INIT_PRODUCER_ID, lambda call: Answer(answer) if _is_mirrors(call) else None
+            )
             await at.move(5)
             await eventually(lambda: at.broker_has() == 5 and not left(at))
 
