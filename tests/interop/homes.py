@@ -9,7 +9,7 @@ from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
-HOMES: Final = ("native", "kproxy", "kproxy-on-3.9.1") if os.environ.get("INTEROP_HOMES") == "kproxy" else ("native",)
+HOMES: Final = ("native",) if _DIRECT else ("native", "kproxy", "kproxy-on-3.9.1")
 _FEW: Final = {"native": ("java-4.3.0", "sarama-1.61.1"), "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2")}
 """Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"

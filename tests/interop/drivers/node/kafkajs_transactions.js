@@ -89,6 +89,8 @@ module.exports = (job, kafka, codecs) => {
       groupId: step.group, maxWaitTimeInMs: 200, sessionTimeout: 6000, heartbeatInterval: 2000, rebalanceTimeout: 3000,
     });
     const read = [];
+    // What was read before the group changed comes again.
+    consumer.on(consumer.events.GROUP_JOIN, () => { read.length = 0; });
     await consumer.connect();
     await consumer.subscribe({ topic: step.source, fromBeginning: true });
     await consumer.run({
