@@ -177,6 +177,12 @@ class Doubts:
             del self.refused[key]
         return refused if elsewhere else None
 
+    def retried(self, member: Member, key: TrackKey) -> None:
+        """Takes note that a connection's request for a partition is taken: what was refused there is not waited for."""
+        refused = self.refused.get(key)
+        if refused is not None and refused.node_id == member.wire.node_id:
+            del self.refused[key]
+
     def release(self) -> None:
         """Takes note that a request was accepted or answered: another one may have waited for that."""
         if self._awaited:

@@ -255,8 +255,11 @@ class ProduceGate:
             if known is not None:
                 refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known.at, doubts.depth, known.first)
         found = refusals.of(places, link.empty_at, link.now, doubts.depth, first)
-        for key in found:
-            doubts.refuse(member, key, link.now, first(key))
+        for key in places:
+            if key in found:
+                doubts.refuse(member, key, link.now, first(key))
+            else:
+                doubts.retried(member, key)
         return found
 
     def _first(self, frame: bytearray, place: PartitionData) -> bytes | None:
