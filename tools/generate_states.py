@@ -1,0 +1,54 @@
+"""Draws a transaction's states into docs/transactions.md; with ``--check`` only tells whether they are up to date."""
+
+import sys
+from pathlib import Path
+
+from kproxy.txn.states import TRANSITIONS, Event, State
+
+PAGE = Path(__file__).parent.parent / "docs" / "transactions.md"
+BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
+_WORDS = {
+    Event.BEGAN: "data or offsets",
+    Event.COMMIT_ASKED: "EndTxn, commit",
+    Event.ABORT_ASKED: "EndTxn, abort",
+    Event.COMMITTED: "the log shows it",
+    Event.ABORTED: "the log shows it, or a claim",
+    Event.PREPARED: "prepare",
+    Event.INITIALIZED: "InitProducerId",
+    Event.EXPIRED: "not used for long",
+}
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram: an arrow for each transition."""
+    arrows = [
+        f"    {state.value} --> {following.value}: {_WORDS[event]}" for (state, event), following in TRANSITIONS.items()
+    ]
+    first = f"    [*] --> {State.EMPTY.value}: InitProducerId"
+    last = f"    {State.DEAD.value} --> [*]"
+    return "\n".join(["```mermaid", "stateDiagram-v2", first, *arrows, last, "```"])
+
+
+def drawn(page: str) -> str:
+    """The page with the diagram between its marks; ValueError if it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, behind = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name} has no place for the diagram: {BEGIN} ... {END}")
+    return f"{before}{BEGIN}\n{diagram()}\n{END}{behind}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; 1 if the check finds a difference."""
+    page = PAGE.read_text(encoding="utf-8")
+    if "--check" not in arguments:
+        PAGE.write_text(drawn(page), encoding="utf-8")
+        return 0
+    if drawn(page) == page:
+        return 0
+    print(f"{PAGE.name} is out of date: run make generate", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
