@@ -102,4 +102,7 @@ def test_no_consumer_asks_in_a_circle(name: str, home: Callable[[str], Home], fo
     for future in read.results.values():
         future.result()
     # One that stalls, or does not wait at the end of the log, sends hundreds in a second.
-    assert 0 < _fetches(home(name)) - read.fetches < 40 * len(read.results)
+    place = home(name)
+    assert 0 < _fetches(place) - read.fetches < 40 * len(read.results)
+    assert place.kproxy is not None
+    place.kproxy.check()
