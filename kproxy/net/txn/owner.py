@@ -97,7 +97,9 @@ class Owner:
         an older one was held up on the way, and speaks of a transaction that is over (KAFKA-17754).
         """
         self.used_at = trio.current_time()
-        client = self.keeper.client
+        client, view = self.keeper.client, self.keeper.view
+        if view is not None and view.client.producer_id == client.producer_id > -1:
+            client = max(client, view.client)  # another instance may have given the id to a newer producer
         if request.client.producer_id != client.producer_id:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {request.client.producer_id}")
         if request.client.epoch < client.epoch:
@@ -283,6 +285,8 @@ class Owner:
         last = view.last if view is not None else None
         if last is None or last.client != request.client or last.next_client == request.client:
             return None
+        if last.by_claim:
+            return None  # nobody ended it: the next identity is another producer's
         return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
 
     async def _decide(

@@ -7,6 +7,7 @@ import trio
 from kproxy.config import Address, Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
+from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.simulation.history import History
@@ -32,9 +33,16 @@ class Instance:
     """One kproxy, from one start to the next."""
 
     def __init__(
-        self, name: str, network: VirtualNetwork, bootstrap: str, history: History, options: dict[str, Any]
+        self,
+        name: str,
+        network: VirtualNetwork,
+        bootstrap: str,
+        history: History,
+        options: dict[str, Any],
+        *,
+        decides: bool = False,
     ) -> None:
-        """``bootstrap`` as in the configuration; ``options`` beside those of all runs."""
+        """``bootstrap`` as in the configuration; ``options`` beside those of all runs; ``decides`` transactions."""
         self.name = name
         self.stats = Stats()
         self.buffer_memory = 0
@@ -51,6 +59,7 @@ class Instance:
         )
         self._host: Host | None = None
         self._scope = trio.CancelScope()
+        self._decides = decides
 
     @property
     def up(self) -> bool:
@@ -65,10 +74,13 @@ class Instance:
         cluster = Cluster(self._config, self.stats, ClusterMap(), host)
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
-                server = Server(self._config, self.stats, cluster, nursery)
+                transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
+                server = Server(self._config, self.stats, cluster, nursery, transactions)
                 cluster.open_port = server.open_broker_port
                 nursery.start_soon(server.watch)
                 await nursery.start(cluster.run)
+                if transactions is not None:
+                    nursery.start_soon(transactions.run)
                 await server.listen()
                 task_status.started()
         cluster.close()

@@ -1,7 +1,7 @@
 """One run: the network, the fake cluster, kproxy and its clients, on one virtual clock, from one plan."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -174,9 +174,13 @@ class World:
                 for instance in self.instances:
                     instance.kill()
                 self._nursery.cancel_scope.cancel()
-            self.history.outlived |= invariants.read_outlived(self.brokers)
-            broken = next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
+            broken = self._judge()
         return Outcome(self.plan, broken, tuple(self.history.trace), self.history.acknowledged, self._seen())
+
+    def _judge(self) -> tuple[str, str] | None:
+        """The gravest invariant that broke, and how."""
+        self.history.outlived |= invariants.read_outlived(self.brokers)
+        return next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
 
     def _serve(self, node: int, io: VirtualIO) -> None:
         if not self.brokers.brokers[node].alive:
@@ -192,10 +196,11 @@ class World:
             self.history.breaks(invariants.FAILED, repr(group.exceptions))
             instance.kill()
 
-    async def _start(self) -> None:
+    async def _start(self, *, decides: bool = False) -> None:
         for number in range(self.plan.instances):
             name = f"kproxy-{number}"
-            instance = Instance(name, self.network, self._fake.bootstrap, self.history, self.plan.options)
+            options = self.plan.options
+            instance = Instance(name, self.network, self._fake.bootstrap, self.history, options, decides=decides)
             self.instances.append(instance)
             await self._nursery.start(self._instance, instance)
         for plan in self.plan.clients:
@@ -212,11 +217,15 @@ class World:
                         busy.start_soon(self._strike, fault)
                     if self.plan.script is not None:
                         busy.start_soon(self.plan.script, self)
-                    for client in self.clients:
-                        busy.start_soon(client.run)
+                    for work in self._busy():
+                        busy.start_soon(work)
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self.history.breaks(invariants.ANSWERED, f"clients are not done {_PATIENCE:.0f} s behind the last fault")
+
+    def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """What clients do."""
+        return [client.run for client in self.clients]
 
     async def _strike(self, fault: FaultPlan) -> None:
         await trio.sleep_until(fault.time)
@@ -256,8 +265,8 @@ def _deterministic(seed: int) -> Iterator[None]:
         core._r.setstate(state)
 
 
-def run(plan: Plan) -> Outcome:
+def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
     """Runs a plan. The same plan gives the same outcome, trace and all."""
-    world = World(plan)
+    world = make(plan)
     with _deterministic(plan.seed), watched_logs(world.history):
         return trio.run(world.run, clock=trio.testing.MockClock(autojump_threshold=0))

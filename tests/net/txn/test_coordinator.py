@@ -136,6 +136,25 @@ class TestFencing:
             await new.end(a)
             assert cast.visible(a.transactions.views) == ["new"]
 
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+    async def test_no_end_of_a_fenced_producer_is_a_success(
+        self, elsewhere: bool, bumps: bool, committed: bool
+    ) -> None:
+        async with stage() as cast:
+            a, old, new = await cast.instance("a"), Client("id", bumps), Client("id", bumps)
+            b = await cast.instance("b") if elsewhere else a
+            await old.init(a)
+            await old.write(a, "old", P0)
+            await new.init(b)
+            for _ in range(2):  # behind the first the transaction is gone, the producer still fenced
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await old.end(a, committed=committed)
+            await new.write(b, "new", P0)
+            await new.end(b)
+            assert cast.visible(b.transactions.views) == ["new"]
+
     async def test_a_producer_that_resumes_keeps_its_place_and_a_zombie_does_not(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance(), Client("id")

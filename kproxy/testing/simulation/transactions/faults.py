@@ -1,0 +1,73 @@
+"""What may go wrong with the transaction log, and with what partitions know of transactions' producers."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from kproxy.codec.messages import ApiKey
+from kproxy.net.txn.log_topic import TOPIC as LOG
+from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
+from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
+from kproxy.testing.simulation.transactions.plan import LOG_PARTITIONS, PLACES
+
+if TYPE_CHECKING:
+    from kproxy.testing.simulation.transactions.world import TransactionWorld
+
+_LONGEST: Final = 6.0
+
+
+def _of_log(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", FaultPlan], Any]:
+    """Befalls some appends to the transaction log."""
+
+    async def strike(world: "TransactionWorld", fault: FaultPlan) -> None:
+        left = 1 + int(fault.where * 3)
+
+        def control(call: Call) -> Fault | None:
+            nonlocal left
+            if not left or trio.current_time() > BUSY_SECONDS or all(t.name != LOG for t in call.request.topic_data):
+                return None
+            left -= 1
+            world.history.note(f"broker {call.broker_id} does so ({fault.kind})")
+            return make(fault)
+
+        world.brokers.control(ApiKey.PRODUCE, control)
+
+    return strike
+
+
+async def _log_leader(world: "TransactionWorld", fault: FaultPlan) -> None:
+    topic = world.brokers.topics.get(LOG)
+    if topic is None:
+        return
+    index = int(fault.where * LOG_PARTITIONS)
+    able = [node for node in sorted(topic.partitions[index].isr) if world.brokers.brokers[node].serves]
+    if able:
+        world.brokers.move_leader(LOG, index, able[int(fault.much * len(able))])
+
+
+async def _forget(world: "TransactionWorld", fault: FaultPlan) -> None:
+    _forget_in(world, TOPIC, int(fault.where * PLACES))
+
+
+async def _forget_log(world: "TransactionWorld", fault: FaultPlan) -> None:
+    _forget_in(world, LOG, int(fault.where * LOG_PARTITIONS))
+
+
+def _forget_in(world: "TransactionWorld", name: str, index: int) -> None:
+    """A partition forgets all producers: as if what they wrote were a day old."""
+    topic = world.brokers.topics.get(name)
+    if topic is not None:
+        topic.partitions[index].log.producers = ProducerStates(check_ms=world.plan.expiry_check_ms)
+
+
+FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
+    "log_leader": _log_leader,
+    "log_lost": _of_log(lambda _: CloseAfter()),
+    "log_unheard": _of_log(lambda fault: Drop(apply=fault.much < 0.7)),
+    "log_slow": _of_log(lambda fault: Delay(before=fault.much * _LONGEST)),
+    "forget": _forget,
+    "forget_log": _forget_log,
+}

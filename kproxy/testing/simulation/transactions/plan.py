@@ -1,0 +1,197 @@
+"""What one run with transactions does: plain data, made from a seed."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from kproxy.proxy.homes import Home, HomeRule
+from kproxy.testing.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
+
+#: Partitions that transactions write to: one of each broker's.
+PLACES: Final = 3
+#: Of the transaction log.
+LOG_PARTITIONS: Final = 2
+
+#: Every kind of fault: those of all runs, and what befalls the transaction log and what partitions know of producers.
+FAULTS: Final = (
+    "crash",
+    "crash",
+    "cut",
+    "cut_answer",
+    "delay",
+    "close",
+    "half_open",
+    "clock",
+    "upstream_cut",
+    "upstream_delay",
+    "upstream_half_open",
+    "lost_answer",
+    "dropped_answer",
+    "slow_broker",
+    "not_enough_replicas",
+    "after_append",
+    "timed_out",
+    "stepped_down",
+    "leader",
+    "broker",
+    "controller",
+    "disk",
+    "lag",
+    "log_leader",
+    "log_lost",
+    "log_unheard",
+    "log_slow",
+    "forget",
+    "forget_log",
+)
+_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("transactions_home", (HomeRule("*", Home.KPROXY),)),
+    ("transaction_state_log_num_partitions", LOG_PARTITIONS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Produce requests at one time: seconds before, and how many records for which partition."""
+
+    gap: float
+    batches: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """One transaction: what it writes, how long it waits then, and whether it asks to be committed."""
+
+    gap: float
+    rounds: tuple[Round, ...]
+    pause: float
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A producer's process, from InitProducerId on."""
+
+    gap: float
+    #: Which kproxy it bootstraps from.
+    instance: int
+    transactions: tuple[TransactionPlan, ...]
+    #: Killed so many seconds behind its start; None: it ends well.
+    dies_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPlan:
+    """One transactional producer; others may have its transactional id."""
+
+    number: int
+    transactional_id: str
+    #: Whether partitions join by being written, and the epoch rises with each end (KIP-890).
+    second_version: bool
+    timeout_ms: int
+    lives: tuple[Life, ...]
+    #: Without ``second_version``: behind a batch that failed it asks for a new epoch, or uses the sequence again.
+    renews: bool
+    request_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPlan:
+    """A consumer of all partitions, from their beginnings on."""
+
+    number: int
+    instance: int
+    version: int
+    committed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan(Plan):
+    """One run."""
+
+    producers: tuple[ProducerPlan, ...] = ()
+    readers: tuple[ReaderPlan, ...] = ()
+
+    @property
+    def sends(self) -> int:
+        """How many transactions the producers mean to make."""
+        return sum(len(life.transactions) for producer in self.producers for life in producer.lives)
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What runs are made of."""
+
+    faults: tuple[str, ...] = FAULTS
+    fault_count: tuple[int, int] = (4, 12)
+    instances: tuple[int, ...] = (2, 2, 3)
+    producers: tuple[int, int] = (2, 4)
+    lives: tuple[int, ...] = (1, 2, 3)
+    transactions: tuple[int, int] = (2, 8)
+    #: How often a producer has the transactional id of the one before, in [0, 1].
+    twins: float = 0.25
+    #: How often a process is killed, in [0, 1].
+    dies: float = 0.4
+    commits: float = 0.7
+    gaps: tuple[float, ...] = (0.0, 0.0, 0.05, 0.4)
+    pauses: tuple[float, ...] = (0.0, 0.0, 0.0, 0.5, 6.0)
+    timeouts_ms: tuple[int, ...] = (3_000, 8_000, 15_000)
+    second_version: tuple[bool, ...] = (False, True)
+    readers: tuple[int, int] = (1, 2)
+    #: Of Fetch.
+    versions: tuple[int, ...] = (4, 7, 11, 12)
+
+
+def make_plan(seed: int, taste: Taste) -> WorldPlan:
+    """The plan of a seed."""
+    rng = Random(f"transactions {seed}")
+    instances = rng.choice(taste.instances)
+    producers: list[ProducerPlan] = []
+    for number in range(rng.randint(*taste.producers)):
+        twin = bool(producers) and rng.random() < taste.twins
+        name = producers[-1].transactional_id if twin else f"id-{number}"
+        producers.append(_producer(rng, taste, number, name, instances))
+    readers = [
+        ReaderPlan(number, rng.randrange(instances), rng.choice(taste.versions))
+        for number in range(rng.randint(*taste.readers))
+    ]
+    faults = [
+        FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(taste.faults), rng.random(), rng.random())
+        for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
+    ]
+    faults.sort(key=lambda fault: fault.time)
+    return WorldPlan(
+        seed, (), tuple(faults), instances, dict(_OPTIONS), producers=tuple(producers), readers=tuple(readers)
+    )
+
+
+def _producer(rng: Random, taste: Taste, number: int, name: str, instances: int) -> ProducerPlan:
+    lives = [_life(rng, taste, instances, nth) for nth in range(rng.choice(taste.lives))]
+    return ProducerPlan(
+        number=number,
+        transactional_id=name,
+        second_version=rng.choice(taste.second_version),
+        timeout_ms=rng.choice(taste.timeouts_ms),
+        lives=tuple(lives),
+        renews=rng.random() < 0.5,
+        request_timeout=rng.choice((2.0, 6.0)),
+    )
+
+
+def _life(rng: Random, taste: Taste, instances: int, nth: int) -> Life:
+    return Life(
+        gap=round(rng.uniform(0.0, 3.0 if nth else 1.0), 3),
+        instance=rng.randrange(instances),
+        transactions=tuple(_transaction(rng, taste) for _ in range(rng.randint(*taste.transactions))),
+        dies_after=round(rng.uniform(0.0, 6.0), 3) if rng.random() < taste.dies else None,
+    )
+
+
+def _transaction(rng: Random, taste: Taste) -> TransactionPlan:
+    rounds = []
+    for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        places = sorted(rng.sample(range(PLACES), rng.randint(1, PLACES)))
+        rounds.append(Round(rng.choice(taste.gaps), tuple((place, rng.choice((1, 1, 3))) for place in places)))
+    return TransactionPlan(
+        rng.choice(taste.gaps), tuple(rounds), rng.choice(taste.pauses), rng.random() < taste.commits
+    )

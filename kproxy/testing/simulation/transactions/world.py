@@ -1,0 +1,160 @@
+"""One run with transactions: producers, readers, kproxies that decide, on the simulation's cluster and network."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final, cast
+
+import trio
+
+from kproxy.testing.simulation import world as base
+from kproxy.testing.simulation.instance import PORT
+from kproxy.testing.simulation.network import Host
+from kproxy.testing.simulation.plan import TOPIC, FaultPlan
+from kproxy.testing.simulation.transactions import invariants
+from kproxy.testing.simulation.transactions.calls import Calls
+from kproxy.testing.simulation.transactions.faults import FAULTS
+from kproxy.testing.simulation.transactions.history import TransactionHistory
+from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, WorldPlan
+from kproxy.testing.simulation.transactions.producer import TransactionalProducer
+from kproxy.testing.simulation.transactions.reader import Reader
+
+#: Readers ask so long for an answer.
+_READ_SECONDS: Final = 3.0
+#: Behind the last fault: transactions are overdue, their kproxies are known to be gone, and all is read.
+_SETTLE: Final = 120.0
+_LOOK: Final = 0.5
+_FETCH: Final = 12
+
+
+class TransactionWorld(base.World):
+    """Everything in one run."""
+
+    def __init__(self, plan: WorldPlan) -> None:
+        """Nothing runs yet."""
+        super().__init__(plan)
+        self._plan = plan
+        self.history = self.told = TransactionHistory()
+        ids = [producer.transactional_id for producer in plan.producers]
+        self.told.shared = {name for name in ids if ids.count(name) > 1}
+        self.producers = [
+            TransactionalProducer(one, partial(self._calls_of, one), self.told, plan.seed) for one in plan.producers
+        ]
+        self._readers: list[Reader] = []
+        self._watching: list[Calls] = []
+        self._watches = trio.CancelScope()
+        self._final: list[Reader] = []
+
+    def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> Calls:
+        name = f"producer-{plan.number}.{nth}"
+        return Calls(Host(self.network, name, "none"), name, plan.request_timeout, (f"kproxy-{life.instance}", PORT))
+
+    def _reader(self, name: str, instance: int, version: int, *, committed: bool = True) -> Reader:
+        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, (f"kproxy-{instance}", PORT))
+        self._watching.append(calls)
+        return Reader(calls, version, committed=committed, shown=partial(self._shown, name, committed))
+
+    def _shown(self, name: str, committed: bool, place: int, offset: int, value: bytes) -> None:
+        if not committed:
+            return
+        claimed = self.told.by_value.get(value)
+        if claimed is None or not claimed.asked or claimed.told is False:
+            self.told.note(f"{name} is shown {value.decode()} at {place}:{offset}")
+            self.told.breaks(invariants.ABORTED, f"{value.decode()} is shown to {name} at {place}:{offset}")
+
+    # -- the run
+
+    async def _start(self, *, decides: bool = True) -> None:
+        await super()._start(decides=decides)
+        for plan in self._plan.readers:
+            reader = self._reader(f"reader-{plan.number}", plan.instance, plan.version, committed=plan.committed)
+            self._readers.append(reader)
+        self._nursery.start_soon(self._watch)
+
+    async def _watch(self) -> None:
+        """Reads all the while, until everything is read."""
+        with self._watches:
+            async with trio.open_nursery() as nursery:
+                for reader in self._readers:
+                    for place in range(PLACES):
+                        nursery.start_soon(reader.run, place)
+                nursery.start_soon(self._watch_stable)
+
+    def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        return [producer.run for producer in self.producers]
+
+    async def _strike(self, fault: FaultPlan) -> None:
+        if fault.kind not in FAULTS:
+            await super()._strike(fault)
+            return
+        await trio.sleep_until(fault.time)
+        self.history.note(f"fault {fault.kind} ({fault.where:.3f}, {fault.much:.3f})")
+        await FAULTS[fault.kind](self, fault)
+
+    async def _watch_stable(self) -> None:
+        """Asks for last stable offsets, now here and now there, one question at a time."""
+        rng = Random(f"{self._plan.seed} watch")
+        watchers = [self._reader(f"watcher-{n}", n, _FETCH) for n in range(self._plan.instances)]
+        while True:
+            place = rng.randrange(PLACES)
+            await self._look(rng.choice(watchers), place)
+            await trio.sleep(rng.choice((0.05, 0.3, 0.8)))
+
+    async def _look(self, reader: Reader, place: int) -> int:
+        """The last stable offset of a partition; -1 if there is no answer."""
+        told = await reader.end(place)
+        if told is None:
+            return -1
+        highest = self.told.stable.get(place, 0)
+        if told < highest:
+            self.told.breaks(invariants.FALLS, f"from {highest} to {told} in partition {place}")
+        self.told.stable[place] = max(told, highest)
+        return told
+
+    async def _rest(self) -> None:
+        ends = [self.brokers.topics[TOPIC].partitions[place].log.end_offset for place in range(PLACES)]
+        for number in range(self._plan.instances):
+            reader = self._reader(f"last-{number}", number, _FETCH)
+            with trio.move_on_after(_SETTLE) as scope:
+                await self._settled(reader)
+            if scope.cancelled_caught:
+                told = [self.told.stable.get(place, 0) for place in range(PLACES)]
+                self.told.breaks(invariants.STUCK, f"{reader.positions} and {told} where logs end at {ends}")
+                break
+            self._final.append(reader)
+        everything = self._reader("all", 0, _FETCH, committed=False)
+        with trio.move_on_after(_SETTLE):
+            for place in range(PLACES):
+                await everything.read_to(place, self._end(place))
+            for reader in self._readers:
+                for place in range(PLACES):
+                    while reader.positions[place] < self._end(place):  # noqa: ASYNC110 - it reads by itself
+                        await trio.sleep(_LOOK)
+        self._final.append(everything)
+        self._watches.cancel()
+        for calls in self._watching:
+            calls.close()
+        await super()._rest()
+
+    def _end(self, place: int) -> int:
+        return self.brokers.topics[TOPIC].partitions[place].log.end_offset
+
+    async def _settled(self, reader: Reader) -> None:
+        """Everything is decided, as this reader is told, and read."""
+        for place in range(PLACES):
+            while await self._look(reader, place) < self._end(place):  # noqa: ASYNC110 - asked again and again
+                await trio.sleep(_LOOK)
+            await reader.read_to(place, self._end(place))
+
+    def _judge(self) -> tuple[str, str] | None:
+        history = self.told
+        if len(self._final) <= self._plan.instances:
+            return history.broken
+        *committed, everything = [reader.values for reader in self._final]
+        readers: list[invariants.Shown] = [*committed[1:], *(reader.values for reader in self._readers)]
+        return next(invariants.broken(history, committed[0], everything, readers), None)
+
+
+def run(plan: WorldPlan) -> base.Outcome:
+    """Runs a plan. The same plan gives the same outcome, trace and all."""
+    return base.run(plan, lambda plan: TransactionWorld(cast(WorldPlan, plan)))
