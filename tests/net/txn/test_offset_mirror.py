@@ -1,6 +1,6 @@
 """Offsets of committed transactions on their way to the broker's own group offsets: always there, never back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -234,6 +234,31 @@ class TestOrder:
                 on.set()
                 await trio.testing.wait_all_tasks_blocked(0.1)
                 assert at.broker_has() == 3
+
+    @pytest.mark.usefixtures("by_hand")
+    async def test_the_log_is_read_behind_the_fence_and_before_anything_is_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was read before is what the fence may have left behind: another may have written it, and more."""
+        async with scene() as at:
+            await at.move(5)
+            mirror, done = at.proxy.transactions._mirror, []
+
+            def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+                async def do(*given: Any) -> Any:
+                    done.append(name)
+                    result = await work(*given)
+                    done.append(f"{name} done")
+                    return result
+
+                return do
+
+            monkeypatch.setattr(offset_mirror, "fence", noted("fence", offset_mirror.fence))
+            monkeypatch.setattr(offset_mirror, "write", noted("write", offset_mirror.write))
+            monkeypatch.setattr(mirror, "_read_to_end", noted("read", mirror._read_to_end))
+            await mirror.settle("g")
+            steps = ["fence", "fence done", "read", "read done"]
+            assert done == [*steps, "write", "write done", "read", "read done", *steps, "read", "read done"]
 
     @pytest.mark.usefixtures("by_hand")
     async def test_plain_commits_of_one_connection_keep_their_order(self) -> None:
