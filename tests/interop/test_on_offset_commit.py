@@ -1,0 +1,125 @@
+"""An application of the 0.9 protocol that consumes, transforms and produces is exactly-once through kproxy, as it is.
+
+`KPROXY_KILLS` is how often it, or kproxy, is killed with SIGKILL in the middle of its work.
+"""
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from kproxy.codec.batch import Record, build_batch, iter_records
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.kafka import RealKafka
+from tests.interop.proxy import KproxyProcess
+from tests.support.clients import Command, python_driver
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+PARTITIONS = 2
+_PATIENCE_S = 60.0
+#: Every so many kills it is kproxy's turn.
+_KPROXYS_TURN = 3
+
+
+def _application() -> Command:
+    extras = ["lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0"]
+    return python_driver("transform.py", "kafka-python==1.4.7", *extras)
+
+
+@contextmanager
+def _running(command: Command, job: dict[str, object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The application, until the block ends: then it is killed."""
+    environment = {**os.environ, **command.environment}
+    with (
+        log.open("ab") as output,
+        subprocess.Popen(
+            command.argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, env=environment
+        ) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(job).encode())
+        process.stdin.close()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _values(bootstrap: str, topic: str, isolation_level: int) -> list[list[str]]:
+    """The values in each partition."""
+    with ClusterClient(bootstrap) as client:
+        return [
+            [
+                (row.value or b"").decode()
+                for row in iter_records(
+                    client.read_all(topic, partition, isolation_level=isolation_level), max_decompressed_bytes=1 << 20
+                )
+            ]
+            for partition in range(PARTITIONS)
+        ]
+
+
+def _fill(client: ClusterClient, topic: str, start: int, count: int) -> None:
+    now_ms = int(time.time() * 1000)
+    for partition in range(PARTITIONS):
+        rows = [Record(at, now_ms, None, f"{partition}-{start + at}".encode()) for at in range(count)]
+        assert client.produce(topic, partition, build_batch(rows)).error_code == 0
+
+
+def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp_path: Path) -> None:
+    kills, rounds = int(os.environ.get("KPROXY_KILLS", "5")), 200
+    name = f"transform-{uuid4().hex[:8]}"
+    source, target = f"{name}-in", f"{name}-out"
+    with ClusterClient(kafka.bootstrap) as client:
+        for topic in (source, target):
+            client.create_topic(topic, PARTITIONS)
+    options = ("--on-offset-commit", name, "--instance-id", name)
+    chance, command, written = random.Random(7), _application(), 0
+    job = {
+        "bootstrap": "",
+        "version": [0, 9],
+        "client_id": name,
+        "group": name,
+        "source": source,
+        "target": target,
+    }
+    kproxy = KproxyProcess(kafka.bootstrap, tmp_path / "log", *options)
+    with kproxy:
+        job["bootstrap"] = kproxy.bootstrap
+        for kill in range(kills + 1):
+            with _running(command, job, tmp_path / "application") as process, ClusterClient(kafka.bootstrap) as client:
+                _fill(client, source, written, rounds)
+                written += rounds
+                _until_written(kproxy, target, written * PARTITIONS - rounds, process, tmp_path)
+                if kill == kills:
+                    _until_written(kproxy, target, written * PARTITIONS, process, tmp_path)
+                    break
+                time.sleep(chance.random() / 10)
+                if kill % _KPROXYS_TURN == _KPROXYS_TURN - 1:
+                    kproxy.kill()
+                    kproxy.__enter__()
+        kproxy.check()
+        expected = [[f"{partition}-{at}" for at in range(written)] for partition in range(PARTITIONS)]
+        assert _values(kproxy.bootstrap, target, 1) == expected
+
+
+def _count(kproxy: KproxyProcess, topic: str) -> int:
+    return sum(map(len, _values(kproxy.bootstrap, topic, 1)))
+
+
+def _until_written(
+    kproxy: KproxyProcess, topic: str, count: int, process: subprocess.Popen[bytes], directory: Path
+) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while _count(kproxy, topic) < count:
+        if process.poll() is not None or time.monotonic() > deadline:
+            logs = [(directory / name).read_text()[-4000:] for name in ("application", "log")]
+            raise AssertionError(f"no progress, or the application ended ({process.poll()}):\n" + "\n".join(logs))
+        time.sleep(0.1)
