@@ -82,7 +82,7 @@ class GroupAsks:
             if await self._is_read():
                 await self._mirror.settle(ask.group_id)
         except (OSError, KproxyError):
-            is_known = undecided(self._log.views, ask.group_id) or unmirrored(self._log.views, ask.group_id).commits
+            is_known = undecided(self._log.views, ask.group_id) or self._mirror.is_unsettled(ask.group_id)
             return OffsetFetchResponse(error_code=_LATER if is_known else ErrorCode.NONE)
         return OffsetFetchResponse()
 

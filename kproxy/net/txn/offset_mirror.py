@@ -69,6 +69,10 @@ class OffsetMirror:
 
     # -- what a plain commit waits for
 
+    def is_unsettled(self, group_id: str) -> bool:
+        """Whether something of a group is unwritten, or could be written again, as far as the log is read."""
+        return group_id in self._unfenced or bool(unmirrored(self._log.views, group_id).commits)
+
     async def settle(self, group_id: str) -> None:
         """Returns when nothing of a group is unwritten that was committed before, and nobody can write it again.
 
@@ -76,7 +80,7 @@ class OffsetMirror:
         """
         async with self._lock(group_id):
             for _ in range(_TRIES):
-                if group_id not in self._unfenced and not unmirrored(self._log.views, group_id).commits:
+                if not self.is_unsettled(group_id):
                     return
                 await self._write(group_id)
                 await self._read_to_end()

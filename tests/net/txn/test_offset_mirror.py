@@ -281,6 +281,18 @@ class TestOrder:
             assert await commit(at.reader, "g", 3) == 0
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
 
+    async def test_nor_goes_it_on_without_the_fence(self) -> None:
+        async with scene() as at:
+            await at.move(5)
+            await eventually(lambda: not left(at))
+            refused = at.proxy.brokers.control(
+                ApiKey.INIT_PRODUCER_ID, lambda call: Close() if _is_mirrors(call) else None
+            )
+            assert await commit(at.reader, "g", 3) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            at.proxy.brokers.controls.remove(refused)
+            assert await commit(at.reader, "g", 3) == 0
+            assert at.broker_has() == 3
+
 
 async def _write_ignoring(mirror: Any) -> None:
     with suppress(OSError):
