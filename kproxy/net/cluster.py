@@ -23,6 +23,8 @@ log = structlog.get_logger("kproxy.cluster")
 _METADATA = 12
 #: A producer id without a transactional id has no transactions to time out; brokers want a figure all the same.
 _UNUSED_TIMEOUT_MS = 60_000
+#: A broker without a block of producer ids asks its controller for one, and has none to give meanwhile.
+_PRODUCER_ID_TRIES = 30
 
 
 class Cluster:
@@ -179,11 +181,17 @@ class Cluster:
     async def new_producer_id(self) -> int:
         """A producer id that brokers gave to nobody else (KIP-98). OSError, RemoteProtocolError if none can be had."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
-        response = await self.ask_any(request, (0, 4))
-        assert isinstance(response, InitProducerIdResponse)
-        if response.error_code:
-            raise OSError(f"InitProducerId failed with error {response.error_code}")
-        return response.producer_id
+        error = 0
+        for _ in range(_PRODUCER_ID_TRIES):
+            response = await self.ask_any(request, (0, 4))
+            assert isinstance(response, InitProducerIdResponse)
+            error = response.error_code
+            if not error:
+                return response.producer_id
+            if error != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                break
+            await trio.sleep(self._config.retry_backoff_ms / 1000)
+        raise OSError(f"InitProducerId failed with error {error}")
 
     async def coordinator(self, key: str, key_type: int = 0) -> Broker | None:
         """The broker that coordinates a group (or of type 1 a transactional id) now; None if there is none.

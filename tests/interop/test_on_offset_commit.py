@@ -82,7 +82,7 @@ def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp
             client.create_topic(topic, PARTITIONS)
     options = ("--on-offset-commit", name, "--instance-id", name)
     chance, command, written = random.Random(7), _application(), 0
-    job = {
+    job: dict[str, object] = {
         "bootstrap": "",
         "version": [0, 9],
         "client_id": name,

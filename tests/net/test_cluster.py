@@ -2,7 +2,9 @@
 
 import pytest
 
+from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker import Answer
 from tests.net.harness import eventually, proxied, running
 
 
@@ -28,6 +30,17 @@ async def test_a_coordinator_is_the_brokers() -> None:
             assert broker is not None
             assert wanted is not None
             assert broker.node_id == wanted.node_id
+
+
+async def test_a_producer_id_is_asked_for_again_while_a_broker_has_none_to_give() -> None:
+    async with proxied() as proxy:
+        none = Answer(InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: none, times=3)
+        first, second = await proxy.cluster.new_producer_id(), await proxy.cluster.new_producer_id()
+        assert (control.hits, second > first >= 0) == (3, True)
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: none)
+        with pytest.raises(OSError, match="error 14"):
+            await proxy.cluster.new_producer_id()
 
 
 async def test_questions_go_on_to_the_next_broker_when_one_fails() -> None:
