@@ -1,6 +1,7 @@
 """The claim under which an id's records are appended: taken, used, given up when the log does not answer clearly."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,6 +23,10 @@ log = structlog.get_logger("kproxy.transactions")
 
 #: Claims in a row that were lost to others, before the client is asked to come again.
 _MOST_CLAIMS = 10
+
+
+class _Superseded(TxnError):
+    """There is nothing left to claim for."""
 
 
 class ClaimKeeper:
@@ -86,6 +91,21 @@ class ClaimKeeper:
 
         resumed = self.view.claim.resumed if self.view is not None and self.view.claim is not None else NOBODY
         return await self.claim_for(same, resumed)
+
+    async def end_open(self, producer: Producer) -> None:
+        """Aborts the open transaction of this epoch by a claim; TxnError.
+
+        Where it is over by now a claim would only fence who goes on with the id.
+        """
+
+        async def same(view: IdView | None) -> Producer:
+            if view is None or view.ongoing is None or view.ongoing.producer != producer:
+                raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is over")
+            return self.client
+
+        resumed = self.view.claim.resumed if self.view is not None and self.view.claim is not None else NOBODY
+        with suppress(_Superseded):
+            await self.claim_for(same, resumed)
 
     async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> IdView | None:
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0

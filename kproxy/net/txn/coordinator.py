@@ -61,6 +61,10 @@ class _Job(Generic[T]):
             # one id's fault, even if it is a bug of ours, is not the others'
             log.exception("transaction failed; this is a bug of kproxy, please report it")
             self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except BaseException:
+            # who still waits must not take it for done
+            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
+            raise
         finally:
             self._done.set()
 
@@ -260,12 +264,13 @@ class Coordinator:
     def end_overdue(self, view: IdView) -> None:
         """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
         assert view.claim is not None
+        assert view.ongoing is not None
         log.info(
             "aborting a transaction whose kproxy is gone",
             transactional_id=view.transactional_id,
             instance_id=view.claim.instance_id,
         )
-        self._start(view.transactional_id, self._keeper_for(view).claim_again)
+        self._start(view.transactional_id, partial(self._keeper_for(view).end_open, view.ongoing.producer))
 
     def _keeper_for(self, view: IdView) -> ClaimKeeper:
         """What claims an id on behalf of the instance and the client that have it."""
@@ -286,7 +291,7 @@ class Coordinator:
             return
         view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
         if view is not None and view.ongoing is not None and view.client == client:
-            await self._keeper_for(view).claim_again()
+            await self._keeper_for(view).end_open(view.ongoing.producer)
 
     async def _expire(self, view: IdView) -> None:
         assert view.claim is not None

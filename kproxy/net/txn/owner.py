@@ -56,6 +56,8 @@ class Owner:
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
         self._newest_connection = -1
+        #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
+        self._adopted = False
 
     # -- who may ask
 
@@ -73,6 +75,7 @@ class Owner:
             self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
             await self.keeper.claim_for(identity, resumed)
             self._drop_transaction("initialized")
+            self._adopted = False
             self.state, self._doomed = following(self.state, Event.INITIALIZED), None
             self._newest_connection = -1
             return self.keeper.client
@@ -87,8 +90,9 @@ class Owner:
                 view = await self.keeper.claim_again()
             if view.last is not None:
                 self.state = State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+            self._adopted = True
             if view.is_doomed:
-                self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "kproxy was restarted in the transaction")
+                self._doomed = _restarted()
 
     def admit(self, request: TxnRequest, *, over_coordinator: bool = True) -> None:
         """Lets in the client that owns the id; TxnError says to others what they are told.
@@ -168,6 +172,7 @@ class Owner:
 
     async def _begin(self) -> Transaction:
         producer = await self.keeper.take_epoch()
+        self._adopted = False
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         return self.transaction
 
@@ -218,7 +223,7 @@ class Owner:
             self._refuse_doomed()
             transaction = self.transaction or (await self._begin() if implicit else None)
             if transaction is None or not (implicit or transaction.joined.issuperset(places)):
-                raise TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+                raise self._not_joined()
             self._has_begun()
             await self._announce(transaction, places)
             await transaction.writer.room(sum(len(batch.batch) for batch in batches))
@@ -228,6 +233,14 @@ class Owner:
         if transaction.writer.failed is not None and self.transaction is transaction and self._doomed is None:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
         return [told(send) for send in sends]
+
+    def _not_joined(self) -> TxnError:
+        """The error for a partition that was not added; or was, but its kproxy died before the log knew of it."""
+        if self._adopted and self.transaction is None:
+            # to abort must be a success then: a client gives up for good otherwise
+            self._adopted, self.state, self._doomed = False, State.COMPLETE_ABORT, _restarted()
+            return self._doomed
+        return TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
         """TxnOffsetCommit: announces the offsets; they move when the transaction is committed."""
@@ -405,3 +418,7 @@ class Owner:
     def close(self) -> None:
         """Closes its connections."""
         self._connections.close()
+
+
+def _restarted() -> TxnError:
+    return TxnError(ErrorCode.TRANSACTION_ABORTABLE, "kproxy was restarted in the transaction")
