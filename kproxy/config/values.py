@@ -248,6 +248,8 @@ def _parse_permit_rules(raw: Raw) -> tuple[PermitRule, ...]:
 
 def _parse_patterns(raw: Raw) -> tuple[str, ...]:
     """Words joined by commas, or a list of them; nothing for none."""
+    if isinstance(raw, str) and raw.strip() == "{}":
+        return ()
     words = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         raise ValueError("must be a list of patterns, such as 127.0.0.1,10.0.*")
@@ -256,20 +258,25 @@ def _parse_patterns(raw: Raw) -> tuple[str, ...]:
 
 def _parse_commit_rules(raw: Raw) -> tuple[CommitRule, ...]:
     """``PRODUCER``, ``PRODUCER=group:GROUP`` or ``PRODUCER=client:CONSUMER`` rules, or a mapping; nothing for none."""
-    if isinstance(raw, str):
-        raw = {name.strip(): of for name, _, of in (item.partition("=") for item in raw.split(",")) if name.strip()}
-    if isinstance(raw, Sequence):
-        raw = dict.fromkeys(raw, "")
+    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+        return ()
     wanted = "must be rules such as etl-*, loader=group:loaders or loader-out=client:loader-in"
-    if not isinstance(raw, Mapping) or not all(isinstance(part, str) for pair in raw.items() for part in pair):
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(raw, str):
+        pairs = [(producer, consumer) for producer, _, consumer in (rule.partition("=") for rule in raw.split(","))]
+    elif isinstance(raw, Mapping):
+        pairs = list(raw.items())
+    rules = [_commit_rule(producer, consumer) for producer, consumer in pairs if isinstance(consumer, str)]
+    if len(rules) < len(pairs) or None in rules or (not rules and raw):
         raise ValueError(wanted)
-    rules = []
-    for producer, consumer in raw.items():
-        kind, _, of = (part.strip() for part in consumer.partition(":"))
-        if not producer.strip() or (kind and not of) or kind not in ("", "group", "client"):
-            raise ValueError(wanted)
-        rules.append(CommitRule(producer.strip(), of if kind == "group" else None, of if kind == "client" else None))
-    return tuple(rules)
+    return tuple(rule for rule in rules if rule is not None)
+
+
+def _commit_rule(producer: str, consumer: str) -> CommitRule | None:
+    kind, _, of = (part.strip() for part in consumer.partition(":"))
+    if not producer.strip() or kind not in ("", "group", "client") or bool(kind) is not bool(of):
+        return None
+    return CommitRule(producer.strip(), of if kind == "group" else None, of if kind == "client" else None)
 
 
 def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:

@@ -18,6 +18,7 @@ from kproxy.config.values import (
     show,
     whole_number,
 )
+from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule
 
 ALL_KINDS: list[Kind[Any]] = [
@@ -31,6 +32,8 @@ ALL_KINDS: list[Kind[Any]] = [
     values.DELIVER_RULES,
     values.HOME_RULES,
     values.ISOLATION_RULES,
+    values.COMMIT_RULES,
+    values.PATTERNS,
     whole_number(1, 10, "ms"),
     choice("red", "green"),
     pattern("[a-z]+", "letters"),
@@ -241,6 +244,39 @@ def test_isolation_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: t
 def test_bad_isolation_rules(raw: Raw, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         values.ISOLATION_RULES.parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rules"),
+    [
+        ("", ()),
+        ("{}", ()),
+        ({}, ()),
+        ("etl-*", (CommitRule("etl-*"),)),
+        (
+            " a , b=group: g-* ,c=client:d",
+            (CommitRule("a"), CommitRule("b", group="g-*"), CommitRule("c", consumer="d")),
+        ),
+        ({"a": "", "b": "group:g"}, (CommitRule("a"), CommitRule("b", group="g"))),
+    ],
+)
+def test_commit_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: tuple[CommitRule, ...]) -> None:
+    assert values.COMMIT_RULES.parse(raw) == rules
+    assert values.COMMIT_RULES.parse(show(rules)) == rules
+
+
+@pytest.mark.parametrize("raw", ["a,", "=group:g", "a=group", "a=group:", "a=topic:t", "a=g", ["a"], {"a": ["b"]}])
+def test_bad_commit_rules(raw: Raw) -> None:
+    with pytest.raises(ValueError, match="such as etl"):
+        values.COMMIT_RULES.parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "patterns"), [("", ()), ("{}", ()), ([], ()), ("a, b-*", ("a", "b-*")), (["a"], ("a",))]
+)
+def test_patterns_can_be_parsed_shown_and_parsed_again(raw: Raw, patterns: tuple[str, ...]) -> None:
+    assert values.PATTERNS.parse(raw) == patterns
+    assert values.PATTERNS.parse(show(patterns)) == patterns
 
 
 @given(

@@ -1,6 +1,6 @@
 """An application of the 0.9 protocol that consumes, transforms and produces is exactly-once through kproxy, as it is.
 
-`KPROXY_KILLS` is how often it, or kproxy, is killed with SIGKILL in the middle of its work.
+`INTEROP_KILLS` is how often it, or kproxy, is killed with SIGKILL in the middle of its work.
 """
 
 import json
@@ -74,7 +74,7 @@ def _fill(client: ClusterClient, topic: str, start: int, count: int) -> None:
 
 
 def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp_path: Path) -> None:
-    kills, rounds = int(os.environ.get("KPROXY_KILLS", "5")), 200
+    kills, rounds = int(os.environ.get("INTEROP_KILLS", "5")), 200
     name = f"transform-{uuid4().hex[:8]}"
     source, target = f"{name}-in", f"{name}-out"
     with ClusterClient(kafka.bootstrap) as client:
