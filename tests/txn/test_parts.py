@@ -7,7 +7,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.parts import prepared_parts
-from kproxy.txn.view import IdView, Prepared, Stand
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Prepared
 
 
 def view_with(*names: str) -> IdView:

@@ -7,6 +7,7 @@ read again: each transaction is an object of its own, and a request belongs to t
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import trio
 
@@ -18,7 +19,9 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch, Written
 
-_UNKNOWN_POSITION = "kproxy has begun: the consumer may be ahead of its committed offsets"
+#: Of more, those that do nothing are forgotten.
+_MOST_APPLICATIONS: Final = 1_000
+_UNKNOWN_POSITION: Final = "kproxy has begun: the consumer may be ahead of its committed offsets"
 
 
 class Turn(Capture):
@@ -114,6 +117,11 @@ class Application:
         #: Connections of its consumer.
         self._consumers: set[int] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost if it is forgotten: it is made anew when it is met again."""
+        return not (self.current.written or self._ending or self._consumers)
+
     # -- the consumer
 
     def joins(self, connection: int, *, rewinds: bool) -> None:
@@ -199,6 +207,8 @@ class ApplicationsByRule:
             return None
         found = self._applications.get(name)
         if found is None:
+            if len(self._applications) >= _MOST_APPLICATIONS:
+                self._applications = {name: one for name, one in self._applications.items() if not one.is_idle}
             transactional_id = f"on-offset-commit-{self._coordinator.instance_id}-{name}"
             found = Application(self._coordinator, transactional_id, client_id, self._timeout_ms)
             self._applications[name] = found

@@ -211,6 +211,19 @@ async def test_commits_that_are_sent_without_a_wait_are_decided_in_order() -> No
         assert committed_values(proxy) == ["1", "2", "3", "4", "5"]
 
 
+async def test_applications_that_do_nothing_are_forgotten_when_there_are_many() -> None:
+    async with stage() as proxy, await proxy.client(client_id="same-1") as client:
+        ways_in = proxy.transactions.ways_in
+        assert await commit(client, 0, group="h") == REWIND
+        kept = ways_in.of_consumer("same-1", "h")
+        for at in range(2_500):
+            assert ways_in.of(f"same-x{at}") is not None
+        assert ways_in.of_consumer("same-1", "h") is kept
+        assert await write(client, b"1") == [0]
+        assert await commit(client, 1, group="h") == 0
+        assert len(ways_in._applications._applications) <= 1_000
+
+
 async def test_each_request_is_a_transaction() -> None:
     async with proxied(**OPTIONS, per_request=("one-*",)) as proxy, await proxy.client(client_id="one-1") as client:
         proxy.brokers.create_topic("t", 2)
