@@ -49,9 +49,10 @@ class Gate:
 
     def close(self, cast: Cast) -> None:
         """From now on the request is stopped."""
-        cast.fake.cluster.control(ApiKey.PRODUCE, self._control, times=1)
+        cast.fake.cluster.control(ApiKey.PRODUCE, self.control, times=1)
 
-    async def _control(self, call: Call) -> Fault | None:
+    async def control(self, call: Call) -> Fault | None:
+        """As the fake broker asks."""
         if not self._is_meant(call) or self.reached.is_set():
             return None
         self._seen += 1
