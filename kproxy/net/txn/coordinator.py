@@ -87,6 +87,8 @@ class Coordinator:
         self._owners: dict[str, Owner] = {}
         self._taking_over = trio.Lock()
         self._ending: set[str] = set()
+        #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
+        self._heard: dict[str, tuple[int, float]] = {}
 
     # -- KIP-98's requests
 
@@ -183,9 +185,16 @@ class Coordinator:
             return self._owners.setdefault(transactional_id, owner)
 
     def _is_silent(self, view: IdView) -> bool:
-        """Whether nothing was heard of an id for longer than a transaction may take: its kproxy is gone, or idle."""
+        """Whether nothing was heard of an id for longer than a transaction may take: its kproxy is gone, or idle.
+
+        By this instance's own clock, from when it saw the last record: brokers' clocks may show any other time.
+        """
         assert view.claim is not None
-        return self._now_ms() > view.touched.timestamp_ms + view.claim.timeout_ms + _OTHERS_GRACE_MS
+        now = trio.current_time()
+        offset, since = self._heard.get(view.transactional_id, (-1, now))
+        if offset != view.touched.offset:
+            self._heard[view.transactional_id], since = (view.touched.offset, now), now
+        return now > since + (view.claim.timeout_ms + _OTHERS_GRACE_MS) / 1000
 
     async def _refused(self, places: Sequence[Place]) -> dict[Place, ErrorCode]:
         errors: dict[Place, ErrorCode] = {}
@@ -249,9 +258,11 @@ class Coordinator:
         now_ms, expired = self._now_ms(), 0
         for view in list(self._tools.log.views.all()):
             if view.claim is None or view.transactional_id in self._owners:
+                self._heard.pop(view.transactional_id, None)
                 continue
+            is_silent = self._is_silent(view)
             if view.ongoing is not None:
-                if self._is_silent(view):
+                if is_silent:
                     self.end_overdue(view)
             elif self._is_unused(view, now_ms) and expired < _MOST_EXPIRED:
                 expired += 1

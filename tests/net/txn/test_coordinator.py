@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn import coordinator
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.errors import TxnError
@@ -363,3 +364,35 @@ class TestTheLogFails:
             await client.write(a, "4", P0)
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["4"]
+
+
+class TestClocks:
+    @pytest.mark.parametrize("hours", [-2, 2])
+    async def test_no_clock_of_a_broker_makes_a_transaction_overdue(self, hours: int) -> None:
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            clock = cast.fake.cluster.clock
+            cast.fake.cluster.clock = lambda: clock() + hours * 3_600_000
+            await client.init(a)
+            await client.write(a, "1", P0)
+            await b.transactions.log.read_to_end("id")
+            b.transactions.coordinator._sweep_views()
+            assert not b.transactions.coordinator._ending
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+            assert a.stats.transactions.claims == {"won": 1}
+
+    async def test_what_nothing_is_heard_of_is_ended_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(coordinator, "_OTHERS_GRACE_MS", 0)
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            clock = cast.fake.cluster.clock
+            cast.fake.cluster.clock = lambda: clock() + 3_600_000
+            await client.init(a, 1)
+            await client.write(a, "1", P0)
+            await a.kill()
+            await b.transactions.log.read_to_end("id")
+            assert b.transactions.views.bound(*P0) == 0
+            with trio.fail_after(30):
+                while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
+                    await trio.sleep(0.05)
