@@ -7,11 +7,11 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(shell grep -l -e '--check' tools/*.py)))
 
-.PHONY: help demo test lint bench sim generate system chaos clean
+.PHONY: help demo test lint bench sim sim-txn generate system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1	\2/p;s/^\([a-z]*\):  *## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | sort -u
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1	\2/p;s/^\([a-z-]*\):  *## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | sort -u
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kproxy needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick f
 
 sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (SEEDS=2000 FIRST=0 JOBS=2)
 	$(BIN)/python -m kproxy.testing.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+
+sim-txn: $(STAMP) ## the same for transactions that kproxy decides (SEEDS=300 FIRST=0 JOBS=2)
+	$(BIN)/python -m kproxy.testing.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m kproxy.testing.chaos $(ARGS)

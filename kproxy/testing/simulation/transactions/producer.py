@@ -311,6 +311,8 @@ class _Process:
             or code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
         ):
             raise Abortable(ErrorCode(code).name, renew=True)
+        if code == ErrorCode.INVALID_TXN_STATE and not self._plan.second_version:
+            raise Abortable(ErrorCode(code).name, renew=True)  # what brokers say before Produce v11
         self._sequences[batch.place] -= len(batch.values)
         self._judge_error(code)
 

@@ -102,13 +102,15 @@ class TransactionWorld(base.World):
 
     async def _look(self, reader: Reader, place: int) -> int:
         """The last stable offset of a partition; -1 if there is no answer."""
+        highest = self.told.stable.get(place, 0)  # others may ask at the same time
         told = await reader.end(place)
         if told is None:
             return -1
-        highest = self.told.stable.get(place, 0)
+        if told != highest:
+            self.told.note(f"the last stable offset of {place} is {told}")
         if told < highest:
             self.told.breaks(invariants.FALLS, f"from {highest} to {told} in partition {place}")
-        self.told.stable[place] = max(told, highest)
+        self.told.stable[place] = max(told, self.told.stable.get(place, 0))
         return told
 
     async def _rest(self) -> None:

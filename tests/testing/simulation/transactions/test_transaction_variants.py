@@ -1,0 +1,19 @@
+"""kproxy without one rule of its transactions is found out in a run that holds with it."""
+
+import pytest
+
+from kproxy.testing.simulation.transactions.plan import make_plan
+from kproxy.testing.simulation.transactions.variants import VARIANTS, Variant
+from kproxy.testing.simulation.transactions.world import run
+
+
+def is_shown(variant: Variant, seed: int) -> bool:
+    plan = make_plan(seed, variant.taste)
+    with variant.applied():
+        broken = run(plan).broken
+    return broken is not None and broken[0] in variant.breaks and run(plan).broken is None
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
+    assert any(is_shown(variant, seed) for seed in range(variant.seeds))
