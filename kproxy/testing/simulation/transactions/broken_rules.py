@@ -28,10 +28,6 @@ def keep(*_: Any, **__: Any) -> None:
     """Not done."""
 
 
-async def nothing(*_: Any, **__: Any) -> None:
-    """Not done, though it is waited for."""
-
-
 def shows_undecided(self: Views, producer_id: int, epoch: int) -> Verdict:
     """What is not aborted is committed."""
     verdict = _VERDICT(self, producer_id, epoch)

@@ -64,12 +64,6 @@ VARIANTS: Final = (
         (invariants.DUPLICATE,),
     ),
     Variant(
-        "data are written before they are announced",
-        ((Owner, "_announce", broken_rules.nothing),),
-        replace(_BUSY, faults=()),
-        (invariants.FALLS,),
-    ),
-    Variant(
         "a decision does not say which copies count",
         ((Transaction, "decision", broken_rules.without_copies),),
         _COPIES,
