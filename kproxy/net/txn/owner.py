@@ -53,6 +53,8 @@ class Owner:
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[Place] = set()
         self._ends: dict[Place, int] = {}
+        #: The transaction of whose decision nothing was heard, and the log could not be read either.
+        self._undecided: Transaction | None = None
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
         self._newest_connection = -1
@@ -77,6 +79,7 @@ class Owner:
             self._drop_transaction("initialized")
             self._adopted = False
             self.state, self._doomed = following(self.state, Event.INITIALIZED), None
+            self._undecided = None
             self._newest_connection = -1
             return self.keeper.client
 
@@ -272,6 +275,7 @@ class Owner:
             return repeated
         self._refuse_while_pending()
         async with self._lock:
+            await self._find_out()
             if (repeated := self._repeated(request, committed)) is not None:
                 return repeated  # it was decided while another had the lock
             self.admit(request)
@@ -314,10 +318,10 @@ class Owner:
                 transaction, why, bumps, beside if why in (None, "client") else NOTHING_BESIDE
             )
         except BaseException:
-            # whether it was decided is for a claim to find out; nothing goes on before
-            self.keeper.claim = None
+            # what became of it has to be found out before anybody is told; nothing goes on before
+            self.keeper.claim, self._undecided = None, transaction
             self._drop_transaction("failed")
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "what became of the decision is not known")
+            self._doomed = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what became of the decision is not known")
             raise
         if verdict is Verdict.COMMITTED:
             self._committed(transaction)
@@ -326,6 +330,28 @@ class Owner:
         if committed:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why or "another claim aborted the transaction")
             raise self._doomed
+
+    async def _find_out(self) -> None:
+        """Learns from the log, or by a claim, what became of a decision of which nothing was heard. TxnError."""
+        transaction = self._undecided
+        if transaction is None:
+            return
+        view = await self.keeper.read_to_end()
+        if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
+            view = await self.keeper.claim_again()
+        self._undecided = None
+        self._take_decided(view, transaction)
+        if view.verdict(transaction.producer) is Verdict.COMMITTED:
+            self.state, self._doomed = State.COMPLETE_COMMIT, None
+            self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
+        else:
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the decision did not reach the log")
+
+    def _take_decided(self, view: IdView | None, transaction: Transaction) -> None:
+        """The client's identity behind a decision of its own; behind another's claim it would be another's."""
+        last = view.last if view is not None else None
+        if view is not None and last is not None and last.producer == transaction.producer and not last.by_claim:
+            self.keeper.client = view.client
 
     async def _why_not(self, transaction: Transaction) -> str | None:
         """Why a transaction can't be committed; None if it can: all its data are acknowledged."""
@@ -355,8 +381,7 @@ class Owner:
         else:
             body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "", beside)
             view = await self.keeper.append(body)
-        if view is not None and view.last is not None and view.last.producer == transaction.producer:
-            self.keeper.client = view.client
+        self._take_decided(view, transaction)
         if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
             view = await self.keeper.claim_again()
         self._stats.appends.observe(trio.current_time() - began)

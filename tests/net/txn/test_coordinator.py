@@ -396,3 +396,38 @@ class TestClocks:
             with trio.fail_after(30):
                 while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.05)
+
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "written"])
+    async def test_a_decision_of_which_nothing_is_heard_is_found_out_before_the_client_is_told(
+        self, bumps: bool, arrives: bool
+    ) -> None:
+        async with stage(upstream_request_timeout_ms=300, delivery_timeout_ms=400) as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            await client.init(a)
+            await client.write(a, "1", P0)
+            appended, deaf = 0, True
+
+            def unheard(call: Call) -> object:
+                nonlocal appended
+                if not deaf or not any(topic.name == TOPIC for topic in call.request.topic_data):
+                    return None
+                appended += 1
+                return CloseAfter() if arrives and appended == 1 else Close()
+
+            brokers = cast.fake.cluster
+            brokers.control(ApiKey.PRODUCE, unheard)  # type: ignore[arg-type]
+            brokers.control(ApiKey.LIST_OFFSETS, lambda _: Close() if deaf else None)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.end(a)
+            deaf = False
+            if arrives:
+                await client.end(a)
+                assert cast.visible(a.transactions.views) == ["1"]
+            else:
+                with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                    await client.end(a)
+                await client.end(a, committed=False)
+            await client.write(a, "2", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
