@@ -6,7 +6,7 @@ stands before it in the log, never by who wrote it or by what a broker answered.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -112,7 +112,13 @@ class IdView:
             return False
         if body.producer_id not in self.generations:
             self.generations.append(body.producer_id)
-        self.claim = Claim.of(body, at)
+        claim = Claim.of(body, at)
+        if claim.client.producer_id < 0:
+            # on behalf of whoever has the id: a decision may have come in between that gave it its next identity
+            former = self.claim
+            resumed = former.resumed if former is not None and former.client == self.client else claim.client
+            claim = replace(claim, client=self.client, resumed=resumed)
+        self.claim = claim
         if self.ongoing is not None:
             # whoever coordinates next must not take an earlier decision for this transaction's
             was = self.ongoing.producer

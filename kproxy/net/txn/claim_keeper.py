@@ -69,7 +69,8 @@ class ClaimKeeper:
     ) -> IdView:
         """Claims the next block, until the log shows a claim of ours as the one that holds; the view then.
 
-        ``identity`` gives the client's identity from each view that is claimed behind. TxnError.
+        ``identity`` gives the client's identity from each view that is claimed behind; NOBODY: the one that it has by
+        then. TxnError.
         """
         self.claim = None
         view = await self.read_to_end()
@@ -87,10 +88,9 @@ class ClaimKeeper:
         async def same(view: IdView | None) -> Producer:
             if view is not None and view.client != self.client:
                 raise self.fenced()
-            return self.client
+            return NOBODY
 
-        resumed = self.view.claim.resumed if self.view is not None and self.view.claim is not None else NOBODY
-        return await self.claim_for(same, resumed)
+        return await self.claim_for(same)
 
     async def end_open(self, producer: Producer) -> None:
         """Aborts the open transaction of this epoch by a claim; TxnError.
@@ -101,11 +101,10 @@ class ClaimKeeper:
         async def same(view: IdView | None) -> Producer:
             if view is None or view.ongoing is None or view.ongoing.producer != producer:
                 raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is over")
-            return self.client
+            return NOBODY
 
-        resumed = self.view.claim.resumed if self.view is not None and self.view.claim is not None else NOBODY
         with suppress(_Superseded):
-            await self.claim_for(same, resumed)
+            await self.claim_for(same)
 
     async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> IdView | None:
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
