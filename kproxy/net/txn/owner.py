@@ -286,7 +286,7 @@ class Owner:
             if self.transaction is not None or beside != NOTHING_BESIDE:
                 await self._decide(self.transaction or await self._begin(), committed, bumps, beside)
             elif bumps:
-                await self._decide(await self._begin(), False, bumps)  # empty, but the log has to know the new epoch
+                await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know the epoch
             else:
                 self._end_again(committed)
             return self.keeper.client

@@ -260,6 +260,18 @@ class TestInstances:
             await client.end(again)
             assert cast.visible(again.transactions.views) == ["1", "2"]
 
+    @pytest.mark.parametrize("committed", [True, False])
+    async def test_the_end_of_an_empty_transaction_is_repeated_at_a_restarted_instance(self, committed: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance("a"), Client("id", bumps=True)
+            await client.init(a)
+            had = client.producer
+            told = await client.end(a, committed=committed)
+            await a.kill()
+            again = await cast.instance("a")
+            client.producer = had
+            assert await client.end(again, committed=committed) == told
+
     async def test_what_was_open_when_the_instance_died_can_only_be_aborted(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance("a"), Client("id")
