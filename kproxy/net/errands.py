@@ -46,7 +46,7 @@ class Errands:
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
         if self._rpcs is not None:
-            self._rpcs.ways_in.closed(connection, had_all=had_all)
+            self._rpcs.closed(connection, had_all=had_all)
 
     def queue(self, errand: Errand) -> Callable[[], Awaitable[Message | None]]:
         """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""

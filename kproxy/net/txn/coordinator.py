@@ -220,6 +220,21 @@ class Coordinator:
     def _now_ms(self) -> int:
         return int(self._tools.cluster.network.wall() * 1000)
 
+    # -- clients that are gone
+
+    def closed(self, connection: int) -> None:
+        """Takes note that a client's connection has ended."""
+        for owner in self._owners.values():
+            owner.closed(connection)
+
+    def end_left(self, group_id: str) -> None:
+        """Aborts what clients have left open here that are gone, and what a group waits for."""
+        for view, _, _ in list(self._tools.log.views.undecided_offsets(group_id)):
+            owner = self._owners.get(view.transactional_id)
+            if owner is not None and owner.is_left:
+                why = "the producer's connection ended, and its group asks for its offsets"
+                self._start(view.transactional_id, partial(owner.give_up, owner.keeper.client, why))
+
     # -- time
 
     async def run(self) -> None:

@@ -47,13 +47,18 @@ class GroupAsks:
         changes: Changes,
         mirror: OffsetMirror,
         read_to_end: Callable[[], Awaitable[None]],
+        end_left: Callable[[str], None],
     ) -> None:
-        """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done."""
+        """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done.
+
+        ``end_left`` has ended what is open of a group and whose client is gone.
+        """
         self._cluster = cluster
         self._log = transactions
         self._changes = changes
         self._mirror = mirror
         self._read_to_end = read_to_end
+        self._end_left = end_left
         self._absent_until = trio.current_time()
 
     async def before_fetch(self, ask: OffsetFetchAsk) -> OffsetFetchResponse:
@@ -102,6 +107,8 @@ class GroupAsks:
     async def _until_decided(self, group_ids: Sequence[str]) -> None:
         seen = self._changes.version
         while any(undecided(self._log.views, group_id) for group_id in group_ids):
+            for group_id in group_ids:
+                self._end_left(group_id)
             await self._changes.changed(seen)
             seen = self._changes.version
 

@@ -58,6 +58,8 @@ class Owner:
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
         self._newest_connection = -1
+        #: The client's connection to its coordinator has ended, and it has not come again.
+        self.is_left = False
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
 
@@ -80,7 +82,7 @@ class Owner:
             self._adopted = False
             self.state, self._doomed = following(self.state, Event.INITIALIZED), None
             self._undecided = None
-            self._newest_connection = -1
+            self._newest_connection, self.is_left = -1, False
             return self.keeper.client
 
     async def adopt(self, view: IdView) -> None:
@@ -118,7 +120,11 @@ class Owner:
             if request.connection < self._newest_connection:
                 # no answer, but the connection's end: who is alive comes again over a new one
                 raise TxnError(ErrorCode.NETWORK_EXCEPTION, "a newer connection of the producer is in use")
-            self._newest_connection = request.connection
+            self._newest_connection, self.is_left = request.connection, False
+
+    def closed(self, connection: int) -> None:
+        """Takes note that a client's connection has ended."""
+        self.is_left |= connection == self._newest_connection
 
     def _refuse_while_pending(self) -> None:
         if self.state.is_pending:

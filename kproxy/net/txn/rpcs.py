@@ -76,6 +76,11 @@ class Rpcs:
                 return None
             return failed(ask.request, version, error.error_code)
 
+    def closed(self, connection: int, *, had_all: bool) -> None:
+        """Takes note that a client's connection has ended; ``had_all``: it surely has had every answer."""
+        self._coordinator.closed(connection)
+        self.ways_in.closed(connection, had_all=had_all)
+
     async def abort(self, ask: AbortAsk) -> Message:
         """The answer to an operator's marker (``kafka-transactions.sh abort``)."""
         assert isinstance(ask.request, WriteTxnMarkersRequest)

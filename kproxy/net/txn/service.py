@@ -81,7 +81,7 @@ class Transactions:
         #: Transactions by hand.
         self.control = ControlService(self.coordinator, self.log, self._read_to_end, begun, cluster)
         #: For connections that show committed data alone.
-        groups = GroupAsks(cluster, self.log, self, self._mirror, reads)
+        groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left)
         self.reading = Reading(self.views, self, self._stable.stable, groups)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

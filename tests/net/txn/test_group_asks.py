@@ -71,6 +71,14 @@ class TestOffsetFetch:
             assert await at.producer.end() == 0
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(9, 0)]
 
+    async def test_nobody_waits_for_a_producer_that_is_gone(self) -> None:
+        """kafkajs asks for offsets before it fences its killed self."""
+        async with scene() as at, await at.proxy.client() as own:
+            await at.move(5)
+            await at.move(9, end=None)
+            await at.producer.client.stream.aclose()
+            assert await fetched(own, "g", 5, ("t", 0)) == [(5, 0)]
+
     async def test_a_client_without_a_word_for_it_waits_for_the_decision(self) -> None:
         async with scene() as at, trio.open_nursery() as nursery:
             await at.move(9, end=None)
