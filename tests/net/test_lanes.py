@@ -133,7 +133,7 @@ async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
         with trio.fail_after(2):
             leases.give_back(await leases.lease(ONE))
-        assert kproxy.stats.upstream_errors["init_producer_id"] == 4
+        assert kproxy.stats.upstream_errors["init_producer_id"] == 2  # what takes a moment is no error
 
 
 async def test_without_crash_recovery_lanes_do_not_rest_and_there_is_no_topic() -> None:
