@@ -85,7 +85,7 @@ class Steps:
         records: list[dict[str, Any]],
         positions: dict[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        for where, batch in consumer.poll(timeout_ms=100).items():
+        for where, batch in consumer.poll(timeout_ms=1000).items():
             for found in batch[: count - len(records)]:
                 records.append(
                     wire.record(
@@ -164,7 +164,7 @@ class Member:
         self._consumer.subscribe([step["source"]])
 
     def poll(self) -> list[transactions.Read]:
-        found = [record for batch in self._consumer.poll(timeout_ms=100).values() for record in batch]
+        found = [record for batch in self._consumer.poll(timeout_ms=1000).values() for record in batch]
         return [transactions.Read(record.partition, record.offset, record.key, record.value) for record in found]
 
     def group_metadata(self) -> Any:
