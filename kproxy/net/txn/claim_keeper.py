@@ -75,11 +75,9 @@ class ClaimKeeper:
         self.claim = None
         view = await self.read_to_end()
         for _ in range(_MOST_CLAIMS):
-            client = await identity(view)
-            claimed = await self._try(view, client, resumed)
-            view = await self.read_to_end() if claimed is None else claimed
-            if claimed is not None:
-                return claimed
+            view = await self._try(view, await identity(view), resumed)
+            if view is not None and self.claim is not None:
+                return view
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
 
     async def claim_again(self) -> IdView:
@@ -107,6 +105,7 @@ class ClaimKeeper:
             await self.claim_for(same)
 
     async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> IdView | None:
+        """Claims once; the view at the log's end, which shows whether it is ``claim`` now."""
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
         nonce = self._tools.nonce()
         claimant = Claimant(nonce, client, resumed, self.timeout_ms, self._instance_id, self.client_id)
@@ -119,7 +118,7 @@ class ClaimKeeper:
         view = await self.read_to_end()
         if view is None or view.claim is None or not view.is_ours(nonce):
             self._tools.stats.claimed("lost")
-            return None
+            return view
         self._tools.stats.claimed("won")
         self.claim, self._sequence, self._next_epoch = view.claim, 1, view.claim.first_epoch
         self.client = view.client
