@@ -75,8 +75,8 @@ class ClaimKeeper:
         self.claim = None
         view = await self.read_to_end()
         for _ in range(_MOST_CLAIMS):
-            view = await self._try(view, await identity(view), resumed)
-            if view is not None and self.claim is not None:
+            won, view = await self._try(view, await identity(view), resumed)
+            if won and view is not None:
                 return view
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
 
@@ -104,8 +104,8 @@ class ClaimKeeper:
         with suppress(_Superseded):
             await self.claim_for(same)
 
-    async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> IdView | None:
-        """Claims once; the view at the log's end, which shows whether it is ``claim`` now."""
+    async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> tuple[bool, IdView | None]:
+        """Claims once; whether the log shows it as the claim that holds, and the view at the log's end."""
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
         nonce = self._tools.nonce()
         claimant = Claimant(nonce, client, resumed, self.timeout_ms, self._instance_id, self.client_id)
@@ -118,11 +118,11 @@ class ClaimKeeper:
         view = await self.read_to_end()
         if view is None or view.claim is None or not view.is_ours(nonce):
             self._tools.stats.claimed("lost")
-            return view
+            return False, view
         self._tools.stats.claimed("won")
         self.claim, self._sequence, self._next_epoch = view.claim, 1, view.claim.first_epoch
         self.client = view.client
-        return view
+        return True, view
 
     def fenced(self) -> TxnError:
         """The error for a client that has been replaced; the claim is given up."""
