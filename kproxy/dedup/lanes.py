@@ -13,8 +13,9 @@ from typing import TypeAlias
 from kproxy.codec.batch import stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import TopicRef
+from kproxy.codec.sequence import advance
 from kproxy.dedup.fate import Fate, fate_of
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS, advance
+from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 
 TrackKey: TypeAlias = tuple[TopicRef, int]

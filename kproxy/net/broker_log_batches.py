@@ -5,7 +5,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, read_header
-from kproxy.dedup.sequence import advance
+from kproxy.codec.sequence import advance
 from kproxy.errors import RemoteProtocolError
 
 #: What a producer may not have had the answer to: its last batches, or those of its last moments, whichever is more.

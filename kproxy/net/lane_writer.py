@@ -14,9 +14,10 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import Record, build_batch, stamp
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.sequence import advance
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
-from kproxy.dedup.sequence import KPROXY_BIT, advance
+from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_topic import TOPIC

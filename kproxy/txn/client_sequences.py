@@ -8,6 +8,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from kproxy.codec.sequence import advance
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SPACE: Final = 1 << 31
 #: As many as a broker knows again.
 _KNOWN_BATCHES: Final = 5
 
@@ -62,6 +62,6 @@ class ClientSequences(Generic[T]):
         if batch.base_sequence < 0:
             return
         place = (batch.topic, batch.partition)
-        self._next[place] = (batch.base_sequence + batch.records) % _SPACE
+        self._next[place] = advance(batch.base_sequence, batch.records)
         recent = self._recent.setdefault(place, deque(maxlen=_KNOWN_BATCHES))
         recent.append((batch.base_sequence, batch.records, noted))

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.batch import clear_transactional, stamp
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.sequence import advance
 from kproxy.errors import LocalProtocolError
 from kproxy.txn.view import Place
 
 Batch: TypeAlias = tuple[str, int, memoryview, int]
 """Topic, partition, one whole batch of format v2, and how many records it has."""
 
-_SEQUENCES: Final = 1 << 31
 _NOTHING: Final = memoryview(b"")
 _MOST_DOUBLINGS: Final = 20
 #: How often a broker may answer what could be due to a partition that it has not heard of yet, or to any fault.
@@ -161,7 +161,7 @@ class Writes:
                 self._settle(send, GIVEN_UP)
                 continue
             track = self._busy[send.place] = self._tracks.setdefault(send.place, _Track())
-            track.next_sequence = (send.sequence + send.records) % _SEQUENCES
+            track.next_sequence = advance(send.sequence, send.records)
             track.sends.append(send)
         return sends
 

@@ -1,23 +1,11 @@
 import pytest
 
+from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.lanes import Track
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, SEQUENCE_SPACE, advance, is_kproxy_producer_id
+from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, is_kproxy_producer_id
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
 
 TOP = (1 << 31) - 1
-
-
-@pytest.mark.parametrize(
-    ("sequence", "records", "following"),
-    [(0, 1, 1), (0, 500, 500), (TOP, 1, 0), (TOP - 1, 1, TOP), (TOP - 2, 5, 2), (TOP, TOP, TOP - 1)],
-)
-def test_the_sequence_behind_a_batch(sequence: int, records: int, following: int) -> None:
-    assert advance(sequence, records) == following
-
-
-def test_batches_cut_in_any_way_end_at_the_same_sequence() -> None:
-    start = TOP - 10
-    assert advance(advance(advance(start, 7), 7), 7) == advance(start, 21) == 10
 
 
 @pytest.mark.parametrize("start", [TOP, TOP - 1, TOP - 2, TOP - 3, TOP - 4])
