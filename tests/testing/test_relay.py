@@ -197,8 +197,8 @@ async def test_answers_are_delayed_by_api() -> None:
         await client.send_all(request(1) + request(2, ApiKey.FETCH) + request(3))
         assert await read(client, len(answer(1))) == answer(1)
         await wait_for(lambda: relay.counts.answers[ApiKey.FETCH] == 1)
+        await wait_for(lambda: echo.received == request(1) + request(2, ApiKey.FETCH) + request(3))
         assert relay.counts.answers[ApiKey.PRODUCE] == 1
-        assert echo.received == request(1) + request(2, ApiKey.FETCH) + request(3)
 
 
 async def test_a_half_open_connection_swallows_both_ways_and_shows_nothing() -> None:

@@ -43,6 +43,24 @@ def instead(error: int) -> Edit:
     return Edit(change)
 
 
+def refused(index: int, error: int) -> Function:
+    """One partition's batches are refused; others, also of the same request, are written."""
+    row = ProduceResponsePartitionProduceResponse(index=index, error_code=error, base_offset=-1)
+
+    def add(response: object) -> None:
+        response.responses[0].partition_responses.append(row)  # type: ignore[attr-defined]
+
+    def control(call: Call) -> Fault | None:
+        (topic,) = call.request.topic_data
+        others = [part for part in topic.partition_data if part.index != index]
+        if len(others) == len(topic.partition_data):
+            return None
+        topic.partition_data = others
+        return Edit(add)
+
+    return control
+
+
 def holds(call: Call, value: bytes) -> bool:
     """Whether a Produce request has a value in it."""
     return any(value in bytes(part.records)[61:] for topic in call.request.topic_data for part in topic.partition_data)
@@ -233,7 +251,7 @@ class TestResends:
 
     async def test_one_partition_that_waits_holds_up_no_other(self) -> None:
         async with writing(1, 2) as w:
-            w.brokers.control(ApiKey.PRODUCE, lambda call: said(19) if holds(call, b"stuck") else None)
+            w.brokers.control(ApiKey.PRODUCE, refused(0, ErrorCode.NOT_ENOUGH_REPLICAS))
             await w.write(b"a", index=1)
             stuck = w.accept(b"stuck")
             await w.write(*[b"%d" % n for n in range(20)], index=1)
