@@ -6,14 +6,28 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.testing.txn_model import bodies
 from kproxy.testing.txn_model.answers import Answers
 from kproxy.testing.txn_model.broker import Answer, arrive
-from kproxy.testing.txn_model.log import Item, Known, body_of, entry_of, step
+from kproxy.testing.txn_model.log import Item, Known, body_of, entry_of, is_known, step
+from kproxy.testing.txn_model.protocol import CLAIMED
 from kproxy.testing.txn_model.rules import Run
-from kproxy.testing.txn_model.state import DELETE, LOG, NOBODY, SNAPSHOT, Move, Request, State, Tail, request, who
+from kproxy.testing.txn_model.state import (
+    DELETE,
+    LOG,
+    NOBODY,
+    REJECT,
+    SNAPSHOT,
+    Move,
+    Request,
+    State,
+    Tail,
+    request,
+    who,
+)
 from kproxy.txn.ids import Producer
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.snapshot_views import encode_views
 
 _NO_PRODUCER = Producer(-1, -1)
+_STRAY = bodies.producer(900, 0)
 
 
 class Events:
@@ -30,6 +44,7 @@ class Events:
         yield from self._trouble(s)
         yield from self._snapshots(s)
         yield from self._reader(s)
+        yield from self._unknown(s)
 
     def _network(self, s: State) -> Iterator[Move]:
         for at, q in enumerate(s.flying):
@@ -49,6 +64,8 @@ class Events:
         nothing = Answer("", -1, ())
         if q.to == DELETE:
             return s._replace(start=max(s.start, q.body)), nothing
+        if q.to == REJECT:
+            return s._replace(rejected=s.rejected | {q.body}), nothing
         if q.to == SNAPSHOT:  # not fenced: each copy is appended
             return self._appended_snapshot(s._replace(log=s.log.add(q.body)), q.body), nothing
         if q.to == LOG:
@@ -135,6 +152,22 @@ class Events:
             following = Known(views) if views is not None else None
             yield f"the reader reads offset {position}", s._replace(tail=Tail(start, position + 1, following))
 
+    def _unknown(self, s: State) -> Iterator[Move]:
+        if s.budget("stray"):
+            batches, table = s.data[0]
+            data = (((*batches, (_STRAY, 0, ("stray", 0))), table), *s.data[1:])
+            yield "a batch of a lost log's transaction is met", s.spend("stray")._replace(data=data)
+        if not s.budget("rejects") or self.run.rules["reject"] == "never":
+            return
+        met = {part.producer_id for batches, _ in s.data for part, _, _ in batches}
+        if self.run.rules["reject"] == "guessed":
+            met.add(bodies.producer(CLAIMED + s.number, 0).producer_id)
+        for position in range(s.log.end + 1) if self.run.rules["reject"] == "behind" else [s.log.end]:
+            for producer_id in sorted(met):
+                if not is_known(s.views(position), producer_id):
+                    t = s.spend("rejects").send(request(NOBODY, REJECT, _NO_PRODUCER, 0, producer_id))
+                    yield f"somebody who has read to {position} rejects producer id {producer_id:#x}", t
+
 
 def _where(answer: Answer) -> str:
     if answer.offset < 0:
@@ -145,6 +178,8 @@ def _where(answer: Answer) -> str:
 def _sent(q: Request) -> str:
     if q.to == DELETE:
         return f"DeleteRecords before {q.body}"
+    if q.to == REJECT:
+        return f"REJECT {q.body:#x}"
     if q.to == SNAPSHOT:
         return str(q.body.what)
     what = q.body.what if q.to == LOG else f"a batch to {q.to}"

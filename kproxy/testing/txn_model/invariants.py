@@ -5,7 +5,7 @@ from functools import partial
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.testing.txn_model.broker import arrive
-from kproxy.testing.txn_model.log import Item, Log, body_of, verdict
+from kproxy.testing.txn_model.log import Item, Log, body_of, is_known
 from kproxy.testing.txn_model.protocol import TOPIC, Protocol
 from kproxy.testing.txn_model.rules import Run
 from kproxy.testing.txn_model.state import State, Told
@@ -23,7 +23,7 @@ def broken(run: Run, s: State) -> list[str]:
 
 
 def _lies(s: State, told: Told) -> bool:
-    return verdict(s.log.views, told.part) is not (C if told.committed else A)
+    return s.verdict(told.part) is not (C if told.committed else A)
 
 
 def _told(s: State) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _shown(s: State) -> list[tuple[Producer, int, object]]:
         (part, p, body)
         for p, (batches, _) in enumerate(s.data)
         for offset, (part, sequence, body) in enumerate(batches)
-        if verdict(s.log.views, part) is C and not _is_other_copy(s, part, p, sequence, offset)
+        if s.verdict(part) is C and not _is_other_copy(s, part, p, sequence, offset)
     ]
 
 
@@ -67,7 +67,7 @@ def _torn(s: State) -> Iterator[str]:
     if any(part not in named for part, _, _ in shown):
         yield "I2 shown: data that nobody committed"
     for item, parts in commits:
-        given = {verdict(s.log.views, part) for part in parts}
+        given = {s.verdict(part) for part in parts}
         if C not in given:
             continue
         mine = [(p, body) for part, p, body in shown if part in parts]
@@ -104,9 +104,12 @@ def _owners(s: State) -> Iterator[str]:
 
 
 def _claims(run: Run, s: State) -> Iterator[str]:
-    """A fresh instance alone claims every id, three times at most: is everything decided then that is not prepared?"""
+    """A fresh instance alone claims every id, three times at most, and rejects whom the log does not know.
+
+    Is everything decided then that is not prepared?
+    """
     parts = frozenset(part for batches, _ in s.data for part, _, _ in batches)
-    memo = ("claims", s.table, parts)
+    memo = ("claims", s.table, parts, s.rejected)
     if memo not in s.log.memo:
         s.log.memo[memo] = _decides_all(run, s, parts)
     if not s.log.memo[memo]:
@@ -124,7 +127,13 @@ def _decides_all(run: Run, s: State, parts: frozenset[Producer]) -> bool:
             log = log.add(Item(encode(Entry(str(at), protocol.claim_record(own))), "CLAIM"))
             number += 1
     prepared = {part for view in log.views for part in view.prepared}
-    return all(part in prepared or verdict(log.views, part) is not U for part in parts)
+    rejects = bool(run.rejects) and run.rules["reject"] != "never"
+    return all(
+        part in prepared
+        or s._replace(log=log).verdict(part) is not U
+        or (rejects and not is_known(log.views, part.producer_id))
+        for part in parts
+    )
 
 
 def _groups(run: Run, s: State) -> Iterator[str]:
@@ -135,5 +144,5 @@ def _groups(run: Run, s: State) -> Iterator[str]:
 def _reported(s: State) -> Iterator[str]:
     aborted = {part for _, parts in _decisions(s.log, "ABORT") for part in parts}
     for one in s.reported:
-        if verdict(s.log.views, one.part) is A and one.part not in aborted:
+        if s.verdict(one.part) is A and one.part not in aborted:
             yield "I10 aborted, though it was reported as prepared"

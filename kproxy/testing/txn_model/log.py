@@ -133,6 +133,12 @@ def _as(kind: type[IdView], view: IdView) -> IdView:
     return kind(**{name: getattr(view, name) for name in IdView.__slots__})
 
 
+def is_known(views: Sequence[IdView], producer_id: int) -> bool:
+    """Whether the views say anything of a producer id."""
+    joined = {part.producer_id for view in views for part in view.members}
+    return producer_id in joined or any(producer_id in view.generations for view in views)
+
+
 def verdict(views: Sequence[IdView], part: Producer) -> Verdict:
     """What the views say of an epoch, whoever's it is."""
     given = (view.verdict(part) for view in views)

@@ -44,6 +44,9 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "report": ("shown", "sent"),
         # what is prepared is decided by the then owner | by whoever owned it, too
         "decide": ("owner", "former"),
+        # a producer id is rejected that data were met of and the log, read to its end, does not know | as far as it was
+        # read | though no data were met | never
+        "reject": ("met", "behind", "guessed", "never"),
     }
 )
 #: What can happen only so often in a run.
@@ -60,6 +63,8 @@ BUDGETS: Final = (
     "snaps",
     "back",
     "rebalance",
+    "stray",
+    "rejects",
 )
 
 
@@ -97,6 +102,9 @@ class Run:
     snaps: int = 0
     back: int = 0
     rebalance: int = 0
+    #: Data of an id that a log knew which is lost; and how many ids are rejected.
+    stray: int = 0
+    rejects: int = 0
 
     def is_kproxys(self, rule: str) -> bool:
         """Whether a rule is as kproxy has it."""

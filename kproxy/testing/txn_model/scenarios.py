@@ -171,6 +171,20 @@ SCENARIOS: Final = (
         "decide=former -> I3",
     ),
     _one(
+        "reject",
+        "data are met that a lost log knew; somebody rejects their producer id while others claim and commit",
+        "instances=2 claims=2 txns=1 stray=1 rejects=1",
+        "reject=never -> I6",
+        "reject=behind -> I1",
+        "reject=guessed -> I1",
+    ),
+    _one(
+        "reject-members",
+        "a member's producer id is met by somebody who rejects what the log does not know",
+        "instances=3 claims=3 txns=1 members=1 batches=0 rejects=1 crash=1",
+        "reject=behind -> I3",
+    ),
+    _one(
         "core",
         "takeovers, crashes, lost answers, a claim for each transaction",
         "instances=2 claims=3 txns=2 crash=1 lost=1 abort=1 block=1",
@@ -200,6 +214,11 @@ SCENARIOS: Final = (
         "all-prepared",
         "prepared parts, a snapshot, a reader that lags, a crash",
         "instances=3 claims=3 txns=2 members=1 prepare=1 crash=1 abort=1 snaps=1 tail=1",
+    ),
+    _one(
+        "all-rejects",
+        "an owner, a member, data of a lost log, late requests, a crash, two ids rejected",
+        "instances=3 claims=3 txns=1 members=1 resend=1 crash=1 stray=1 rejects=2",
     ),
     _one(
         "all-faults",

@@ -4,12 +4,13 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.testing.txn_model.broker import Table
-from kproxy.testing.txn_model.log import Known, Log, ViewsOfIds, Written, empty_views
+from kproxy.testing.txn_model.log import Known, Log, ViewsOfIds, Written, empty_views, verdict
 from kproxy.testing.txn_model.rules import BUDGETS, Run
 from kproxy.txn.ids import Producer
+from kproxy.txn.verdict import Verdict
 
 #: Where a request goes that does not go to a data partition.
-LOG, SNAPSHOT, DELETE = "log", "snapshot", "delete"
+LOG, SNAPSHOT, DELETE, REJECT = "log", "snapshot", "delete", "reject"
 NOBODY: Final = -1
 
 Batch: TypeAlias = tuple[Producer, int, Any]
@@ -113,6 +114,12 @@ class State(NamedTuple):
     tail: Tail | None
     group: tuple[int, int] | None
     asking: Asking | None
+    #: Producer ids that are rejected, in a partition of the log that has no order with the other.
+    rejected: frozenset[int]
+
+    def verdict(self, part: Producer) -> Verdict:
+        """What readers see of an epoch that have read all."""
+        return Verdict.ABORTED if part.producer_id in self.rejected else verdict(self.log.views, part)
 
     def budget(self, what: str) -> int:
         """How often it may still happen."""
@@ -156,6 +163,7 @@ def first_state(run: Run) -> State:
         tail=Tail(0, 0, Known(views)) if run.tail else None,
         group=(1, 0) if run.group else None,
         asking=None,
+        rejected=frozenset(),
     )
 
 
