@@ -3,7 +3,7 @@
 import contextlib
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from bench.doubts import doubts
 from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
 from bench.recovery import recovery
-from bench.report import Figure, save, show
+from bench.report import Figure, line, save, show
 from bench.targets import Target, leader, open_sink, open_targets
-from bench.transactions import transactions
+from bench.transactions import CELL_SECONDS, PARTITIONS, transactions
 from kproxy.testing.kafka import RealKafka
 
 MEGABYTE = 1_000_000
@@ -38,8 +38,8 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "memory": cases.memory,
     "stall": cases.stalled_broker,
     "recovery": recovery,
-    "transactions": transactions,
 }
+TRANSACTIONS = "transactions"
 OLD = ("old-produce", "old-fetch")
 
 
@@ -54,30 +54,71 @@ OLD = ("old-produce", "old-fetch")
     help="A broker that only answers, so that the proxy is the bottleneck; or a real Kafka 4.3.0.",
 )
 @click.option(
-    "--only", type=click.Choice([*SHARED, *SIZED, *ALONE]), multiple=True, help="Only these cases; may be repeated."
+    "--only",
+    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS]),
+    multiple=True,
+    help="Only these cases; may be repeated.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 1000),
+    multiple=True,
+    default=PARTITIONS,
+    show_default=True,
+    help="How many partitions a transaction writes to; may be repeated.",
+)
+@click.option(
+    "--cell-seconds",
+    type=click.FloatRange(1),
+    default=CELL_SECONDS,
+    show_default=True,
+    help="The most that one way may take for the transactions of one number of partitions.",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to this file too.")
-def main(quick: bool, megabytes: int | None, broker: str, only: tuple[str, ...], json_path: Path | None) -> None:
+def main(
+    quick: bool,
+    megabytes: int | None,
+    broker: str,
+    only: tuple[str, ...],
+    partitions: tuple[int, ...],
+    cell_seconds: float,
+    json_path: Path | None,
+) -> None:
     """Measure direct, a bare trio relay and kproxy side by side, CPU seconds of the process in between from /proc.
 
-    GB and MB are powers of ten, of payload. The exit status does not depend on the figures.
+    GB and MB are powers of ten, of payload. Each figure is told when it is there, and all are at the end. The exit
+    status does not depend on them.
     """
     raise_file_limit()
     console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    chosen = only or (*SHARED, *SIZED, *ALONE)
     total_bytes = (megabytes or (QUICK_MEGABYTES if quick else FULL_MEGABYTES)) * MEGABYTE
+    alone: dict[str, Callable[[], Iterable[Figure]]] = {
+        name: partial(case, total_bytes) for name, case in SIZED.items()
+    }
+    alone |= ALONE
+    alone[TRANSACTIONS] = partial(transactions, tuple(dict.fromkeys(partitions)), cell_seconds)
+    chosen = only or (*SHARED, *alone)
     figures = []
-    if any(name in SHARED for name in chosen):
-        figures += _side_by_side(broker, [name for name in chosen if name in SHARED], total_bytes, console)
-    alone: dict[str, Callable[[], list[Figure]]] = {name: partial(case, total_bytes) for name, case in SIZED.items()}
-    for name, case in (alone | ALONE).items():
+    shared = [name for name in SHARED if name in chosen]
+    if shared:
+        figures += _side_by_side(broker, shared, total_bytes, console)
+    for name, case in alone.items():
         if name in chosen:
-            with console.status(f"{name} ..."):
-                figures += case()
+            figures += _told(name, case(), console)
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
     if json_path:
         save(figures, json_path)
+
+
+def _told(name: str, figures: Iterable[Figure], console: Console) -> list[Figure]:
+    """The figures of a case, each told when it is there."""
+    found = []
+    with console.status(f"{name} ..."):
+        for figure in figures:
+            console.print(line(figure), highlight=False, markup=False, soft_wrap=True)
+            found.append(figure)
+    return found
 
 
 def _side_by_side(broker: str, names: Sequence[str], total_bytes: int, console: Console) -> list[Figure]:
@@ -86,8 +127,7 @@ def _side_by_side(broker: str, names: Sequence[str], total_bytes: int, console: 
         for name in names:
             # A real Kafka closes the connection on the old versions: only kproxy can be measured.
             able = targets[-1:] if broker == "kafka" and name in OLD else targets
-            with console.status(f"{name} ..."):
-                figures += SHARED[name](able, total_bytes)
+            figures += _told(name, SHARED[name](able, total_bytes), console)
     return figures
 
 

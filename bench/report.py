@@ -11,15 +11,24 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: what was measured, for each way to the broker (None where it makes no sense)."""
+    """One line of the table: what was measured, for each way to the broker (None where there is nothing to tell)."""
 
     case: str
     unit: str
     direct: float | None
     relay: float | None
-    kproxy: float
+    kproxy: float | None
     goal: str = ""
     met: bool | None = None
+    note: str = ""
+    """Why the figures are of less than was meant to be measured."""
+
+
+def line(figure: Figure) -> str:
+    """The figure as one line of text, to be shown while others are still measured."""
+    ways = (("direct", figure.direct), ("bare relay", figure.relay), ("kproxy", figure.kproxy))
+    told = ", ".join(f"{name} {_number(value)}" for name, value in ways if value is not None)
+    return f"{figure.case}: {told or 'nothing'} {figure.unit}" + (f" ({figure.note})" if figure.note else "")
 
 
 def show(figures: Iterable[Figure], title: str, console: Console) -> None:
@@ -38,7 +47,7 @@ def show(figures: Iterable[Figure], title: str, console: Console) -> None:
             _number(figure.relay),
             f"[{style}]{_number(figure.kproxy)}[/]" if style else _number(figure.kproxy),
             figure.unit,
-            figure.goal,
+            "; ".join(filter(None, (figure.goal, figure.note))),
         )
     console.print(table)
 

@@ -18,13 +18,13 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
 
-__all__ = ["DEFAULT_VERSION", "KafkaUnavailable", "RealKafka", "die_with_parent"]
+__all__ = ["DEFAULT_VERSION", "REPLICATED", "KafkaUnavailable", "RealKafka", "die_with_parent"]
 
 DEFAULT_VERSION: Final = "4.3.0"
 _READY_TIMEOUT_S: Final = 90.0
@@ -33,6 +33,17 @@ _PR_SET_PDEATHSIG: Final = 1
 _QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 DEFAULT_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For tests: a small heap and the quick compiler. A benchmark gives its own (``-Xmx2g -XX:+UseG1GC``)."""
+
+REPLICATED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+    }
+)
+"""Settings for three brokers: every topic has three replicas, and what is acknowledged is in two of them."""
 
 
 def new_cluster_id() -> str:

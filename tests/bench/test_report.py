@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.report import Figure, save, show
+from bench.report import Figure, line, save, show
 
 FIGURES = [
     Figure("v2 produce: CPU", "s/GB", None, 1.5, 1.8, "<= 1.3 x relay: 1.20", True),
@@ -23,3 +23,17 @@ def test_json_holds_the_same(tmp_path: Path) -> None:
     save(FIGURES, tmp_path / "figures.json")
     loaded = json.loads((tmp_path / "figures.json").read_text())
     assert [Figure(**each) for each in loaded] == FIGURES
+
+
+def test_a_figure_is_one_line_while_others_are_measured() -> None:
+    assert line(FIGURES[0]) == "v2 produce: CPU: bare relay 1.50, kproxy 1.80 s/GB"
+    assert line(Figure("rate", "1/s", 2, None, None, note="kproxy: out of time")) == (
+        "rate: direct 2.00 1/s (kproxy: out of time)"
+    )
+    assert line(Figure("rate", "1/s", None, None, None)) == "rate: nothing 1/s"
+
+
+def test_the_table_says_why_a_figure_is_of_less() -> None:
+    out = StringIO()
+    show([Figure("rate", "1/s", 2, None, None, "5", False, "out of time")], "title", Console(file=out, width=140))
+    assert "5; out of time" in out.getvalue()

@@ -12,18 +12,11 @@ from typing import Final
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.copiers.processes import Kproxy, Tool, ToolFailed
-from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
+from kproxy.testing.kafka import DEFAULT_VERSION, REPLICATED, RealKafka
 
 _INPUT: Final = "copiers-input"
 _OUTPUT: Final = "copiers-output"
 _PARTITIONS: Final = 2
-_REPLICATED: Final = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-}
 _TRANSACTION_SIZE: Final = 100
 _TRANSACTION_TIMEOUT_MS: Final = 20_000
 _LOOK_SECONDS: Final = 0.2
@@ -103,7 +96,7 @@ def run(job: Job, directory: Path, tell: Callable[[str, int], None]) -> Outcome:
     began = time.monotonic()
     outcome = Outcome(job.records)
     with ExitStack() as stack:
-        kafka = stack.enter_context(RealKafka(brokers=3, config=_REPLICATED))
+        kafka = stack.enter_context(RealKafka(brokers=3, config=REPLICATED))
         with ClusterClient(kafka.bootstrap) as client:
             for topic in (_INPUT, _OUTPUT):
                 client.create_topic(topic, _PARTITIONS, 3)
