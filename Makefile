@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
-GENERATORS = $(subst /,.,$(basename $(shell grep -l -e '--check' tools/*.py)))
+GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
 .PHONY: help demo test lint bench sim sim-txn generate system chaos clean
 .DEFAULT_GOAL := help

@@ -5,6 +5,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kproxy.config import Config, ExitCode, Option, options
+from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
@@ -72,14 +73,7 @@ def _row(entry: Option) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference."""
-    page = render()
-    if "--check" not in arguments:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
-        return 0
-    print(f"{PAGE.name} is out of date: run make generate", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, render(), arguments)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from kproxy.txn.states import TRANSITIONS, Event, State
+from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "transactions.md"
 BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
@@ -40,14 +41,7 @@ def drawn(page: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference."""
-    page = PAGE.read_text(encoding="utf-8")
-    if "--check" not in arguments:
-        PAGE.write_text(drawn(page), encoding="utf-8")
-        return 0
-    if drawn(page) == page:
-        return 0
-    print(f"{PAGE.name} is out of date: run make generate", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, drawn(PAGE.read_text(encoding="utf-8")), arguments)
 
 
 if __name__ == "__main__":

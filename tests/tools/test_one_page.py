@@ -1,0 +1,27 @@
+"""A made page is written, or only compared."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.one_page import write_or_check
+
+
+def test_the_page_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert write_or_check(page, "what is sent → what is seen\n", []) == 0
+    assert page.read_text(encoding="utf-8") == "what is sent → what is seen\n"
+
+
+def test_the_check_finds_a_difference_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("old\n", encoding="utf-8")
+    assert write_or_check(page, "new\n", ["--check"]) == 1
+    assert "page.md is out of date" in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8") == "old\n"
+    assert write_or_check(page, "old\n", ["--check"]) == 0
+
+
+def test_the_check_misses_a_page_that_is_not_there(tmp_path: Path) -> None:
+    assert write_or_check(tmp_path / "page.md", "new\n", ["--check"]) == 1
+    assert not (tmp_path / "page.md").exists()
