@@ -173,7 +173,9 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
         else:
             mine.sort(key=lambda sent: sent.order)
-        unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places]
+        # where a forgotten fence let a copy through, what was answered says where the record itself is
+        copied = {sent.value for sent in mine if client.age and (partition, sent.value) in history.outlived}
+        unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places.keys() - copied]
         answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct] if len(lives) == 1 else []
         for ordered, where in (
             (unique, [places[s.value] for s in unique]),

@@ -100,6 +100,17 @@ def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_jud
         assert verdict(told, b"a", b"a") == found
 
 
+def test_a_copy_behind_a_forgotten_fence_is_not_where_its_record_is() -> None:
+    rows = [(b"a", OK, 0), (b"b", OK, 1)]
+    told = history((replace(client(), age=86_400.0), rows))
+    told.outlived.add((0, b"a"))
+    assert verdict(told, b"a", b"b", b"a") == set()
+    assert verdict(history((client(), rows)), b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
+    behind = history((replace(client(), age=86_400.0), [(b"a", OK, 1), (b"b", OK, 0)]))
+    behind.outlived.add((0, b"a"))
+    assert verdict(behind, b"b", b"a", b"a") == {invariants.ORDER}
+
+
 def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
     cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
     cluster.create_topic(TOPIC)
