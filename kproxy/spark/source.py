@@ -4,9 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kproxy.spark import batch_rows, columns
+from kproxy.spark.errors import OptionError
+from kproxy.spark.options import ReadOptions, read_options
+from kproxy.spark.stream_reader import StreamReader
+from kproxy.spark.table_reader import TableReader
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -18,6 +30,21 @@ class KproxyDataSource(DataSource):
         """The name of the format."""
         return "kproxy"
 
+    def schema(self) -> "StructType":
+        """The columns of Spark's Kafka source, or one row for each record batch. Raises OptionError."""
+        options = read_options(self.options)
+        if options.as_batches:
+            return from_arrow_schema(batch_rows.SCHEMA)
+        return from_arrow_schema(columns.SCHEMA_WITH_HEADERS if options.with_headers else columns.SCHEMA)
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        """The reader of ``spark.read``. Raises OptionError."""
+        return TableReader(self._read_options(schema))
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
+        """The reader of ``spark.readStream``. Raises OptionError."""
+        return StreamReader(self._read_options(schema))
+
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """The writer of ``df.write``; errors as ``kproxy.spark.sink`` says."""
         sink = import_module("kproxy.spark.sink")
@@ -27,3 +54,8 @@ class KproxyDataSource(DataSource):
         """The writer of ``df.writeStream``; errors as ``kproxy.spark.sink`` says."""
         sink = import_module("kproxy.spark.sink")
         return cast("DataSourceStreamWriter", sink.stream_writer(self.options, schema))
+
+    def _read_options(self, schema: "StructType") -> ReadOptions:
+        if schema != self.schema():
+            raise OptionError("the columns are fixed; leave schema(...) out and select what is needed")
+        return read_options(self.options)

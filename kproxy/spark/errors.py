@@ -1,0 +1,13 @@
+"""What can go wrong in a data source, as one line that a user understands."""
+
+
+class OptionError(ValueError):
+    """An option is unknown, out of range or contradicts another; the message names it and what would be valid."""
+
+
+class KafkaError(RuntimeError):
+    """A broker or kproxy can't be reached, or refuses; the message says which, and for what."""
+
+
+class DataLost(KafkaError):
+    """Records that were to be read are gone; the message says which, and how to go on without them."""

@@ -1,0 +1,67 @@
+"""Arithmetic of offsets: ranges over tasks, limits over partitions, the JSON form that Spark keeps in checkpoints."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from kproxy.spark.cluster import TopicPartition
+from kproxy.spark.fetching import Range
+
+#: An offset for each partition.
+Offsets: TypeAlias = dict[TopicPartition, int]
+#: The same as Spark writes it: ``{"topic": {"0": 23}}``, as its Kafka source does.
+OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+    """The form for checkpoints, sorted."""
+    found: OffsetsJson = {}
+    for each in sorted(offsets):
+        found.setdefault(each.topic, {})[str(each.partition)] = offsets[each]
+    return found
+
+
+def from_json(found: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Out of the form for checkpoints."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in found.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
+    """What lies between two offsets of each partition of ``end``; all of them are in ``start``, empty ones left out."""
+    found = [Range(each, start[each], end[each]) for each in sorted(end)]
+    return [each for each in found if each.size > 0]
+
+
+def split(whole: Sequence[Range], at_least: int) -> list[Range]:
+    """The same offsets in about ``at_least`` ranges or more, as Spark's ``minPartitions``: the biggest are cut."""
+    total = sum(each.size for each in whole)
+    if len(whole) >= at_least or not total:
+        return list(whole)
+    found = []
+    for partition, start, end in whole:
+        size = end - start
+        parts = min(size, max(1, round(size * at_least / total)))
+        cuts = [start + size * part // parts for part in range(parts + 1)]
+        found += [Range(partition, *cut) for cut in pairwise(cuts)]
+    return found
+
+
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """Ends so that no more than ``most`` offsets lie before them, shared out by how much each partition has.
+
+    What division leaves goes to those with the largest remainder, so a small partition's turn comes.
+    """
+    sizes = {each: max(0, end[each] - start[each]) for each in end}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(end)
+    shares = {each: most * size // total for each, size in sizes.items()}
+    left = most - sum(shares.values())
+    by_remainder = sorted(sizes, key=lambda each: (-(most * sizes[each] % total), each))
+    for each in by_remainder[:left]:
+        shares[each] += 1
+    return {each: start[each] + share if sizes[each] else end[each] for each, share in shares.items()}

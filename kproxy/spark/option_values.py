@@ -1,0 +1,75 @@
+"""Values of options: what is no number, no choice or no JSON is told by name."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kproxy.spark.cluster import TopicPartition
+from kproxy.spark.errors import OptionError
+
+_OFFSETS_FORM: Final = '{"topic": {"0": 23, "1": 45}}'
+_TOPICS_FORM: Final = '{"topic": [0, 1]}'
+
+
+def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """True or false, in any case. Raises OptionError."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{name}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def number(given: Mapping[str, str], name: str, default: int | None, *, least: int = 1) -> int | None:
+    """A whole number of at least ``least``. Raises OptionError."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or int(text) < least:
+        raise OptionError(f"{name}: {text!r} is no whole number of {least} or more")
+    return int(text)
+
+
+def choice(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
+    """One of the words, in any case. Raises OptionError."""
+    text = given.get(name, default).lower()
+    if text not in words:
+        raise OptionError(f"{name}: {given[name]!r} is not valid; valid: {', '.join(words)}")
+    return text
+
+
+def offsets_json(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:
+    """A number for each partition. Raises OptionError."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in _object(name, text, _OFFSETS_FORM).items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"{name}: of topic {topic!r} {partitions!r} is given; valid: {_OFFSETS_FORM}")
+        for partition, value in partitions.items():
+            if not partition.isdecimal() or type(value) is not int or value < least:
+                valid = f"partition and number from {least} on, as in {_OFFSETS_FORM}"
+                raise OptionError(f"{name}: topic {topic!r} has {partition!r}: {value!r}; valid: {valid}")
+            found[TopicPartition(topic, int(partition))] = value
+    return found
+
+
+def topics_json(name: str, text: str) -> frozenset[TopicPartition]:
+    """Some partitions. Raises OptionError."""
+    found: set[TopicPartition] = set()
+    for topic, partitions in _object(name, text, _TOPICS_FORM).items():
+        if not isinstance(partitions, list) or any(type(each) is not int or each < 0 for each in partitions):
+            raise OptionError(f"{name}: of topic {topic!r} {partitions!r} is given; valid: {_TOPICS_FORM}")
+        found.update(TopicPartition(topic, each) for each in partitions)
+    if not found:
+        raise OptionError(f"{name} is empty; valid: {_TOPICS_FORM}")
+    return frozenset(found)
+
+
+def _object(name: str, text: str, form: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{name}: {text!r} is no JSON ({error}); valid: {form}") from error
+    if not isinstance(found, dict):
+        raise OptionError(f"{name}: {text!r} is no JSON object; valid: {form}")
+    return found
