@@ -1,5 +1,6 @@
-"""The connections of one client process: one for each address, one request at a time on each."""
+"""The connections of one client process: one for each address, requests in order on each."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -7,7 +8,7 @@ import trio
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import Message
 from kproxy.testing.simulation.frames import FrameIO
-from kproxy.testing.simulation.network import Host
+from kproxy.testing.simulation.network import Host, Link
 from kproxy.testing.simulation.plan import TOPIC
 
 Address = tuple[str, int]
@@ -18,39 +19,67 @@ _CONNECT_MS: Final = 1000
 _METADATA: Final = 4
 
 
+def _at_once(_: Message) -> float:
+    return 0.0
+
+
 class Calls:
     """Asks, and closes a connection that gives no answer in time."""
 
-    def __init__(self, host: Host, client_id: str, timeout: float, bootstrap: Address) -> None:
-        """``timeout`` of each request in seconds."""
+    def __init__(
+        self,
+        host: Host,
+        client_id: str,
+        timeout: float,
+        bootstrap: Address,
+        held_up: Callable[[Message], float] = _at_once,
+    ) -> None:
+        """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual."""
         self._host = host
         self._client_id = client_id
         self._timeout = timeout
         self._bootstrap = bootstrap
-        self._ios: dict[Address, FrameIO] = {}
+        self._held_up = held_up
+        self._ios: dict[Address, tuple[FrameIO, Link]] = {}
         self._locks: dict[Address, trio.Lock] = {}
         self._leaders: dict[int, Address] = {}
 
-    async def ask(self, place: Address, message: Message, version: int, *, wait: float = 0.0) -> Message:
-        """The answer; one of ``LOST`` if there is none. ``wait``: so many seconds more are given."""
+    async def ask(self, place: Address, message: Message, version: int) -> Message:
+        """The answer; one of ``LOST`` if there is none."""
+        answers = await self.ask_all(place, [message], version)
+        if not answers:
+            raise OSError("no answer")
+        return answers[0]
+
+    async def ask_all(self, place: Address, messages: Sequence[Message], version: int) -> list[Message]:
+        """Sends requests one behind the other; the answers of the first of them, up to the one that has none."""
+        answers: list[Message] = []
         async with self._locks.setdefault(place, trio.Lock()):
-            try:
-                with trio.move_on_after(self._timeout + wait):
-                    io = self._ios.get(place)
-                    if io is None:
-                        connection = await self._host.connect(*place, _CONNECT_MS)
-                        io = self._ios[place] = FrameIO(connection, self._client_id)
-                    await io.send(message, version)
-                    return (await io.receive())[1]
-                raise OSError("no answer in time")
-            except LOST:
+            with trio.move_on_after(self._timeout) as scope:
+                try:
+                    io = await self._connection(place, messages)
+                    for message in messages:
+                        await io.send(message, version)
+                    while len(answers) < len(messages):
+                        answers.append((await io.receive())[1])
+                except LOST:
+                    self._drop(place)
+            if scope.cancelled_caught:
                 self._drop(place)
-                raise
+        return answers
+
+    async def _connection(self, place: Address, messages: Sequence[Message]) -> FrameIO:
+        if place not in self._ios:
+            connection = await self._host.connect(*place, _CONNECT_MS)
+            self._ios[place] = FrameIO(connection, self._client_id), self._host.newest
+        io, link = self._ios[place]
+        link.up.stall(max(map(self._held_up, messages)))
+        return io
 
     def _drop(self, place: Address) -> None:
-        io = self._ios.pop(place, None)
-        if io is not None:
-            io.close()
+        found = self._ios.pop(place, None)
+        if found is not None:
+            found[0].close()
 
     async def bootstrap(self, message: Message, version: int) -> Message:
         """Asks where the client begins."""

@@ -1,6 +1,7 @@
 """What may go wrong with the transaction log, and with what partitions know of transactions' producers."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kproxy.testing.simulation.transactions.world import TransactionWorld
 
 _LONGEST: Final = 6.0
+_LATEST: Final = 9.0
+#: Sizes of a snapshot's chunks, in bytes: many, some, one.
+_CHUNKS: Final = (200, 2_000, 200_000)
 
 
 def _of_log(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", FaultPlan], Any]:
@@ -63,6 +67,30 @@ def _forget_in(world: "TransactionWorld", name: str, index: int) -> None:
         topic.partitions[index].log.producers = ProducerStates(check_ms=world.plan.expiry_check_ms)
 
 
+async def _log_broker(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """The broker that leads a partition of the log goes, and comes back."""
+    topic = world.brokers.topics.get(LOG)
+    if topic is not None:
+        leader = topic.partitions[int(fault.where * LOG_PARTITIONS)].leader
+        if leader in world.brokers.brokers:
+            await world.bounce(leader, fault.much * _LONGEST)
+
+
+async def _snapshot(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """A kproxy takes a snapshot of a partition of the log, in chunks of some size, and deletes what it states."""
+    instance = world.instances[int(fault.much * len(world.instances))]
+    if instance.transactions is not None and instance.up and instance.transactions.log.opened.is_set():
+        index = int(fault.where * LOG_PARTITIONS)
+        with suppress(trio.ClosedResourceError):
+            await instance.transactions.snapshots.take(index, _CHUNKS[int(fault.where * 997) % len(_CHUNKS)])
+
+
+async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """The next request of a kind that a producer sends is on its way for long."""
+    keys = (ApiKey.END_TXN, ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    world.late.append((frozenset({keys[int(fault.where * len(keys))]}), fault.much * _LATEST))
+
+
 FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "log_leader": _log_leader,
     "log_lost": _of_log(lambda _: CloseAfter()),
@@ -70,4 +98,7 @@ FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "log_slow": _of_log(lambda fault: Delay(before=fault.much * _LONGEST)),
     "forget": _forget,
     "forget_log": _forget_log,
+    "log_broker": _log_broker,
+    "snapshot": _snapshot,
+    "late": _late,
 }

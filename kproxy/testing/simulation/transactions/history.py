@@ -1,9 +1,17 @@
 """What producers asked for and were told, and what readers saw: the claims that the log is held against."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kproxy.testing.simulation.history import History
 from kproxy.txn.ids import Producer
+
+
+class Input(NamedTuple):
+    """What a group has read when a transaction that moves its offset is committed."""
+
+    group: str
+    position: int
 
 
 @dataclass(slots=True, eq=False)
@@ -15,16 +23,17 @@ class Claimed:
     transactional_id: str
     #: Values by partition, in order, of all that was sent.
     values: dict[int, list[bytes]] = field(default_factory=dict)
-    #: Values that were acknowledged.
-    acknowledged: set[bytes] = field(default_factory=set)
-    #: Something was asked of the coordinator.
-    joined: bool = False
+    #: Something was asked of the coordinator, or sent.
+    begun: bool = False
     #: A commit was asked for; only then may anything of it show.
     asked: bool = False
+    #: By partition the highest last stable offset that anyone was told before.
+    stable_before: dict[int, int] = field(default_factory=dict)
     #: What the producer was told: committed or aborted; None: nothing definite.
     told: bool | None = None
     #: Values that were first sent when a newer producer had been told that it has the id.
     zombies: set[bytes] = field(default_factory=set)
+    input: Input | None = None
 
 
 @dataclass(slots=True)
@@ -34,14 +43,20 @@ class TransactionHistory(History):
     transactions: list[Claimed] = field(default_factory=list)
     #: The transaction that a value is of.
     by_value: dict[bytes, Claimed] = field(default_factory=dict)
+    #: Partition, offset and value, as acknowledgements had it.
+    acks: list[tuple[int, int, bytes]] = field(default_factory=list)
     #: By transactional id what producers were told by InitProducerId.
     given: dict[str, list[Producer]] = field(default_factory=dict)
     #: Transactional ids for which an InitProducerId may still come late and fence whoever has the id.
     loose: set[str] = field(default_factory=set)
     #: Transactional ids of several producers.
     shared: set[str] = field(default_factory=set)
+    #: Transactional ids are given up that are not used for a while.
+    ids_expire: bool = False
     #: By partition the highest last stable offset that anyone was told.
     stable: dict[int, int] = field(default_factory=dict)
+    #: By group the last position that a transaction was to move it to.
+    positions: dict[str, int] = field(default_factory=dict)
 
     def open(self, name: str, producer: int, transactional_id: str) -> Claimed:
         """A producer begins a transaction."""
@@ -49,9 +64,46 @@ class TransactionHistory(History):
         self.transactions.append(claimed)
         return claimed
 
+    def values(self, claimed: Claimed, place: int, count: int, *, late: bool) -> list[bytes]:
+        """New records of a transaction for a partition; ``late``: a newer producer has the id."""
+        had = claimed.values.setdefault(place, [])
+        values = [f"{claimed.name}:{place}.{len(had) + at}".encode() for at in range(count)]
+        had += values
+        self.by_value.update(dict.fromkeys(values, claimed))
+        if late:
+            claimed.zombies.update(values)
+        return values
+
+    def acknowledges(self, claimed: Claimed, place: int, values: list[bytes], offset: int) -> None:
+        """A batch was acknowledged; ``offset`` is said to be its first."""
+        self.acknowledged += len(values)
+        self.acks += [(place, offset + at, value) for at, value in enumerate(values)]
+        self.note(f"{claimed.name} has {len(values)} records at {place}:{offset}")
+
+    def asks(self, claimed: Claimed) -> None:
+        """A commit is asked for."""
+        if not claimed.asked:
+            claimed.asked, claimed.stable_before = True, dict(self.stable)
+
     def is_fenced(self, transactional_id: str, producer: Producer) -> bool:
         """Whether a newer producer has been told that it has the id."""
         return any(
             given.producer_id == producer.producer_id and given.epoch > producer.epoch
             for given in self.given.get(transactional_id, ())
         )
+
+    # -- groups
+
+    def next_input(self, group: str) -> Input:
+        """The next that a group reads; no two transactions of a producer have the same."""
+        self.positions[group] = self.positions.get(group, 0) + 1
+        return Input(group, self.positions[group])
+
+    def of_input(self, what: Input) -> list[Claimed]:
+        """The transactions that moved a group so far, or would have."""
+        return [claimed for claimed in self.transactions if claimed.input == what]
+
+    def least_position(self, group: str) -> int:
+        """What a group has come to at least: the highest position of which a producer was told that it is committed."""
+        told = (one.input.position for one in self.transactions if one.told and one.input and one.input.group == group)
+        return max(told, default=0)

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from kproxy.testing.simulation.transactions.history import Claimed, TransactionHistory
+from kproxy.testing.simulation.transactions.history import Claimed, Input, TransactionHistory
 
 LOST = "no committed record is lost"
 TORN = "a transaction is whole or not at all"
@@ -17,6 +18,10 @@ FALLS = "the last stable offset never falls"
 STUCK = "the last stable offset does not stay behind for ever"
 FILTER = "committed is all without what is not committed"
 SKIPPED = "readers are shown everything, in order"
+STABLE = "nothing undecided lies below the last stable offset"
+MOVED = "a group moves if and only if the data show"
+INPUT = "an input is in one committed transaction at most"
+OFFSETS = "offsets answered hold the record"
 CAUSE = "no fatal error without a cause"
 DONE = "every producer comes to an end"
 
@@ -33,21 +38,31 @@ INVARIANTS = (
     STUCK,
     FILTER,
     SKIPPED,
+    STABLE,
+    MOVED,
+    INPUT,
+    OFFSETS,
     CAUSE,
     DONE,
 )
 
 #: Values by offset, by partition.
 Shown = Mapping[int, Mapping[int, bytes]]
+Findings = Iterator[tuple[str, str]]
+"""Invariants that are broken, and how."""
 
 
 def broken(
-    history: TransactionHistory, committed: Shown, everything: Shown, readers: list[Shown]
-) -> Iterator[tuple[str, str]]:
+    history: TransactionHistory,
+    committed: Shown,
+    everything: Shown,
+    readers: list[Shown],
+    positions: Mapping[str, int] = MappingProxyType({}),
+) -> Findings:
     """The invariants that are broken, and how: the gravest first.
 
     ``committed`` and ``everything`` is what new readers of both isolation levels are shown when all has come to rest;
-    ``readers`` those of committed data that have read all the while.
+    ``readers`` those of committed data that have read all the while; ``positions`` those of groups, 0 for none.
     """
     counts = Counter((place, value) for place, log in committed.items() for value in log.values())
     for claimed in history.transactions:
@@ -60,13 +75,18 @@ def broken(
     for place, log in committed.items():
         yield from _order(history, place, log)
         yield from _filter(history, place, log, everything[place])
+        yield from _stable(history, place, log)
         for reader in readers:
             yield from _reader(place, log, reader[place])
+    yield from _offsets(history, everything)
+    for group, position in positions.items():
+        yield from _group(history, group, position, counts)
+    yield from _inputs(history, counts)
     if history.broken is not None:
         yield history.broken
 
 
-def _one(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> Iterator[tuple[str, str]]:
+def _one(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> Findings:
     sent = [(place, value) for place, values in claimed.values.items() for value in values]
     shown = [value for place, value in sent if counts[place, value]]
     what = f"{claimed.name}: {len(shown)} of {len(sent)} records are shown"
@@ -83,7 +103,7 @@ def _one(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> Iterator[tuple
         yield TORN, what
 
 
-def _order(history: TransactionHistory, place: int, log: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
+def _order(history: TransactionHistory, place: int, log: Mapping[int, bytes]) -> Findings:
     at = {value: offset for offset, value in log.items()}
     last: dict[int, tuple[int, bytes]] = {}
     for claimed in history.transactions:
@@ -98,7 +118,7 @@ def _order(history: TransactionHistory, place: int, log: Mapping[int, bytes]) ->
 
 def _filter(
     history: TransactionHistory, place: int, log: Mapping[int, bytes], everything: Mapping[int, bytes]
-) -> Iterator[tuple[str, str]]:
+) -> Findings:
     """Of each transaction's copies one may be shown: so it is asked where each record that is shown stands."""
     for offset, value in log.items():
         if everything.get(offset) != value:
@@ -110,10 +130,54 @@ def _filter(
             yield FILTER, f"{value.decode()} was committed and is left out"
 
 
-def _reader(place: int, log: Mapping[int, bytes], seen: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
+def _reader(place: int, log: Mapping[int, bytes], seen: Mapping[int, bytes]) -> Findings:
     if seen == log and list(seen) == sorted(seen):
         return
     for offset, value in seen.items():
         if log.get(offset) != value:
             yield ABORTED, f"{value.decode()} was shown at {place}:{offset}"
     yield SKIPPED, f"a reader of {place} was shown {len(seen)} records of {len(log)}, in the order {list(seen)[:20]}"
+
+
+def _stable(history: TransactionHistory, place: int, log: Mapping[int, bytes]) -> Findings:
+    """What is committed was undecided at least until its producer asked for it."""
+    for offset, value in log.items():
+        claimed = history.by_value.get(value)
+        before = claimed.stable_before.get(place, 0) if claimed is not None else 0
+        if offset < before:
+            yield STABLE, f"{value.decode()} at {place}:{offset} was undecided when {before} was told"
+
+
+def _offsets(history: TransactionHistory, everything: Shown) -> Findings:
+    for place, offset, value in history.acks:
+        found = everything[place].get(offset)
+        if found != value:
+            yield OFFSETS, f"{value.decode()} was said to be at {place}:{offset}, where {found!r} stands"
+
+
+def _is_shown(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> bool | None:
+    """Whether a transaction's data show; of one without data what was told."""
+    if not any(claimed.values.values()):
+        return claimed.told if claimed.asked else False
+    return any(counts[place, value] for place, values in claimed.values.items() for value in values)
+
+
+def _group(history: TransactionHistory, group: str, position: int, counts: Counter[tuple[int, bytes]]) -> Findings:
+    """It stands where the last of its transactions that shows has moved it."""
+    moves = [(one.input.position, one) for one in history.transactions if one.input and one.input.group == group]
+    least = max((at for at, one in moves if _is_shown(one, counts)), default=0)
+    if position < least:
+        yield MOVED, f"{group} is at {position}, and what moved it to {least} is shown"
+    for at, one in moves:
+        if at == position and _is_shown(one, counts) is False:
+            yield MOVED, f"{group} is at {position}, and nothing of {one.name} is shown"
+
+
+def _inputs(history: TransactionHistory, counts: Counter[tuple[int, bytes]]) -> Findings:
+    by_input: dict[Input, list[str]] = {}
+    for claimed in history.transactions:
+        if claimed.input is not None and _is_shown(claimed, counts):
+            by_input.setdefault(claimed.input, []).append(claimed.name)
+    for what, names in by_input.items():
+        if len(names) > 1:
+            yield INPUT, f"{what.position} of {what.group} is in {' and '.join(names)}"

@@ -1,11 +1,16 @@
 """What one run with transactions does: plain data, made from a seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.testing.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kproxy.testing.simulation.world import World
 
 #: Partitions that transactions write to: one of each broker's.
 PLACES: Final = 3
@@ -43,7 +48,12 @@ FAULTS: Final = (
     "log_slow",
     "forget",
     "forget_log",
+    "log_broker",
+    "snapshot",
+    "late",
 )
+#: Ids that are not used for so long are given up in some runs; as a client's longest pause.
+IDS_EXPIRE_MS: Final = 4_000
 _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("transactions_home", (HomeRule("*", Home.KPROXY),)),
     ("transaction_state_log_num_partitions", LOG_PARTITIONS),
@@ -66,6 +76,8 @@ class TransactionPlan:
     rounds: tuple[Round, ...]
     pause: float
     commits: bool
+    #: It moves the offset of a group that is its producer's own.
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class ProducerPlan:
     #: Without ``second_version``: behind a batch that failed it asks for a new epoch, or uses the sequence again.
     renews: bool
     request_timeout: float
+    #: Sends each record as a batch of its own, and several of a partition without waiting for an answer.
+    pipelines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,16 @@ class WorldPlan(Plan):
 
     producers: tuple[ProducerPlan, ...] = ()
     readers: tuple[ReaderPlan, ...] = ()
+
+    @property
+    def ids_expire(self) -> bool:
+        """Whether ids that are not used are given up within the run."""
+        return "transactional_id_timeout_ms" in self.options
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Whose offsets are moved."""
+        return tuple(f"group-{producer.number}" for producer in self.producers)
 
     @property
     def sends(self) -> int:
@@ -140,6 +164,10 @@ class Taste:
     readers: tuple[int, int] = (1, 2)
     #: Of Fetch.
     versions: tuple[int, ...] = (4, 7, 11, 12)
+    #: How many transactions move a group, how many producers pipeline, in how many runs ids expire, in [0, 1].
+    moves: float = 0.4
+    pipelines: float = 0.3
+    expires: float = 0.15
 
 
 def make_plan(seed: int, taste: Taste) -> WorldPlan:
@@ -160,9 +188,38 @@ def make_plan(seed: int, taste: Taste) -> WorldPlan:
         for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
     ]
     faults.sort(key=lambda fault: fault.time)
-    return WorldPlan(
-        seed, (), tuple(faults), instances, dict(_OPTIONS), producers=tuple(producers), readers=tuple(readers)
+    plan = world_plan(seed, tuple(producers), tuple(readers), tuple(faults), instances)
+    return _vary(plan, Random(f"more transactions {seed}"), taste)
+
+
+def world_plan(
+    seed: int,
+    producers: tuple[ProducerPlan, ...],
+    readers: tuple[ReaderPlan, ...],
+    faults: tuple[FaultPlan, ...] = (),
+    instances: int = 2,
+    script: "Callable[[World], Awaitable[None]] | None" = None,
+) -> WorldPlan:
+    """A run in which kproxy decides all transactions."""
+    return WorldPlan(seed, (), faults, instances, dict(_OPTIONS), script=script, producers=producers, readers=readers)
+
+
+def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
+    """What groups move, who pipelines, and whether ids expire."""
+    producers = tuple(
+        replace(
+            producer,
+            pipelines=rng.random() < taste.pipelines,
+            lives=tuple(replace(life, transactions=_moved(life, rng, taste)) for life in producer.lives),
+        )
+        for producer in plan.producers
     )
+    expiry = {"transactional_id_timeout_ms": IDS_EXPIRE_MS} if rng.random() < taste.expires else {}
+    return replace(plan, producers=producers, options={**plan.options, **expiry})
+
+
+def _moved(life: Life, rng: Random, taste: Taste) -> tuple[TransactionPlan, ...]:
+    return tuple(replace(planned, moves=rng.random() < taste.moves) for planned in life.transactions)
 
 
 def _producer(rng: Random, taste: Taste, number: int, name: str, instances: int) -> ProducerPlan:

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 import trio
 
+from kproxy.codec.messages import Message
 from kproxy.testing.simulation import world as base
 from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
@@ -14,8 +15,10 @@ from kproxy.testing.simulation.plan import TOPIC, FaultPlan
 from kproxy.testing.simulation.transactions import invariants
 from kproxy.testing.simulation.transactions.calls import Calls
 from kproxy.testing.simulation.transactions.faults import FAULTS
+from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
 from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, WorldPlan
+from kproxy.testing.simulation.transactions.process import Process
 from kproxy.testing.simulation.transactions.producer import TransactionalProducer
 from kproxy.testing.simulation.transactions.reader import Reader
 
@@ -37,21 +40,52 @@ class TransactionWorld(base.World):
         self.history = self.told = TransactionHistory()
         ids = [producer.transactional_id for producer in plan.producers]
         self.told.shared = {name for name in ids if ids.count(name) > 1}
+        self.told.ids_expire = plan.ids_expire
+        #: How long the next requests of these kinds that a producer sends are on their way, in seconds.
+        self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [
             TransactionalProducer(one, partial(self._calls_of, one), self.told, plan.seed) for one in plan.producers
         ]
         self._readers: list[Reader] = []
-        self._watching: list[Calls] = []
+        self._open: list[Calls] = []
+        self._processes: dict[int, int] = {}
         self._watches = trio.CancelScope()
         self._final: list[Reader] = []
+        self._positions: dict[str, int] = {}
 
     def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> Calls:
         name = f"producer-{plan.number}.{nth}"
-        return Calls(Host(self.network, name, "none"), name, plan.request_timeout, (f"kproxy-{life.instance}", PORT))
+        host, place = Host(self.network, name, "none"), (f"kproxy-{life.instance}", PORT)
+        return Calls(host, name, plan.request_timeout, place, self._held_up)
+
+    def _held_up(self, message: Message) -> float:
+        """How long a request of a producer is on its way: it may come when its connection is not in use any more."""
+        found = next((row for row in self.late if message.API_KEY in row[0]), None)
+        if found is None:
+            return 0.0
+        self.late.remove(found)
+        self.told.note(f"{type(message).__name__} is held up for {found[1]:.3f} s")
+        return found[1]
+
+    def process(self, plan: ProducerPlan, instance: int) -> Process:
+        """A process of a producer at a kproxy, for a script to lead; a producer's newest is the one that counts."""
+        nth = self._processes[plan.number] = self._processes.get(plan.number, -1) + 1
+        calls = self._calls_of(plan, Life(0.0, instance, ()), nth)
+        self._open.append(calls)
+        rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
+        return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng)
+
+    def group_watch(self, name: str, instance: int) -> GroupWatch:
+        """Who asks one kproxy for offsets of groups."""
+        return GroupWatch(self._plain_calls(name, instance), self.told)
+
+    def _plain_calls(self, name: str, instance: int) -> Calls:
+        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, (f"kproxy-{instance}", PORT))
+        self._open.append(calls)
+        return calls
 
     def _reader(self, name: str, instance: int, version: int, *, committed: bool = True) -> Reader:
-        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, (f"kproxy-{instance}", PORT))
-        self._watching.append(calls)
+        calls = self._plain_calls(name, instance)
         return Reader(calls, version, committed=committed, shown=partial(self._shown, name, committed))
 
     def _shown(self, name: str, committed: bool, place: int, offset: int, value: bytes) -> None:
@@ -79,6 +113,21 @@ class TransactionWorld(base.World):
                     for place in range(PLACES):
                         nursery.start_soon(reader.run, place)
                 nursery.start_soon(self._watch_stable)
+                if self._moves:
+                    nursery.start_soon(self._watch_groups)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether a transaction of the plan moves a group."""
+        return any(one.moves for plan in self._plan.producers for life in plan.lives for one in life.transactions)
+
+    async def _watch_groups(self) -> None:
+        """Asks for the offsets of groups, now here and now there."""
+        rng = Random(f"{self._plan.seed} groups")
+        watches = [self.group_watch(f"group-watch-{n}", n) for n in range(self._plan.instances)]
+        while True:
+            await rng.choice(watches).position(rng.choice(self._plan.groups))
+            await trio.sleep(rng.choice((0.3, 1.0, 2.5)))
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
         return [producer.run for producer in self.producers]
@@ -124,6 +173,7 @@ class TransactionWorld(base.World):
                 self.told.breaks(invariants.STUCK, f"{reader.positions} and {told} where logs end at {ends}")
                 break
             self._final.append(reader)
+            await self._ask_groups(number)
         everything = self._reader("all", 0, _FETCH, committed=False)
         with trio.move_on_after(_SETTLE):
             for place in range(PLACES):
@@ -134,9 +184,20 @@ class TransactionWorld(base.World):
                         await trio.sleep(_LOOK)
         self._final.append(everything)
         self._watches.cancel()
-        for calls in self._watching:
+        for calls in self._open:
             calls.close()
         await super()._rest()
+
+    async def _ask_groups(self, number: int) -> None:
+        """Where groups have come to at last, as each kproxy tells it."""
+        watch = self.group_watch(f"last-groups-{number}", number)
+        for group in self.told.positions:
+            with trio.move_on_after(_SETTLE) as scope:
+                told = await watch.position(group)
+                if self._positions.setdefault(group, told) != told:
+                    self.told.breaks(invariants.MOVED, f"{group} is at {told} and at {self._positions[group]}")
+            if scope.cancelled_caught:
+                self.told.breaks(invariants.STUCK, f"the offset of {group} is not told")
 
     def _end(self, place: int) -> int:
         return self.brokers.topics[TOPIC].partitions[place].log.end_offset
@@ -154,7 +215,7 @@ class TransactionWorld(base.World):
             return history.broken
         *committed, everything = [reader.values for reader in self._final]
         readers: list[invariants.Shown] = [*committed[1:], *(reader.values for reader in self._readers)]
-        return next(invariants.broken(history, committed[0], everything, readers), None)
+        return next(invariants.broken(history, committed[0], everything, readers, self._positions), None)
 
 
 def run(plan: WorldPlan) -> base.Outcome:
