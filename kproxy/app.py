@@ -14,7 +14,7 @@ from kproxy.control.http import serve_http
 from kproxy.control.logging import configure_logging
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
-from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.tls_network import open_network
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -59,7 +59,7 @@ def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
 
 async def _main(config: Config) -> int:
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
-    cluster = Cluster(config, stats, _cluster_map(config), SocketNetwork())
+    cluster = Cluster(config, stats, _cluster_map(config), open_network(config, stats))
     try:
         async with trio.open_nursery() as nursery:
             transactions = Transactions(cluster, config, stats, nursery)
@@ -91,4 +91,6 @@ def _cluster_map(config: Config) -> ClusterMap:
     return ClusterMap(
         advertised_host=advertised.host if advertised else None,
         port_shift=ports[0] - bound[0] if ports and bound else 0,
+        host_pattern=config.broker_host_pattern,
+        one_port=advertised.port if advertised else None,
     )

@@ -16,7 +16,7 @@ from kproxy.control.logging import configure_logging
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused
-from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.tls_network import open_network
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap
@@ -103,7 +103,8 @@ def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) ->
 
 
 async def _main(config: Config, printer: Printer, follow: bool) -> None:
-    cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+    stats = Stats()
+    cluster = Cluster(config, stats, ClusterMap(), open_network(config, stats))
     topic = transaction_topic(cluster, config)
     try:
         await _check_that_it_is_there(cluster, config)

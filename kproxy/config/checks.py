@@ -29,7 +29,8 @@ def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def cross_check(config: Config) -> list[str]:
     """One line for each rule that is broken; empty if all is well."""
-    return [*_check_addresses(config), *_check_control(config), *_check_ports(config), *_check_sizes(config)]
+    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_sizes)
+    return [line for check in checks for line in check(config)]
 
 
 def _overlap(one: Address, other: Address) -> bool:
@@ -81,6 +82,24 @@ def _check_ports(config: Config) -> Iterator[str]:
             f"advertised.broker.ports = '{show(advertised)}' must name as many ports as broker.ports, "
             f"which has {len(ports)}"
         )
+
+
+def _check_tls(config: Config) -> Iterator[str]:
+    for side in ("", "upstream_"):
+        key = getattr(config, f"{side}ssl_key_location")
+        if key is not None and getattr(config, f"{side}ssl_certificate_location") is None:
+            name = side.replace("_", ".")
+            yield f"{name}ssl.key.location = '{key}' needs {name}ssl.certificate.location"
+    if config.ssl_client_auth != "none" and config.ssl_certificate_location is None:
+        yield f"ssl.client.auth = '{config.ssl_client_auth}' needs TLS: give ssl.certificate.location"
+    if config.ssl_client_auth != "none" and config.ssl_ca_location is None:
+        yield f"ssl.client.auth = '{config.ssl_client_auth}' needs ssl.ca.location: who signs the clients' certificates"
+    if config.broker_host_pattern is not None and config.ssl_certificate_location is None:
+        yield f"broker.host.pattern = '{config.broker_host_pattern}' needs TLS: give ssl.certificate.location"
+    if config.upstream_security_protocol == "plaintext":
+        for part in ("ca", "certificate"):
+            if getattr(config, f"upstream_ssl_{part}_location") is not None:
+                yield f"upstream.ssl.{part}.location needs upstream.security.protocol = 'ssl'"
 
 
 def _check_sizes(config: Config) -> Iterator[str]:

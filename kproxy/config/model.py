@@ -14,6 +14,7 @@ from kproxy.config.values import (
     COMMIT_RULES,
     DELIVER_RULES,
     HOME_RULES,
+    HOST_PATTERN,
     ISOLATION_LEVEL,
     ISOLATION_RULES,
     LISTEN_ADDRESS,
@@ -92,6 +93,63 @@ class Config:
         pattern("[A-Za-z0-9._-]{1,200}", "1 to 200 of letters, digits, dot, underscore and hyphen"),
         "Names this kproxy. No two that run at a time may share it, and a restarted one must have its old one.",
         default_text="the host name",
+    )
+    broker_host_pattern: str | None = option(
+        None,
+        HOST_PATTERN,
+        "One port for all brokers: clients are told this name for each, {id} being the broker's id, at the port of "
+        "listen; TLS says which they meant (SNI). Every name must lead to kproxy, and stand in its certificate. "
+        "Kafka behind one port of a load balancer.",
+        default_text="each broker has a port of its own",
+    )
+    ssl_certificate_location: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "PEM file of the certificate, with those between it and its root, that clients are shown; if given, clients "
+        "must speak TLS (1.2 or later). Files of TLS are read again when they change; connections go on.",
+        group="TLS to clients",
+    )
+    ssl_key_location: Path | None = option(
+        None, OPTIONAL_PATH, "PEM file of its private key, where that is not in the same file."
+    )
+    ssl_key_password_location: Path | None = option(
+        None, OPTIONAL_PATH, "File whose first line unlocks the key, if it is locked."
+    )
+    ssl_client_auth: str = option(
+        "none",
+        choice("none", "requested", "required"),
+        "Whether clients show a certificate (mTLS). requested: they need not, but one that is shown must be good. "
+        "Kafka's ssl.client.auth.",
+    )
+    ssl_ca_location: Path | None = option(
+        None, OPTIONAL_PATH, "PEM file of those who sign the clients' certificates; needed by ssl.client.auth."
+    )
+    upstream_security_protocol: str = option(
+        "plaintext",
+        choice("plaintext", "ssl"),
+        "How kproxy speaks to brokers. Kafka's security.protocol.",
+        group="TLS to brokers",
+    )
+    upstream_ssl_ca_location: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "PEM file of those who sign the brokers' certificates.",
+        default_text="the system's authorities",
+    )
+    upstream_ssl_endpoint_identification_algorithm: str = option(
+        "https",
+        choice("https", "none"),
+        "https: a broker's certificate must name the host that kproxy connects to. Kafka's "
+        "ssl.endpoint.identification.algorithm.",
+    )
+    upstream_ssl_certificate_location: Path | None = option(
+        None, OPTIONAL_PATH, "PEM file of the certificate that kproxy shows to brokers which ask for one (mTLS)."
+    )
+    upstream_ssl_key_location: Path | None = option(
+        None, OPTIONAL_PATH, "PEM file of its private key, where that is not in the same file."
+    )
+    upstream_ssl_key_password_location: Path | None = option(
+        None, OPTIONAL_PATH, "File whose first line unlocks the key, if it is locked."
     )
     max_frame_bytes: int = option(
         104_857_600,
@@ -308,6 +366,13 @@ class Config:
         _MS,
         "The longest transaction.timeout.ms that a producer may ask for; more is refused, because what comes behind an "
         "open transaction waits for it. Kafka's transaction.max.timeout.ms.",
+    )
+    unknown_producer_ids: str = option(
+        "reject",
+        choice("reject", "wait"),
+        "What becomes of data of kproxy's transactions that the transaction log does not know, because it was lost: "
+        "readers wait for transaction.max.timeout.ms, and then pass over them (reject); or they wait until "
+        "kproxy txn reject is called (wait).",
     )
     transaction_state_log_replication_factor: int = option(
         3,

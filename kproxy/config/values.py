@@ -166,6 +166,16 @@ def _parse_optional_path(raw: Raw) -> Path | None:
     return Path(text)
 
 
+def _parse_host_pattern(raw: Raw) -> str | None:
+    text = _text(raw)
+    if _is_off(text):
+        return None
+    name = text.replace("{id}", "0", 1)
+    if "{id}" not in text or not _HOST_NAME.fullmatch(name):
+        raise ValueError("must be a host name with {id} in it, such as broker-{id}.kafka.example.com, or off")
+    return text.lower()
+
+
 def _parse_reachable_address(raw: Raw) -> Address:
     address = parse_address(raw)
     if address.is_wildcard:
@@ -306,6 +316,7 @@ def _parse_isolation_rules(raw: Raw) -> tuple[IsolationRule, ...]:
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
 LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
 OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
+HOST_PATTERN = Kind("host name with {id}, or off", _parse_host_pattern, "NAME")
 OPTIONAL_PATH = Kind("absolute path or off", _parse_optional_path, "PATH")
 REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_address, "HOST:PORT")
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")

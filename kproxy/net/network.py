@@ -12,11 +12,21 @@ from kproxy.proxy.slots import Buffer
 class ByteIO(Protocol):
     """A connection for one reader and one writer task: try first, wait only when it would block."""
 
-    closed: bool
-    #: Since when a write waits for the peer to read (trio's clock, seconds); None if none does.
-    stalled_at: float | None
-    #: The peer's address without the port.
-    peer_host: str
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+
+    @property
+    def stalled_at(self) -> float | None:
+        """Since when a write waits for the peer to read (trio's clock, seconds); None if none does."""
+
+    @property
+    def peer_host(self) -> str:
+        """The peer's address without the port."""
+
+    @property
+    def server_name(self) -> str | None:
+        """The name under which the peer asked for this end (TLS's SNI), once it has sent something; None without."""
 
     @property
     def local_host(self) -> str:
@@ -66,7 +76,9 @@ class ByteIO(Protocol):
 class Listener(Protocol):
     """A port that takes connections."""
 
-    port: int
+    @property
+    def port(self) -> int:
+        """The port, also where any was asked for."""
 
     async def accept(self) -> ByteIO:
         """The next connection. trio.ClosedResourceError behind ``close``, OSError if it can't be had just now."""

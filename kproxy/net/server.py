@@ -67,6 +67,8 @@ class Server:
         self._budget = Budget(6 * eighth, reserve=eighth)
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
+        #: Set once the port to bootstrap from is known.
+        self._bound = trio.Event()
         self._connections: set[Connection] = set()
         self._serial = count(1)
         self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.ways_in) if transactions is not None else None
@@ -95,7 +97,8 @@ class Server:
                 f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
             ) from None
         self._nursery.start_soon(self.lanes.run)
-        self._serve(listeners, self._cluster.any_broker)
+        self._serve(listeners, None)
+        self._bound.set()
         return Address(host, listeners[0].port)
 
     async def watch(self) -> None:
@@ -125,7 +128,11 @@ class Server:
         self._stats.oldest_unacknowledged = oldest
 
     async def open_broker_port(self, broker: Broker) -> None:
-        """Opens a port for a broker; logs what to do if none of the range is free."""
+        """Opens a port for a broker; logs what to do if none of the range is free. With one port for all that one."""
+        if self._cluster.map.host_pattern is not None:
+            await self._bound.wait()
+            broker.port = self._listeners[0].port
+            return
         ports = self._config.broker_port_range
         wanted = preferred_ports(ports[0], ports[-1], broker.node_id) if ports else [0]
         taken = {other.port for other in self._cluster.map.brokers.values()}
@@ -137,7 +144,7 @@ class Server:
             except OSError:
                 continue
             broker.port = listeners[0].port
-            self._serve(listeners, lambda: broker)
+            self._serve(listeners, broker)
             log.debug("port opened", broker=broker.node_id, port=broker.port, upstream=str(broker.address))
             return
         log.error(
@@ -146,12 +153,20 @@ class Server:
             broker_ports=f"{ports[0]}-{ports[-1]}" if ports else "any",
         )
 
-    def _serve(self, listeners: Sequence[Listener], choose: Callable[[], Broker | None]) -> None:
+    def _serve(self, listeners: Sequence[Listener], broker: Broker | None) -> None:
+        """``broker``: whose port it is; None: the port to bootstrap from."""
         self._listeners += listeners
         for listener in listeners:
-            self._nursery.start_soon(self._accept, listener, choose)
+            self._nursery.start_soon(self._accept, listener, broker)
 
-    async def _accept(self, listener: Listener, choose: Callable[[], Broker | None]) -> None:
+    def _meant(self, io: ByteIO, broker: Broker | None) -> Broker | None:
+        """The broker that a connection is for, whatever it asks; any if it came to bootstrap."""
+        if broker is not None:
+            return broker
+        node_id = self._cluster.map.meant(io.server_name)
+        return self._cluster.any_broker() if node_id is None else self._cluster.map.brokers.get(node_id)
+
+    async def _accept(self, listener: Listener, broker: Broker | None) -> None:
         while True:
             try:
                 io = await listener.accept()
@@ -167,7 +182,7 @@ class Server:
                 self._refuse(excess)
                 io.close()
                 continue
-            self._nursery.start_soon(self._run, io, choose)
+            self._nursery.start_soon(self._run, io, broker)
 
     def _excess(self, host: str) -> str | None:
         """The limit that one more connection of a host would exceed; None if there is room."""
@@ -180,12 +195,12 @@ class Server:
     def _refuse(self, reason: str) -> None:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
 
-    async def _run(self, io: ByteIO, choose: Callable[[], Broker | None]) -> None:
+    async def _run(self, io: ByteIO, broker: Broker | None) -> None:
         self._stats.connections_open += 1
         self._stats.connections_total += 1
         self._by_host[io.peer_host] += 1
         try:
-            connection = self._connection(io, choose)
+            connection = self._connection(io, partial(self._meant, io, broker))
             self._connections.add(connection)
             try:
                 await connection.run()

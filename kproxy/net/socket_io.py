@@ -42,6 +42,10 @@ class SocketIO:
         self.stalled_at: float | None = None
 
     @property
+    def server_name(self) -> None:
+        """Nobody is asked for by name without TLS."""
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
         host: str = self._sock.getsockname()[0]

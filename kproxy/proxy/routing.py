@@ -14,6 +14,8 @@ VersionRange: TypeAlias = tuple[int, int]
 
 #: Topics whose names are remembered; about 20 MB.
 _MOST_NAMES: Final = 100_000
+#: Of a broker's id, an int32.
+_MOST_DIGITS: Final = 10
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
@@ -65,6 +67,10 @@ class ClusterMap:
     advertised_host: str | None = None
     #: Advertised port minus bound port, the same for all listeners.
     port_shift: int = 0
+    #: Where one port serves all brokers: the name of each, with {id} for its id.
+    host_pattern: str | None = None
+    #: The port of these names; None: the one that is listened on.
+    one_port: int | None = None
     #: Ids of kproxy's own topics that any client was told: Produce v13 and later name topics by id (KIP-516).
     own_topic_ids: set[bytes] = field(default_factory=set)
     #: Names of topics by their ids, as far as a Metadata answer gave them.
@@ -99,7 +105,19 @@ class ClusterMap:
         broker = self.brokers.get(node_id)
         if broker is None or broker.port is None:
             return None
+        if self.host_pattern is not None:
+            return Address(self.host_pattern.replace("{id}", str(node_id)), self.one_port or broker.port)
         return Address(self.advertised_host or local_host, broker.port + self.port_shift)
+
+    def meant(self, server_name: str | None) -> int | None:
+        """The id of the broker that a client asked for by name (``host_pattern``); None: any will do."""
+        if self.host_pattern is None or server_name is None:
+            return None
+        front, _, back = self.host_pattern.partition("{id}")
+        name = server_name.lower()
+        digits = name.removeprefix(front).removesuffix(back)
+        whole = name == f"{front}{digits}{back}" and digits.isascii() and digits.isdigit()
+        return int(digits) if whole and len(digits) <= _MOST_DIGITS else None
 
 
 def is_own_topic(name: str) -> bool:

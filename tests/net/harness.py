@@ -21,7 +21,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
-from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.tls_network import open_network
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
@@ -45,7 +45,7 @@ async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -
 class FrameClient:
     """A client that sends requests of any version and takes the answers in order."""
 
-    def __init__(self, stream: trio.SocketStream, client_id: str | None) -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str | None) -> None:
         self.stream = stream
         self.client_id = client_id
         self._buffer = b""
@@ -166,7 +166,7 @@ async def running(
     }
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, stats, ClusterMap(host_pattern=config.broker_host_pattern), open_network(config, stats))
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
         server = Server(config, stats, cluster, nursery, transactions)

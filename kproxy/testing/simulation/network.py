@@ -69,6 +69,10 @@ class VirtualIO:
             sent += self._send_now(data[sent:])
         return len(data)
 
+    @property
+    def server_name(self) -> None:
+        """Nobody is asked for by name without TLS."""
+
     async def send_shared(self, view: memoryview) -> int:
         """As ``send_all``."""
         return await self.send_all([bytes(view)])
