@@ -138,6 +138,15 @@ def txn(arguments: tuple[str, ...]) -> int:
     return int(command.main(list(arguments), prog_name="kproxy txn", standalone_mode=False) or ExitCode.OK)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def pipeline(arguments: tuple[str, ...]) -> int:
+    """Run pipelines on Spark, from a YAML file; exactly once."""
+    from kproxy.cli.pipeline_commands import pipeline as command
+
+    return int(command.main(list(arguments), prog_name="kproxy pipeline", standalone_mode=False) or ExitCode.OK)
+
+
 def _environment() -> dict[str, str]:
     import os
 

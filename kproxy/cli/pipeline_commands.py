@@ -1,0 +1,119 @@
+"""``kproxy pipeline``: pipelines on Spark, checked, run, or made ready for a cluster."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kproxy.config import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from kproxy.spark.pipeline import Pipeline
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_EXAMPLES = """\b
+Examples:
+  kproxy pipeline check orders.yaml
+  kproxy pipeline run orders.yaml
+  kproxy pipeline run orders.yaml --json > batches.jsonl
+  eval "$(kproxy pipeline run orders.yaml --submit)"
+  ORDERS=orders-2015 kproxy pipeline run orders.yaml"""
+
+_EXIT_CODES = """\b
+Exit codes:
+  0  all is written, or it was told to stop
+  1  failed while running: the next run goes on at the last committed batch
+  2  wrong command line or file"""
+
+
+@click.group(name="pipeline", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
+@click.pass_context
+def pipeline(ctx: click.Context) -> None:
+    """Run pipelines on Spark, from a YAML file; exactly once. Needs the extra: pip install 'kproxy[spark]'."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _file(command: _Command) -> _Command:
+    return click.argument("file", type=click.Path(path_type=Path))(command)
+
+
+@pipeline.command(epilog=_EXIT_CODES)
+@_file
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(file: Path, as_json: bool) -> int:
+    """Check a pipeline's file, without starting Spark."""
+    try:
+        found = _load(file)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        _print_json({"ok": False, "problems": _problems(error)})
+        return ExitCode.USAGE
+    if as_json:
+        _print_json({"ok": True, "problems": [], **_summary(found)})
+    else:
+        names = {key: ", ".join(value) or "-" for key, value in _summary(found).items() if isinstance(value, list)}
+        click.echo(f"{file}: pipeline {found.name!r} is in order")
+        for key, text in names.items():
+            click.echo(f"  {key}: {text}")
+    return ExitCode.OK
+
+
+@pipeline.command(epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
+@_file
+@click.option("--submit", is_flag=True, help="Print the spark-submit line that runs it on a cluster, and run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each batch.")
+def run(file: Path, submit: bool, as_json: bool) -> int:
+    """Run a pipeline until all is written (trigger: availableNow), or until SIGINT or SIGTERM.
+
+    The signal ends it when the running batch is done, a second one at once.
+    """
+    if submit and as_json:
+        raise click.UsageError("--submit prints a line for a shell: it does not go with --json")
+    found = _load(file)
+    from kproxy.spark.pipeline import choose_display, run, submit_line
+
+    if submit:
+        click.echo(submit_line(found))
+    else:
+        run(found, choose_display(json_lines=as_json))
+    return ExitCode.OK
+
+
+def _load(file: Path) -> "Pipeline":
+    try:
+        from kproxy.spark.pipeline import load
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "confluent_kafka"):
+            raise
+        raise click.ClickException("pipelines need Spark: pip install 'kproxy[spark]'") from None
+    return load(file, os.environ)
+
+
+def _problems(error: ConfigError) -> list[dict[str, object]]:
+    from kproxy.spark.pipeline import PipelineFileError
+
+    if isinstance(error, PipelineFileError):
+        return [{"line": place.line, "key": place.key, "text": text} for place, text in error.faults]
+    return [{"line": None, "key": None, "text": text} for text in error.problems]
+
+
+def _summary(found: "Pipeline") -> dict[str, object]:
+    return {
+        "name": found.name,
+        "sources": [source.name for source in found.sources],
+        "steps": [step.name for step in found.steps],
+        "topics": [sink.topic for sink in found.topic_sinks],
+        "directories": [sink.path for sink in found.parquet_sinks],
+    }
+
+
+def _print_json(value: object) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")

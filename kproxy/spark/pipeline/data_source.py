@@ -1,0 +1,43 @@
+"""The options that a pipeline gives to the data source ``kproxy``, for its sources and for its one sink of topics."""
+
+from collections.abc import Iterator
+
+from kproxy.spark.errors import OptionError
+from kproxy.spark.options import read_options
+from kproxy.spark.pipeline.faults import Place
+from kproxy.spark.pipeline.model import Kafka, Pipeline, TopicSource
+
+
+def source_options(source: TopicSource, kafka: Kafka) -> dict[str, str]:
+    """For ``readStream``."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **source.options}
+    if source.pattern is None:
+        options["subscribe"] = ",".join(source.topics)
+    else:
+        options["subscribePattern"] = source.pattern
+    options["startingOffsets"] = source.starting_offsets
+    if source.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
+    return options
+
+
+def sink_options(kafka: Kafka) -> dict[str, str]:
+    """For ``writeStream``."""
+    where = {
+        "kproxy.control.url": kafka.control_url,
+        "kproxy.control.socket": kafka.control_socket,
+        "kproxy.control.token.file": kafka.token_file,
+    }
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "transactional.id": kafka.transactional_id}
+    options |= {name: value for name, value in where.items() if value is not None}
+    return options | {f"kafka.{name}": value for name, value in kafka.producer.items()}
+
+
+def option_faults(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """What the data source would say against its options when the pipeline starts."""
+    for source in pipeline.sources:
+        if isinstance(source, TopicSource) and pipeline.kafka is not None:
+            try:
+                read_options(source_options(source, pipeline.kafka)).check_stream()
+            except OptionError as error:
+                yield source.place, str(error)

@@ -1,0 +1,50 @@
+"""What is wrong with a pipeline's file: collected, and told all at once."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kproxy.config import ConfigError
+
+
+class Place(NamedTuple):
+    """Where something stands: line (the first is 1) and dotted key."""
+
+    line: int
+    key: str
+
+
+class Fault(NamedTuple):
+    """One thing to put right."""
+
+    place: Place
+    text: str
+
+
+class PipelineFileError(ConfigError):
+    """The file can't be run; ``problems`` has one line for each fault, ``faults`` the same in parts."""
+
+    def __init__(self, file: str, faults: list[Fault]) -> None:
+        super().__init__([f"{file}:{place.line}: {_key(place)}{text}" for place, text in faults])
+        self.file = file
+        self.faults = faults
+
+
+@dataclass
+class Faults:
+    """Collects faults, so that a file is read to its end."""
+
+    file: str
+    found: list[Fault] = field(default_factory=list)
+
+    def add(self, place: Place, text: str) -> None:
+        """Notes one."""
+        self.found.append(Fault(place, text))
+
+    def check(self) -> None:
+        """Raises PipelineFileError if there are any, in the order of the file."""
+        if self.found:
+            raise PipelineFileError(self.file, sorted(dict.fromkeys(self.found), key=lambda fault: fault.place.line))
+
+
+def _key(place: Place) -> str:
+    return f"{place.key}: " if place.key else ""

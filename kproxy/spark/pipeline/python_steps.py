@@ -1,0 +1,64 @@
+"""The functions of Python steps: found by reading their modules, which run only when Spark does."""
+
+import ast
+import importlib.util
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+
+class StepError(ValueError):
+    """The function is not there, or can't take DataFrames by name; the message is one line."""
+
+
+def parameters(module: str, function: str, path: Path | None) -> tuple[str, ...]:
+    """The names of what the function takes. ``path`` has the module, or it is installed; raises StepError."""
+    where, source = _source(module, path)
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise StepError(f"{where}:{error.lineno}: {error.msg}") from None
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if function not in functions:
+        raise StepError(f"{where} has no function {function}; it has: {', '.join(functions) or 'none'}")
+    given = functions[function].args
+    if given.vararg or given.kwarg or given.posonlyargs:
+        raise StepError(f"{function} must name its parameters, each a source or a step: no *, ** or /")
+    return tuple(argument.arg for argument in (*given.args, *given.kwonlyargs))
+
+
+def module_files(path: Path) -> tuple[Path, ...]:
+    """What a cluster's nodes need of a ``path``: its modules, or the archive itself."""
+    return tuple(sorted(path.glob("*.py"))) if path.is_dir() else (path,)
+
+
+def _source(module: str, path: Path | None) -> tuple[str, bytes]:
+    if path is not None and path.is_dir():
+        file = path / f"{module}.py"
+        if file.is_file():
+            return str(file), file.read_bytes()
+    elif path is not None and path.exists():
+        found = _zipped(module, path)
+        if found is not None:
+            return f"{path}/{module}.py", found
+    return _installed(module, path)
+
+
+def _zipped(module: str, path: Path) -> bytes | None:
+    try:
+        with ZipFile(path) as archive:
+            return archive.read(f"{module.replace('.', '/')}.py")
+    except KeyError:
+        return None
+    except BadZipFile:
+        raise StepError(f"{path} must be a directory or a zip archive") from None
+
+
+def _installed(module: str, path: Path | None) -> tuple[str, bytes]:
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or not found.origin or not found.origin.endswith(".py"):
+        where = f"neither in {path} nor installed" if path else "not installed: give 'path', where it is"
+        raise StepError(f"the module {module} is {where}")
+    return found.origin, Path(found.origin).read_bytes()

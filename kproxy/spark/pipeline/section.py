@@ -1,0 +1,192 @@
+"""One mapping of the file, read key by key: every value is checked where it is taken, with its line at hand."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import yaml
+
+from kproxy.config.values import suggest
+from kproxy.spark.pipeline.faults import Faults, Place
+from kproxy.spark.pipeline.variables import expand
+
+_T = TypeVar("_T")
+
+_DURATION = re.compile(r"\d{1,9} (millisecond|second|minute|hour|day)s?")
+_NULLS = ("", "~", "null", "Null", "NULL")
+
+
+class Section:
+    """A mapping: each key is asked for once, and ``finish`` complains of those that nobody asked for."""
+
+    def __init__(self, node: yaml.Node, key: str, faults: Faults, environ: Mapping[str, str]) -> None:
+        """``key`` is the section's own dotted name, empty at the top."""
+        self.place = _place(node, key)
+        self._faults = faults
+        self._environ = environ
+        self._asked: list[str] = []
+        self._nodes: dict[str, tuple[Place, yaml.Node]] = {}
+        self._is_mapping = isinstance(node, yaml.MappingNode)
+        if not isinstance(node, yaml.MappingNode):
+            faults.add(self.place, "must be a mapping, 'key: value' lines")
+            return
+        for name, value in node.value:
+            place = _place(name, self._dotted(str(name.value)))
+            if not isinstance(name, yaml.ScalarNode):
+                faults.add(place, "must be a plain key, not a list or a mapping")
+            elif name.value in self._nodes:
+                faults.add(place, "is given twice")
+            else:
+                self._nodes[name.value] = place, value
+
+    @property
+    def names(self) -> list[str]:
+        """The keys as they stand in the file."""
+        return list(self._nodes)
+
+    def fault(self, text: str, key: str | None = None) -> None:
+        """Notes a fault of the section, or of one of its keys; one is enough for what is no mapping."""
+        if self._is_mapping:
+            self._faults.add(self.place if key is None else self.place_of(key), text)
+
+    def place_of(self, key: str) -> Place:
+        """Where a key stands; the section itself if it is missing."""
+        return self._nodes[key][0] if key in self._nodes else self.place._replace(key=self._dotted(key))
+
+    def has(self, key: str) -> bool:
+        """Whether it is there."""
+        self._ask(key)
+        return key in self._nodes
+
+    def is_mapping(self, key: str) -> bool:
+        """Whether it is there and has keys of its own."""
+        return self.has(key) and isinstance(self._nodes[key][1], yaml.MappingNode)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A value that is there, or the default; a fault if there is neither."""
+        found = self.maybe(key)
+        if found is None and default is None and key not in self._nodes:
+            self.fault("is missing", key)
+        return found if found is not None else default or ""
+
+    def maybe(self, key: str) -> str | None:
+        """A value, or None."""
+        self._ask(key)
+        return self._scalar(*self._nodes[key]) if key in self._nodes else None
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of values; one value alone is a list of one; empty if the key is missing."""
+        self._ask(key)
+        if key not in self._nodes:
+            return ()
+        place, node = self._nodes[key]
+        found = [self._scalar(*entry) for entry in _entries(place, node)]
+        if not found:
+            self.fault("must not be empty", key)
+        return tuple(text for text in found if text is not None)
+
+    def number(self, key: str) -> int | None:
+        """A whole number from 1 up, or None."""
+        return self._parsed(key, _positive)
+
+    def flag(self, key: str) -> bool:
+        """true or false; false if it is missing."""
+        return bool(self._parsed(key, _truth))
+
+    def duration(self, key: str) -> str:
+        """As Spark has it: a number and a unit."""
+        self.text(key)
+        return self._parsed(key, _duration) or ""
+
+    def mapping(self, key: str) -> dict[str, str]:
+        """Free names and values; empty if it is missing."""
+        inner = self.section(key)
+        return {} if inner is None else {name: inner.text(name) for name in inner.names}
+
+    def section(self, key: str) -> "Section | None":
+        """A mapping within."""
+        self._ask(key)
+        return self._inner(*self._nodes[key]) if key in self._nodes else None
+
+    def sections(self, key: str) -> Iterator["Section"]:
+        """A list of mappings."""
+        self._ask(key)
+        if key in self._nodes:
+            place, node = self._nodes[key]
+            if not isinstance(node, yaml.SequenceNode):
+                self.fault("must be a list, '- ' before each entry", key)
+                return
+            for entry in _entries(place, node):
+                yield self._inner(*entry)
+
+    def finish(self) -> None:
+        """A fault for each key that nobody asked for."""
+        for name, (place, _) in self._nodes.items():
+            if name not in self._asked:
+                near = suggest(name, self._asked)
+                self._faults.add(place, f"unknown key{near or '; valid: ' + ', '.join(self._asked)}")
+
+    def _ask(self, key: str) -> None:
+        if key not in self._asked:
+            self._asked.append(key)
+
+    def _inner(self, place: Place, node: yaml.Node) -> "Section":
+        return Section(node, place.key, self._faults, self._environ)
+
+    def _dotted(self, key: str) -> str:
+        return f"{self.place.key}.{key}" if self.place.key else key
+
+    def _scalar(self, place: Place, node: yaml.Node) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._faults.add(place, "must be a single value, not a list or a mapping")
+            return None
+        if node.style is None and node.value in _NULLS:
+            self._faults.add(place, "has no value")
+            return None
+        try:
+            found = expand(node.value, self._environ).strip()
+        except ValueError as error:
+            self._faults.add(place, str(error))
+            return None
+        if not found:
+            self._faults.add(place, "has no value")
+            return None
+        return found
+
+    def _parsed(self, key: str, parse: Callable[[str], _T]) -> _T | None:
+        text = self.maybe(key)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.fault(f"{text!r} {error}", key)
+            return None
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 63:
+        raise ValueError("must be a whole number from 1 up")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _duration(text: str) -> str:
+    if not _DURATION.fullmatch(text):
+        raise ValueError("must be a number and milliseconds, seconds, minutes, hours or days, as '5 seconds'")
+    return text
+
+
+def _entries(place: Place, node: yaml.Node) -> list[tuple[Place, Any]]:
+    if not isinstance(node, yaml.SequenceNode):
+        return [(place, node)]
+    return [(_place(entry, f"{place.key}[{index}]"), entry) for index, entry in enumerate(node.value)]
+
+
+def _place(node: yaml.Node, key: str) -> Place:
+    return Place(node.start_mark.line + 1, key)
