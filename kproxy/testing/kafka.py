@@ -62,6 +62,7 @@ class RealKafka:
     :param config: broker settings that override the defaults, for all brokers.
     :param directory: where to keep configuration, data and logs; a temporary one, removed by ``stop``, if omitted.
     :param jvm_options: options for the brokers' Java.
+    :param ssl: broker settings of a second listener, which speaks TLS; see ``ssl_bootstrap``.
     """
 
     def __init__(
@@ -71,16 +72,18 @@ class RealKafka:
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         jvm_options: Sequence[str] = DEFAULT_JVM_OPTIONS,
+        ssl: Mapping[str, str] | None = None,
     ) -> None:
         self._version = version
-        self._config = dict(config or {})
+        self._config = {**(ssl or {}), **(config or {})}
         self._jvm_options = tuple(jvm_options)
         self._temporary = tempfile.TemporaryDirectory(prefix="kproxy-kafka-") if directory is None else None
         self._directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
-        self._reserved = [_reserve_port() for _ in range(2 * brokers)]
+        self._reserved = [_reserve_port() for _ in range((2 if ssl is None else 3) * brokers)]
         ports = [reserved.getsockname()[1] for reserved in self._reserved]
         self._ports = ports[:brokers]
-        self._controller_ports = ports[brokers:]
+        self._controller_ports = ports[brokers : 2 * brokers]
+        self._ssl_ports = ports[2 * brokers :]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * brokers
         self._java = ""
         self._classpath = ""
@@ -99,6 +102,11 @@ class RealKafka:
     def bootstrap(self) -> str:
         """``host:port`` of every broker, joined by commas: what clients call ``bootstrap.servers``."""
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    @property
+    def ssl_bootstrap(self) -> str:
+        """As ``bootstrap``, of the listeners that speak TLS."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ssl_ports)
 
     @property
     def directory(self) -> Path:
@@ -202,9 +210,10 @@ class RealKafka:
             "node.id": node,
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]},"
-            f"CONTROLLER://127.0.0.1:{self._controller_ports[index]}",
+            f"CONTROLLER://127.0.0.1:{self._controller_ports[index]}"
+            + "".join(f",SSL://127.0.0.1:{port}" for port in self._ssl_ports[index : index + 1]),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
             "log.dirs": self._directory / f"data-{node}",
             "num.partitions": 1,
             "auto.create.topics.enable": "true",

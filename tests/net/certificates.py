@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from kproxy.net.tls_context import TlsFiles
 
@@ -24,5 +25,7 @@ class Authority:
         leaf = self._ca.issue_cert(*names, common_name=to)
         certificate, key = self.directory / f"{to}.crt", self.directory / f"{to}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
-        leaf.private_key_pem.write_to_path(str(key))
+        private = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        plain = serialization.NoEncryption()  # PKCS 8: Java takes no other form
+        key.write_bytes(private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
         return TlsFiles(certificate, key, None, self.ca)
