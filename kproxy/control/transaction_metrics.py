@@ -13,6 +13,7 @@ def transaction_families(stats: TransactionStats, now: float) -> Iterator[Metric
     yield from _states(stats, now)
     yield from _decisions(stats)
     yield from _log(stats)
+    yield from _unknown(stats, now)
     yield from _reading(stats)
 
 
@@ -65,6 +66,23 @@ def _log(stats: TransactionStats) -> Iterator[Metric]:
         "kproxy_transaction_log_load_seconds",
         "How long the transaction log took to load, the last time.",
         value=stats.log_load_seconds,
+    )
+
+
+def _unknown(stats: TransactionStats, now: float) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "kproxy_unknown_producer_ids",
+        "Producer ids of transactions that readers have met and the transaction log does not know: they wait there; "
+        "kproxy's log names them.",
+        value=stats.unknown,
+    )
+    yield GaugeMetricFamily(
+        "kproxy_unknown_producer_id_oldest_seconds",
+        "For how long the first of them has been unknown, 0 if there is none.",
+        value=age(stats.oldest_unknown, now),
+    )
+    yield CounterMetricFamily(
+        "kproxy_producer_ids_rejected", "Of them, those that this kproxy has rejected.", value=stats.rejected
     )
 
 

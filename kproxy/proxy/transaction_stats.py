@@ -32,6 +32,13 @@ class TransactionStats:
     appends: Durations = field(default_factory=Durations)
     """From the append of a decision until its fate is known."""
 
+    unknown: int = 0
+    """Producer ids that readers have met, and of which the log says nothing."""
+    oldest_unknown: float | None = None
+    """Since when the first of them is unknown, in seconds since the epoch; None if there is none."""
+    rejected: int = 0
+    """Those that this instance has rejected."""
+
     log_lag: int = 0
     """Records of the transaction log that are not applied yet, over all its partitions."""
     log_load_seconds: float = 0.0

@@ -41,3 +41,8 @@ def log_partition(transactional_id: str, partitions: int) -> int:
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFF_FFFF
     return (value & 0x7FFF_FFFF) % partitions
+
+
+def reject_partition(producer_id: int, partitions: int) -> int:
+    """The partition of the transaction log in which a producer id without a transactional id is rejected."""
+    return client_producer_id(producer_id) % partitions

@@ -19,6 +19,7 @@ from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
@@ -49,6 +50,8 @@ class Kind(IntEnum):
     """The id was not used for transactional.id.timeout.ms."""
     SNAPSHOT = 8
     """What all records before an offset said, or a chunk of it; its key names no id."""
+    REJECT = 9
+    """Data under a producer id that no partition knows are aborted for good; its key names no id."""
 
 
 _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
@@ -62,6 +65,7 @@ _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
         Kind.MIRRORED: TransactionMirrored,
         Kind.EXPIRY: TransactionExpiry,
         Kind.SNAPSHOT: TransactionSnapshot,
+        Kind.REJECT: TransactionReject,
     }
 )
 _KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})

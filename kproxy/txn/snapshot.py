@@ -6,7 +6,7 @@ finds the log to begin at L > 0 knows nothing until it has met every chunk of a 
 the records from S on. The model (``kproxy.testing.txn_model``) shows what each of these words is for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
@@ -32,13 +32,18 @@ def is_due(records: int, size: int, last_size: int) -> bool:
 
 
 def snapshot_records(
-    views: Iterable[IdView], up_to: int, writer: bytes, chunk_bytes: int = CHUNK_BYTES
+    views: Iterable[IdView],
+    up_to: int,
+    writer: bytes,
+    chunk_bytes: int = CHUNK_BYTES,
+    rejected: Collection[int] = (),
 ) -> list[RawRecord]:
     """The chunks of a snapshot, in order: ``views`` are what all records before ``up_to`` say, and no other.
 
-    ``writer`` (16 bytes) tells this snapshot from others, also of the same instance.
+    ``rejected``: the producer ids that those records reject. ``writer`` (16 bytes) tells this snapshot from others,
+    also of the same instance.
     """
-    data = encode_views(views)
+    data = encode_views(views, rejected)
     parts = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
     return [
         encode(Entry("", TransactionSnapshot(up_to, writer, number, len(parts), part)))
@@ -73,6 +78,8 @@ class Step(NamedTuple):
     """To begin with: the log says this before the first of ``records``."""
     records: Sequence[tuple[Entry, Stand]]
     """To be applied, in order."""
+    rejected: Collection[int] = ()
+    """To begin with, as ``views``: the producer ids that are rejected."""
 
 
 _NOTHING: Final = Step((), ())
@@ -120,9 +127,9 @@ class PartitionLoader:
         whole = self._chunks.take(chunk)
         if whole is None or chunk.up_to < self.up_to:
             return _NOTHING
-        views = () if self.is_sure else tuple(decode_views(whole))
+        views, rejected = ([], []) if self.is_sure else decode_views(whole)
         held = [(entry, stand) for entry, stand in self._held if stand.offset >= chunk.up_to]
         self.is_sure, self._held = True, []
         self.records = self.size = 0
         self.up_to, self.last_size = chunk.up_to, len(whole)
-        return Step(views, held)
+        return Step(views, held, rejected)

@@ -1,9 +1,9 @@
 """Views as the bytes of a snapshot, and back: field by field, so that whoever loads them goes on as if it had read."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -32,31 +32,42 @@ from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Ongoing, Prepared, Stand
 
 _VERSION: Final = Struct(">h")
-_NEWEST: Final = 0
+#: Without, and with producer ids that are rejected: an older kproxy can't keep them.
+_PLAIN, _WITH_FINAL = 0, 1
 
 M = TypeVar("M", bound=Message)
 
 
-def encode_views(views: Iterable[IdView]) -> bytes:
-    """The views, with a version (int16) before them."""
-    return _pack(TransactionViews([_id(view) for view in views]))
+class Stated(NamedTuple):
+    """What a snapshot says."""
+
+    views: list[IdView]
+    rejected: list[int]
+    """Producer ids."""
 
 
-def decode_views(data: bytes) -> list[IdView]:
+def encode_views(views: Iterable[IdView], rejected: Collection[int] = ()) -> bytes:
+    """The views and the rejected producer ids, with a version (int16) before them."""
+    rows = [_id(view) for view in views]
+    return _pack(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if rejected else _PLAIN)
+
+
+def decode_views(data: bytes) -> Stated:
     """What ``encode_views`` gave. UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
-    return [_view(row) for row in _unpack(TransactionViews, data).ids]
+    found = _unpack(TransactionViews, data)
+    return Stated([_view(row) for row in found.ids], found.rejected)
 
 
-def _pack(message: Message) -> bytes:
-    return _VERSION.pack(_NEWEST) + message.encode(_NEWEST)
+def _pack(message: Message, version: int = _PLAIN) -> bytes:
+    return _VERSION.pack(version) + message.encode(version)
 
 
 def _unpack(kind: type[M], data: bytes) -> M:
     if len(data) < _VERSION.size:
         raise RemoteProtocolError("snapshot without a version")
     version: int = _VERSION.unpack_from(data)[0]
-    if not 0 <= version <= _NEWEST:
-        raise UnknownRecord(f"snapshot of version {version}, newer than {_NEWEST}")
+    if not 0 <= version <= kind.MAX_VERSION:
+        raise UnknownRecord(f"snapshot of version {version}, newer than {kind.MAX_VERSION}")
     return kind.decode(data, version, _VERSION.size)
 
 

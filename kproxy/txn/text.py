@@ -15,6 +15,7 @@ from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.records import decode
@@ -30,7 +31,7 @@ def describe(key: bytes | None, value: bytes | None) -> str:
     except RemoteProtocolError as error:
         return f"unreadable ({error}): key={(key or b'').hex()} value={(value or b'').hex()}"
     words = " ".join(word for word in _WORDS[type(entry.body)](entry.body) if word)
-    if isinstance(entry.body, TransactionSnapshot):
+    if isinstance(entry.body, TransactionSnapshot | TransactionReject):
         return f"{entry.kind.name} {words}"
     return f"{entry.kind.name} {entry.transactional_id!r} {words}"
 
@@ -107,6 +108,10 @@ def _snapshot(body: TransactionSnapshot) -> Iterable[str]:
     yield f"writer={body.writer.hex()[-_DIGITS:]}"
 
 
+def _reject(body: TransactionReject) -> Iterable[str]:
+    yield f"producer={body.producer_id}"
+
+
 def _part(body: Any) -> str:
     return f"{body.producer_id}:{body.epoch}"
 
@@ -131,5 +136,6 @@ _WORDS: Mapping[type, Callable[[Any], Iterable[str]]] = MappingProxyType(
         TransactionMirrored: _mirrored,
         TransactionExpiry: _expiry,
         TransactionSnapshot: _snapshot,
+        TransactionReject: _reject,
     }
 )

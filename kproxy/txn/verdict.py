@@ -30,6 +30,10 @@ class Decisions(Protocol):
         """The lowest offset of a partition at which undecided data may lie; None if there are none."""
         ...
 
+    def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
+        """A reader stops at a batch that is undecided; its offset."""
+        ...
+
 
 class NothingKnown:
     """``Decisions`` where no transaction log is read: nothing of kproxy's transactions is to be seen."""
@@ -47,3 +51,6 @@ class NothingKnown:
     def bound(self, topic: str, partition: int) -> int | None:
         """None is known."""
         return None
+
+    def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
+        """Nobody can do anything about it."""

@@ -1,20 +1,24 @@
 """All views of the transaction log: what follows the log fills them, what filters and coordinates asks them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.codec._generated.transaction_reject import TransactionReject
+from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.records import Entry, UnknownRecord, decode
 from kproxy.txn.snapshot import PartitionLoader
+from kproxy.txn.unknown import UnknownProducers
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Place, Stand
 
 _NOBODY: Final[frozenset[str]] = frozenset()
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class Views:
@@ -29,6 +33,10 @@ class Views:
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
         self._loaders: dict[int, PartitionLoader] = {}
+        #: Producer ids that are rejected, by the partition that says so.
+        self._rejected: dict[int, set[int]] = {}
+        #: Producer ids that readers have met, while the log says nothing of them.
+        self.unknown = UnknownProducers()
         #: Partitions with records of a newer kproxy: what follows is undecided, nothing is decided, no snapshot taken.
         self.foreign: set[int] = set()
 
@@ -40,6 +48,7 @@ class Views:
             self._ids.pop(name, None)
             for producer_id in _producer_ids(view):
                 self._by_producer.pop(producer_id, None)
+        self._rejected.pop(partition, None)
         self.foreign.discard(partition)
         self._loaders[partition] = PartitionLoader(start)
 
@@ -58,6 +67,8 @@ class Views:
             return []
         for view in step.views:
             self._take_over(partition, view)
+        for producer_id in step.rejected:
+            self._reject(partition, producer_id)
         return [entry for entry, stand in step.records if self._apply(partition, entry, stand)]
 
     def knows(self, partition: int) -> bool:
@@ -69,18 +80,31 @@ class Views:
         return self._loaders.setdefault(partition, PartitionLoader(0))
 
     def _apply(self, partition: int, entry: Entry, at: Stand) -> bool:
+        if isinstance(entry.body, TransactionReject):
+            return self._reject(partition, entry.body.producer_id)
         name = entry.transactional_id
         view = self._ids.get(name) or IdView(name)
-        if not view.apply(entry.body, at):
+        if _begun_by(entry.body) in self._rejected.get(partition, _NONE) or not view.apply(entry.body, at):
             return False
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         self._index(view, entry)
         return True
 
+    def _reject(self, partition: int, producer_id: int) -> bool:
+        """Of a CLAIM or MEMBER and a REJECT in one partition the first counts."""
+        view = self._by_producer.get(producer_id)
+        is_known = view is not None and self._partitions.get(partition, {}).get(view.transactional_id) is view
+        if is_known or not is_transactional_producer_id(producer_id) or producer_id in self.rejected(partition):
+            return False
+        self._rejected.setdefault(partition, set()).add(producer_id)
+        self.unknown.forget(producer_id)
+        return True
+
     def _take_over(self, partition: int, view: IdView) -> None:
         name = view.transactional_id
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
-        self._by_producer.update(dict.fromkeys(_producer_ids(view), view))
+        for producer_id in _producer_ids(view):
+            self._know(producer_id, view)
         for places in view.bounds.values():
             for place in places:
                 self._by_place.setdefault(place, set()).add(name)
@@ -92,15 +116,19 @@ class Views:
     def _index(self, view: IdView, entry: Entry) -> None:
         body, name = entry.body, entry.transactional_id
         if isinstance(body, TransactionClaim):
-            self._by_producer[body.producer_id] = view
+            self._know(body.producer_id, view)
         elif isinstance(body, TransactionMember):
-            self._by_producer[body.member_producer_id] = view
+            self._know(body.member_producer_id, view)
         elif isinstance(body, TransactionPartitions):
             for topic in body.topics:
                 for row in topic.partitions:
                     self._by_place.setdefault((topic.name, row.index), set()).add(name)
         elif isinstance(body, TransactionOffsets):
             self._by_group.setdefault(body.group_id, set()).add(name)
+
+    def _know(self, producer_id: int, view: IdView) -> None:
+        self._by_producer[producer_id] = view
+        self.unknown.forget(producer_id)
 
     # -- what is asked
 
@@ -120,8 +148,18 @@ class Views:
         """Whose producer id it is."""
         return self._by_producer.get(producer_id)
 
+    def rejected(self, partition: int) -> Collection[int]:
+        """The producer ids that a partition rejects: what a snapshot of it states, too."""
+        return self._rejected.get(partition, _NONE)
+
+    def is_rejected(self, producer_id: int) -> bool:
+        """Whether any partition rejects a producer id."""
+        return any(producer_id in ids for ids in self._rejected.values())
+
     def verdict(self, producer_id: int, epoch: int) -> Verdict:
         """Whether data of one of kproxy's transactions are to be seen: not, while nothing is known of them."""
+        if self.is_rejected(producer_id):
+            return Verdict.ABORTED
         view = self._by_producer.get(producer_id)
         return Verdict.UNDECIDED if view is None else view.verdict(Producer(producer_id, epoch))
 
@@ -144,7 +182,15 @@ class Views:
                 self._by_place[place].discard(name)
             else:
                 bounds.append(bound)
+        unknown = self.unknown.bound(topic, partition)
+        if unknown is not None:
+            bounds.append(unknown)
         return min(bounds, default=None)
+
+    def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
+        """A reader stops at a batch that is undecided; noted if the log says nothing of it."""
+        if producer_id not in self._by_producer and not self.is_rejected(producer_id):
+            self.unknown.note(producer_id, topic, partition, offset)
 
     def undecided_offsets(self, group_id: str) -> Iterator[tuple[IdView, Producer, TransactionOffsets]]:
         """Group offsets that wait for the decision of a transaction."""
@@ -177,3 +223,10 @@ def _producer_ids(view: IdView) -> Iterator[int]:
     """All under which it says something."""
     yield from view.generations
     yield from (member.producer_id for member in view.members)
+
+
+def _begun_by(body: Message) -> int | None:
+    """The producer id that a record takes into use; None for other records."""
+    if isinstance(body, TransactionClaim):
+        return body.producer_id
+    return body.member_producer_id if isinstance(body, TransactionMember) else None

@@ -33,6 +33,7 @@ def fill_transactions(stats: TransactionStats) -> None:
     stats.appends.observe(0.003)
     stats.log_lag, stats.log_load_seconds, stats.hidden_bytes = 45, 46.5, 47
     stats.stable("orders", 3, 48)
+    stats.unknown, stats.rejected = 49, 50
 
 
 def filled() -> Stats:
@@ -110,6 +111,8 @@ def filled() -> Stats:
         ("kproxy_transaction_log_load_seconds", {}, 46.5),
         ("kproxy_last_stable_offset_lag", {"topic": "orders", "partition": "3"}, 48),
         ("kproxy_hidden_bytes_total", {}, 47),
+        ("kproxy_unknown_producer_ids", {}, 49),
+        ("kproxy_producer_ids_rejected_total", {}, 50),
     ],
 )
 def test_every_counter_is_on_the_page(name: str, labels: dict[str, str], expected: float) -> None:
@@ -123,11 +126,14 @@ def test_legacy_requests_name_the_client() -> None:
 
 @pytest.mark.parametrize(("oldest", "age"), [(None, 0.0), (997.5, 2.5), (1001.0, 0.0)])
 def test_the_oldest_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
-    stats = Stats(oldest_unacknowledged=oldest, transactions=TransactionStats(oldest_open=oldest))
+    stats = Stats(
+        oldest_unacknowledged=oldest, transactions=TransactionStats(oldest_open=oldest, oldest_unknown=oldest)
+    )
     collector = StatsCollector(stats, now=lambda: 1000.0)
     found = {sample.name: sample.value for family in collector.collect() for sample in family.samples}
     assert found["kproxy_oldest_unacknowledged_seconds"] == age
     assert found["kproxy_transaction_oldest_seconds"] == age
+    assert found["kproxy_unknown_producer_id_oldest_seconds"] == age
 
 
 def test_each_field_of_the_counters_has_its_test() -> None:
@@ -137,7 +143,7 @@ def test_each_field_of_the_counters_has_its_test() -> None:
         assert name in told_otherwise or getattr(filled(), name) != getattr(untouched, name), name
     for name in TransactionStats.__slots__:
         same = getattr(filled().transactions, name) == getattr(untouched.transactions, name)
-        assert not same or name in ("partitions_max", "oldest_open"), name
+        assert not same or name in ("partitions_max", "oldest_open", "oldest_unknown"), name
 
 
 def test_buckets_are_cumulative() -> None:

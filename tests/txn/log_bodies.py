@@ -35,6 +35,7 @@ any_body: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(bodies.mirrored, _producers, names),
     st.builds(bodies.expiry, _nonces),
+    st.builds(bodies.reject, st.integers(-(1 << 63), (1 << 63) - 1)),
     st.builds(
         TransactionSnapshot,
         st.integers(0, 1 << 62),

@@ -114,6 +114,10 @@ class MixedLog:
         open_ones = self.undecided if self.verdicts[UNDECIDED] is Verdict.UNDECIDED else []
         return min(open_ones, default=None)
 
+    def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
+        assert (producer_id, topic, partition) == (TXN_PID, "t", 0)
+        assert offset in self.undecided
+
     # -- reading
 
     @property

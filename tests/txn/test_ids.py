@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, client_producer_id, is_transactional_producer_id
+from kproxy.txn.ids import (
+    BLOCK_EPOCHS,
+    LAST_EPOCH,
+    TXN_BITS,
+    client_producer_id,
+    is_transactional_producer_id,
+    reject_partition,
+)
 from kproxy.txn.ids import log_partition as partition_of
 
 #: As ``"…".hashCode()`` gives them in Java.
@@ -58,3 +65,8 @@ def test_other_producer_ids_are_not_taken_for_transactional_ones(other: int) -> 
 def test_blocks_end_below_the_last_epoch_that_brokers_take() -> None:
     assert LAST_EPOCH < 32_767
     assert BLOCK_EPOCHS > 1
+
+
+@given(st.integers(1, (1 << 61) - 1), st.integers(1, 100))
+def test_a_producer_id_is_rejected_in_one_partition(number: int, partitions: int) -> None:
+    assert reject_partition(TXN_BITS | number, partitions) == number % partitions

@@ -28,6 +28,7 @@ SAMPLES: list[Message] = [
     bodies.mirrored(A, "group"),
     bodies.expiry(1),
     TransactionSnapshot(17, bodies.nonce(9), 1, 3, b"views"),
+    bodies.reject(M.producer_id),
 ]
 # What released versions have written. A change that makes these differ makes logs unreadable: add a version instead.
 GOLDEN: list[tuple[str, str]] = [
@@ -73,12 +74,16 @@ GOLDEN: list[tuple[str, str]] = [
         "00000800066e61c3af7665",
         "0000000000000000001100000000000000000000000000000009000000010000000306766965777300",
     ),
+    (
+        "00000900066e61c3af7665",
+        "000060000000000000c800",
+    ),
 ]
 
 
 def test_every_kind_is_tested() -> None:
     assert [Entry("id", body).kind for body in SAMPLES] == list(Kind)
-    assert [int(kind) for kind in Kind] == list(range(9))
+    assert [int(kind) for kind in Kind] == list(range(10))
 
 
 @pytest.mark.parametrize(("body", "golden"), list(zip(SAMPLES, GOLDEN, strict=True)), ids=lambda x: type(x).__name__)
@@ -126,7 +131,7 @@ def test_newer_versions_are_told_from_damage(version: int) -> None:
         decode(key, newer)
 
 
-@pytest.mark.parametrize("kind", [9, 100, -1])
+@pytest.mark.parametrize("kind", [10, 100, -1])
 def test_newer_kinds_are_told_from_damage(kind: int) -> None:
     key, value = encode(Entry("id", SAMPLES[0]))
     with pytest.raises(UnknownRecord, match=f"kind {kind}"):

@@ -73,6 +73,10 @@ def test_the_text_of_a_chunk() -> None:
     assert describe(*raw) == "SNAPSHOT up_to=17 chunk=2/3 bytes=5 writer=00000009"
 
 
+def test_the_text_of_a_rejection() -> None:
+    assert describe(*encode(Entry("", bodies.reject(M.producer_id)))) == f"REJECT producer={TXN_BITS | 200}"
+
+
 def test_what_cannot_be_read_is_shown_as_it_is() -> None:
     assert describe(b"\0\1new", b"?") == ("unreadable (record of version 1, newer than 0): key=00016e6577 value=3f")
     assert describe(None, None) == "unreadable (record without a version): key= value="

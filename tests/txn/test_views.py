@@ -7,9 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model.bodies import claim, decision, member, mirrored, offsets, partitions, prepare, producer
+from kproxy.testing.txn_model.bodies import (
+    claim,
+    decision,
+    member,
+    mirrored,
+    nonce,
+    offsets,
+    partitions,
+    prepare,
+    producer,
+    reject,
+)
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, encode
+from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
@@ -155,6 +167,78 @@ def test_a_partition_is_known_unless_its_beginning_is_lost_or_something_in_it_no
     assert views.knows(1)
 
 
+# -- producer ids that the log does not know
+
+
+def test_a_reader_that_stops_at_an_unknown_id_is_noted_until_the_log_says_something_of_it(views: Views) -> None:
+    feed = Feed(views)
+    feed.give("a", claim(1, P0), partitions(1, P0, {PLACE: 9}))
+    for met in (P0, Q0, M):
+        views.met(met.producer_id, *PLACE, 4)
+    assert [one.producer_id for one in views.unknown] == [Q0.producer_id, M.producer_id]
+    assert views.bound(*PLACE) == 4
+    feed.give("b", claim(2, Q0))
+    feed.give("a", member(1, P0, M, 5))
+    assert not list(views.unknown)
+    assert views.bound(*PLACE) == 9
+
+
+def test_what_is_rejected_is_aborted_whatever_its_epoch(views: Views) -> None:
+    views.met(Q0.producer_id, *PLACE, 4)
+    assert views.verdict(*Q0) is U
+    feed = Feed(views, 1)
+    assert feed.give("", reject(Q0.producer_id), reject(Q0.producer_id)) == [True, False]
+    assert [views.verdict(Q0.producer_id, epoch) for epoch in (0, 99)] == [A, A]
+    assert views.is_rejected(Q0.producer_id)
+    assert views.bound(*PLACE) is None
+    views.met(Q0.producer_id, *PLACE, 4)
+    assert not list(views.unknown)
+
+
+def test_a_claim_or_member_of_a_rejected_id_does_not_count(views: Views) -> None:
+    feed = Feed(views)
+    feed.give("", reject(Q0.producer_id), reject(M.producer_id))
+    assert feed.give("a", claim(1, Q0), claim(2, P0), member(2, P0, M, 5)) == [False, True, False]
+    assert [views.verdict(*part) for part in (Q0, M)] == [A, A]
+    view = views.of("a")
+    assert view is not None
+    assert view.generations == [P0.producer_id]
+
+
+def test_an_id_that_the_partition_knows_is_not_rejected_there(views: Views) -> None:
+    feed = Feed(views)
+    feed.give("a", claim(1, P0), member(1, P0, M, 5), decision(1, P0, True, [P0, M]))
+    assert feed.give("", reject(P0.producer_id), reject(M.producer_id)) == [False, False]
+    assert [views.verdict(*part) for part in (P0, M)] == [C, C]
+
+
+def test_what_another_partition_rejects_is_aborted_in_whatever_order_they_are_read(views: Views) -> None:
+    other = Views()
+    for reader, order in ((views, (0, 1)), (other, (1, 0))):
+        for partition in order:
+            if partition:
+                Feed(reader, 1).give("", reject(P0.producer_id))
+            else:
+                Feed(reader).give("a", claim(1, P0), decision(1, P0, True))
+        assert reader.verdict(*P0) is A
+    assert views.of("a") == other.of("a")
+
+
+@pytest.mark.parametrize("producer_id", [-1, 0, 7, 1 << 62])
+def test_only_ids_of_transactions_are_rejected(views: Views, producer_id: int) -> None:
+    assert Feed(views).give("", reject(producer_id)) == [False]
+    assert not views.is_rejected(producer_id)
+
+
+def test_a_partition_that_is_read_anew_rejects_what_it_says_then(views: Views) -> None:
+    Feed(views).give("", reject(Q0.producer_id))
+    Feed(views, 1).give("", reject(M.producer_id))
+    views.restart(0, 0)
+    assert [views.verdict(*part) for part in (Q0, M)] == [U, A]
+    assert set(views.rejected(0)) == set()
+    assert set(views.rejected(1)) == {M.producer_id}
+
+
 # -- any log
 
 _mains = st.builds(producer, st.sampled_from([100, 101]), st.integers(0, 3))
@@ -173,6 +257,7 @@ _records = st.one_of(
     st.builds(prepare, _numbers, _parts),
     st.builds(decision, _numbers, _mains, st.booleans(), st.lists(_parts, max_size=2)),
     st.builds(mirrored, _parts, st.just("g")),
+    st.builds(reject, _parts.map(lambda part: part.producer_id)),
 )
 _logs = st.lists(st.tuples(st.sampled_from(["a", "b"]), _records), max_size=20)
 
@@ -194,6 +279,33 @@ def test_two_readers_that_read_the_same_agree(log: list[tuple[str, Message]], re
         assert first.bound(*PLACE) == second.bound(*PLACE)
     assert list(first.undecided_offsets("g")) == list(second.undecided_offsets("g"))
     assert list(first.unmirrored_offsets("g")) == list(second.unmirrored_offsets("g"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(_logs, st.integers(0, 20))
+def test_whoever_loads_a_snapshot_agrees_with_who_has_read(log: list[tuple[str, Message]], up_to: int) -> None:
+    """Nothing of one partition depends on what another says."""
+    first, late = Views(), Views()
+    one, other = Feed(first), Feed(late)
+    for name, body in log[:up_to]:
+        one.give(name, body)
+    stated, end = list(first.rejected(0)), one.offset
+    late.restart(0, end)
+    other.offset = end
+    for raw in snapshot_records(first.of_partition(0), end, nonce(1), 100, stated):
+        other.raw(*raw)
+    for name, body in log[up_to:]:
+        assert one.give(name, body) == other.give(name, body)
+    assert late.knows(0)
+    assert {view.transactional_id: view.generations for view in first.all()} == {
+        view.transactional_id: view.generations for view in late.all()
+    }
+    assert set(first.rejected(0)) == set(late.rejected(0))
+    for part in (P0, P1, P2, Q0, M):
+        assert first.verdict(*part) is late.verdict(*part)
+        first.met(part.producer_id, *PLACE, 0)
+        late.met(part.producer_id, *PLACE, 0)
+    assert list(first.unknown) == list(late.unknown)
 
 
 @settings(max_examples=200, deadline=None)

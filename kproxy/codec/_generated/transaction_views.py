@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
-from kproxy.codec.primitive_writers import uuid_bytes, write_compact_bytes, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_bytes, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 
 _unpack_uqq, _pack_uqq = Struct(">16sqq").unpack_from, Struct(">16sqq").pack
 _unpack_tqq, _pack_tqq = Struct(">?qq").unpack_from, Struct(">?qq").pack
@@ -368,18 +368,27 @@ def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, versi
 class TransactionViews(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
     ids: list[TransactionViewsId] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
     @classmethod
     def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 42)
         ids, pos = read_structs(buf, pos, version, length, _read_transaction_views_id)
+        rejected: list[int] = []
+        if version >= 1:
+            length, pos = read_length(buf, pos, True, False, 8)
+            rejected, pos = read_ints(buf, pos, "q", length)
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(ids, unknown_tags), pos
+        return cls(ids, rejected, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         write_structs(out, version, write_length(out, self.ids, True, False), _write_transaction_views_id)
+        if version >= 1:
+            write_ints(out, "q", write_length(out, self.rejected, True, False))
+        if version < 1 and self.rejected != []:
+            raise absent("TransactionViews.rejected", version)
         write_tags(out, self.unknown_tags)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
-from kproxy.txn.ids import log_partition
+from kproxy.txn.ids import log_partition, reject_partition
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.views import Views
@@ -81,6 +82,11 @@ class TransactionLog:
         """How many offsets of the log are not applied yet."""
         return self._follower.lag
 
+    @property
+    def restarts(self) -> int:
+        """How often partitions have been read from their beginning."""
+        return self._follower.restarts
+
     def partition_of(self, transactional_id: str) -> int:
         """The partition that speaks of an id."""
         return log_partition(transactional_id, self._follower.partitions)
@@ -120,3 +126,12 @@ class TransactionLog:
     async def append_unfenced(self, entry: Entry) -> None:
         """Appends a record that says the same whoever writes it, however often. OSError and the like if it fails."""
         await self._appender.append_unfenced(self.partition_of(entry.transactional_id), [encode(entry)])
+
+    async def reject(self, producer_id: int) -> None:
+        """Says that all data under a producer id are aborted, and waits until that is read. OSError and the like.
+
+        The caller has met data under it, then read all of the log, and found nothing of it.
+        """
+        partition = reject_partition(producer_id, self._follower.partitions)
+        offset = await self._appender.append_unfenced(partition, [encode(Entry("", TransactionReject(producer_id)))])
+        await self._follower.reached(partition, offset + 1)

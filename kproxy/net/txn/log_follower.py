@@ -18,6 +18,8 @@ from kproxy.net.txn.log_polls import LogPolls
 
 __all__ = ["NOTHING", "LogFollower", "LogSink"]
 
+_NEVER: Final = 1 << 63
+
 log = structlog.get_logger("kproxy.transaction_log")
 
 #: From v5 on a new leader that does not know the high watermark yet says so (KIP-207).
@@ -56,6 +58,11 @@ class LogFollower:
         """How many offsets of all partitions are not applied yet, by what their leaders said last."""
         return sum(part.lag for part in self._parts)
 
+    @property
+    def restarts(self) -> int:
+        """How often partitions have been read from their beginning."""
+        return sum(part.restarts for part in self._parts)
+
     def position(self, partition: int) -> int:
         """The offset before which all has been applied; -1 (``NOTHING``) while the partition's start is not known."""
         return self._parts[partition].position
@@ -74,9 +81,12 @@ class LogFollower:
         return (await self.read_to_ends([partition]))[partition]
 
     async def read_to_ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """As ``read_to_end``, of many partitions, whose leaders are asked once each."""
+        """As ``read_to_end``, of many partitions, whose leaders are asked once each.
+
+        What is read anew meanwhile is asked for again: when this returns, all of it has been applied.
+        """
         ends: dict[int, int] = {}
-        left = [self._parts[index] for index in partitions]
+        wanted = left = [self._parts[index] for index in partitions]
         while left:
             restarts = [part.restarts for part in left]
             places = [(self._topic.name, part.index) for part in left]
@@ -87,7 +97,7 @@ class LogFollower:
                     await part.wait(end)
                 if part.has(end):
                     ends[part.index] = end
-            left = [part for part in left if part.index not in ends]
+            left = [part for part in wanted if not part.has(ends.get(part.index, _NEVER))]
         return ends
 
     async def loaded(self) -> None:

@@ -22,6 +22,7 @@ from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.offset_mirror import OffsetMirror
+from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets, Together
@@ -71,6 +72,14 @@ class Transactions:
         )
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
+        self.rejects = Rejects(
+            self.log,
+            self._read_to_end,
+            stats.transactions,
+            cluster.network,
+            grace_s=config.transaction_max_timeout_ms / 1000,
+            by_itself=config.unknown_producer_ids == "reject",
+        )
         begun, longest = Begun(), config.transaction_max_timeout_ms
         #: For clients that know nothing of transactions.
         self.ways_in = WaysIn(
@@ -92,6 +101,7 @@ class Transactions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.ways_in.begun.run)
+                nursery.start_soon(self.rejects.run)
                 if await self._is_there():
                     await self._load(nursery)
                     task_status.started()

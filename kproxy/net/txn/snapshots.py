@@ -72,7 +72,8 @@ class Snapshots:
         if not self._views.knows(partition):
             return False
         up_to = self._follower.position(partition)
-        chunks = snapshot_records(self._views.of_partition(partition), up_to, self._nonce(), chunk_bytes)
+        views, rejected = self._views.of_partition(partition), self._views.rejected(partition)
+        chunks = snapshot_records(views, up_to, self._nonce(), chunk_bytes, rejected)
         last = up_to
         try:
             for chunk in chunks:

@@ -68,7 +68,7 @@ class StableOffsets:
             bound = self._bound(*place)
             if bound is not None and bound < end:
                 known = self._known.pop(place, 0)
-                scans[place] = _Scan(max(bound, known if known <= end else 0), end, self._decisions)
+                scans[place] = _Scan(place, max(bound, known if known <= end else 0), end, self._decisions)
         try:
             failed = await read_logs(self._leaders, self._config, self._stats, scans)
         finally:
@@ -92,7 +92,8 @@ class _Scan:
 
     may_wait = False
 
-    def __init__(self, position: int, end: int, decisions: Decisions) -> None:
+    def __init__(self, place: Place, position: int, end: int, decisions: Decisions) -> None:
+        self._place = place
         #: Nothing before it is undecided.
         self.position = position
         self._end = end
@@ -115,7 +116,10 @@ class _Scan:
                 behind += read_header(entry).last_offset_delta
             if behind <= self.position:
                 continue
-            self._met = undecided_in(entry, self._decisions) is not None
+            undecided = undecided_in(entry, self._decisions)
+            if undecided is not None:
+                self._met = True
+                self._decisions.met(undecided.producer_id, *self._place, base_offset)
             self._pass(max(self.position, base_offset) if self._met else behind)
             if self.wish is None:
                 break

@@ -145,6 +145,8 @@ class FetchReading:
             if aborted and (seen.changed or not self._reads_natively):
                 row.aborted_transactions, self._changed = [], True
         part.undecided = seen.undecided
+        if seen.undecided is not None:
+            self._decisions.met(seen.undecided.producer_id, part.name, row.partition_index, seen.next_offset)
         self._tell_stable(part, row, seen)
         if seen.leader_epoch >= 0:
             part.leader_epoch = seen.leader_epoch

@@ -25,6 +25,7 @@ from kproxy.codec._generated.transaction_partitions import (
     TransactionPartitionsTopic,
 )
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.view import Place
 
@@ -127,6 +128,11 @@ def _topics(copies: Copies) -> list[TransactionDecisionTopic]:
 def mirrored(part: Producer, group: str) -> TransactionMirrored:
     """The broker's own group offsets have moved, too."""
     return TransactionMirrored(*part, group)
+
+
+def reject(producer_id: int) -> TransactionReject:
+    """What was written under a producer id is aborted."""
+    return TransactionReject(producer_id)
 
 
 def expiry(number: int) -> TransactionExpiry:

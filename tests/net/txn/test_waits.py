@@ -31,6 +31,8 @@ class Log:
 
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     bounds: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Where readers had to stop: producer id, topic, partition, offset.
+    stopped: list[tuple[Any, ...]] = field(default_factory=list)
     version: int = 0
     waiting: int = 0
     _event: trio.Event = field(default_factory=trio.Event)
@@ -43,6 +45,9 @@ class Log:
 
     def bound(self, topic: str, partition: int) -> int | None:
         return self.bounds.get((topic, partition))
+
+    def met(self, *where: Any) -> None:
+        self.stopped.append(where)
 
     def decide(self, epoch: int, verdict: Verdict) -> None:
         self.verdicts[epoch] = verdict

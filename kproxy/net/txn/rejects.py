@@ -1,0 +1,191 @@
+"""Looks after producer ids that readers have met and the transaction log does not know: readers wait there for ever.
+
+Whoever rejects one must have met its data, and then read all of the log to its end: so what the log does not say then
+it will never say. The model (``kproxy.testing.txn_model``) shows what becomes of it otherwise.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.network import Network
+from kproxy.net.txn.log import TransactionLog
+from kproxy.net.txn.log_appender import AppendError
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import is_transactional_producer_id
+from kproxy.txn.unknown import Met
+
+log = structlog.get_logger("kproxy.unknown_producer_ids")
+
+#: How often is looked; and behind one that was rejected, for readers may meet the next at once.
+_LOOK_S: Final = 5.0
+_LOOK_AGAIN_S: Final = 0.05
+#: So many are told one by one, each time.
+_MOST_TOLD: Final = 20
+#: For a rejection with all that precedes it; then it is tried again.
+_REJECT_S: Final = 60.0
+
+
+class Rejects:
+    """Tells of them, and rejects them by itself or when it is asked to."""
+
+    def __init__(
+        self,
+        transactions: TransactionLog,
+        read_all: Callable[[], Awaitable[None]],
+        stats: TransactionStats,
+        network: Network,
+        *,
+        grace_s: float,
+        by_itself: bool,
+    ) -> None:
+        """``read_all`` reads all of the log that there is; OSError or RemoteProtocolError if that can't be done.
+
+        ``by_itself``: without being asked, ``grace_s`` behind the first that was met since the log was read anew, or
+        since there were none for so long.
+        """
+        self._log = transactions
+        self._views = transactions.views
+        self._read_all = read_all
+        self._stats = stats
+        self._network = network
+        self._grace_s = grace_s
+        self._by_itself = by_itself
+        #: Since when each has been unknown, by trio's clock.
+        self._since: dict[int, float] = {}
+        #: When the grace began, when there was one last, and how often the log had been read anew.
+        self._began: float | None = None
+        self._last = 0.0
+        self._restarts = -1
+
+    async def run(self, look_s: float = _LOOK_S) -> None:
+        """Looks for ever."""
+        wait_s = look_s
+        while True:
+            await trio.sleep(wait_s)
+            wait_s = min(look_s, _LOOK_AGAIN_S) if await self.look() else look_s
+
+    async def look(self) -> bool:
+        """Looks once: what the log knows by now is forgotten, what is new is told; whether any was rejected."""
+        met = {one.producer_id: one for one in self._views.unknown}
+        if met:  # before the log is read: what is met behind that may be known behind that
+            try:
+                await self._read_all()
+            except (OSError, RemoteProtocolError) as error:
+                log.debug("the transaction log can't be read", reason=str(error))
+                return False
+        self._note({number: one for number, one in met.items() if number in self._views.unknown})
+        due = list(self._since) if self._is_due() else []
+        rejected = [number for number in due if await self._try(met[number])]
+        self._tell()
+        return bool(rejected)
+
+    def _note(self, unknown: dict[int, Met]) -> None:
+        now = trio.current_time()
+        new = [one for number, one in unknown.items() if number not in self._since]
+        self._since = {number: self._since.get(number, now) for number in unknown}
+        if self._restarts != self._log.restarts or now - self._last > self._grace_s:
+            self._restarts, self._began = self._log.restarts, None
+        if unknown:
+            self._began, self._last = now if self._began is None else self._began, now
+        for one in new[:_MOST_TOLD]:
+            log.warning(
+                "readers wait for a transaction that the transaction log does not know: was the log lost?",
+                **_where(one),
+                rejected_in_s=self._left_s(now),
+                command=f"kproxy txn reject {one.producer_id}",
+            )
+        if len(new) > _MOST_TOLD:
+            log.warning("more producer ids that the transaction log does not know", count=len(new) - _MOST_TOLD)
+
+    def _left_s(self, now: float) -> float | None:
+        if not self._by_itself or self._began is None:
+            return None
+        return round(max(0.0, self._began + self._grace_s - now), 3)
+
+    def _is_due(self) -> bool:
+        began = self._began
+        return self._by_itself and began is not None and trio.current_time() - began >= self._grace_s
+
+    def _tell(self) -> None:
+        since = min(self._since.values(), default=None)
+        self._stats.unknown = len(self._since)
+        ago_s = 0.0 if since is None else trio.current_time() - since
+        self._stats.oldest_unknown = None if since is None else self._network.wall() - ago_s
+
+    # -- rejecting
+
+    async def _try(self, one: Met) -> bool:
+        """Rejects one by itself; what fails is tried again."""
+        try:
+            return await self._reject(one)
+        except (AppendError, OSError, RemoteProtocolError) as error:
+            log.warning("a producer id can't be rejected yet", producer_id=one.producer_id, reason=str(error))
+            return False
+
+    async def reject(self, producer_id: int) -> None:
+        """Rejects one now; nothing happens if it is rejected already. TxnError if it must not be, or can't be."""
+        if not is_transactional_producer_id(producer_id):
+            raise TxnError(
+                ErrorCode.INVALID_REQUEST,
+                f"{producer_id} is no producer id of kproxy's transactions: those are "
+                "6917529027641081857 to 9223372036854775807",
+            )
+        met = next((one for one in self._views.unknown if one.producer_id == producer_id), None)
+        try:
+            if met is None:
+                await self._read_all()
+                self._refuse(producer_id)
+            else:
+                await self._reject(met)
+        except (AppendError, OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
+        self._refuse(producer_id)
+        self._since.pop(producer_id, None)
+        self._tell()
+
+    def _refuse(self, producer_id: int) -> None:
+        """Unless it is rejected by now."""
+        if self._views.is_rejected(producer_id):
+            return
+        view = self._views.of_producer(producer_id)
+        if view is not None:
+            raise TxnError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"the transaction log knows producer id {producer_id}: it is {view.transactional_id}'s, "
+                "which can be committed or aborted",
+            )
+        raise TxnError(
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"no reader of this kproxy waits for producer id {producer_id}, so it may yet be given to a producer: ask "
+            "the kproxy whose log names it",
+        )
+
+    async def _reject(self, one: Met) -> bool:
+        """Rejects one unless the log, read to its end, knows it. AppendError, OSError, RemoteProtocolError."""
+        with trio.move_on_after(_REJECT_S):
+            self._log.wanted.set()
+            await self._log.opened.wait()
+            await self._read_all()
+            if one.producer_id not in self._views.unknown:
+                return False
+            await self._log.reject(one.producer_id)
+            self._since.pop(one.producer_id, None)
+            self._stats.rejected += 1
+            log.warning("what a transaction wrote that the transaction log did not know is aborted", **_where(one))
+            return True
+        raise OSError("it did not answer in time")
+
+
+def _where(one: Met) -> dict[str, object]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "offset": one.offset,
+        "producer_id": one.producer_id,
+    }
