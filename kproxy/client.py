@@ -29,7 +29,19 @@ from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 from kproxy.errors import KproxyError
-from kproxy.txn.described import Described, Listed, described_from, listed_from
+from kproxy.txn.described import Described, Listed, OwnerId, described_from, listed_from
+
+__all__ = [
+    "DEFAULT_SOCKET",
+    "DEFAULT_TIMEOUT_MS",
+    "ControlClient",
+    "ControlError",
+    "ControlUnreachable",
+    "Described",
+    "Listed",
+    "OwnerId",
+    "Transaction",
+]
 
 DEFAULT_SOCKET: Final = "/run/kproxy/control.sock"
 DEFAULT_TIMEOUT_MS: Final = 60_000
@@ -112,19 +124,75 @@ class ControlClient:
         body = {name: value for name, value in names.items() if value is not None}
         return self._ask(described_from, "POST", _TRANSACTIONS, {**body, "timeout_ms": timeout_ms})
 
-    def commit(self, transactional_id: str, *, batch_id: str | None = None, members: Sequence[str] = ()) -> Described:
-        """Commits; with a batch id it may be repeated until there is an answer."""
-        body = {"members": list(members)} | ({} if batch_id is None else {"batch_id": batch_id})
+    def initialize(
+        self, transactional_id: str, *, client_id: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> Described:
+        """Takes the id: whoever had it is fenced, what is open is aborted, what is prepared stays.
+
+        ``Described.owner`` is for members and decisions: theirs are refused once a newer owner has the id.
+        """
+        body = {"client_id": client_id, "timeout_ms": timeout_ms}
+        return self._ask(described_from, "POST", f"{_path(transactional_id)}/initialize", body)
+
+    def commit(
+        self,
+        transactional_id: str,
+        *,
+        batch_id: str | None = None,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        """Commits, and with it all that these members have prepared, at any kproxy.
+
+        With a batch id it may be repeated until there is an answer. ``abort_others``: all else of the id is aborted.
+        """
+        body = _parts(members, owner, abort_others=abort_others) | ({} if batch_id is None else {"batch_id": batch_id})
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/commit", body)
 
-    def abort(self, transactional_id: str, *, members: Sequence[str] = ()) -> Described:
-        """Aborts."""
-        body = {"members": list(members)}
+    def abort(
+        self,
+        transactional_id: str,
+        *,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        """Aborts, and with it what these members, or (``abort_others``) all, have prepared."""
+        body = _parts(members, owner, abort_others=abort_others)
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/abort", body)
 
     def prepare(self, transactional_id: str) -> Described:
         """Makes it durable: no time-out and no crash decides it, only a later commit or abort."""
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/prepare", {})
+
+    def begin_member(
+        self,
+        transactional_id: str,
+        member: str,
+        *,
+        client_id: str,
+        owner: OwnerId | None = None,
+        timeout_ms: int | None = None,
+    ) -> Described:
+        """What this client.id writes through this kproxy from now on is the member's part; any kproxy will do.
+
+        A name is used once, so put a UUID in. ``timeout_ms``: by default the id's.
+        """
+        body: dict[str, Any] = {"client_id": client_id}
+        if owner is not None:
+            body["owner"] = owner._asdict()
+        if timeout_ms is not None:
+            body["timeout_ms"] = timeout_ms
+        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/begin", body)
+
+    def prepare_member(self, transactional_id: str, member: str) -> Described:
+        """Makes the member's part durable, at the kproxy where it began; it may be repeated."""
+        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/prepare", {})
+
+    def abort_member(self, transactional_id: str, member: str) -> Described:
+        """Gives the member's part up, at the kproxy where it began."""
+        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/abort", {})
 
     def list(self, states: Sequence[str] = ()) -> "list[Listed]":
         """All transactional ids, or those in one of these states."""
@@ -271,6 +339,17 @@ def _nothing_was_done(error: _Failure) -> bool:
 
 def _path(transactional_id: str) -> str:
     return f"{_TRANSACTIONS}/{quote(transactional_id, safe='')}"
+
+
+def _member(transactional_id: str, member: str) -> str:
+    return f"{_path(transactional_id)}/members/{quote(member, safe='')}"
+
+
+def _parts(members: Sequence[str], owner: OwnerId | None, *, abort_others: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {"members": list(members)}
+    if owner is not None:
+        body["owner"] = owner._asdict()
+    return body | ({"abort_others": True} if abort_others else {})
 
 
 def _rows(found: Any) -> list[Listed]:

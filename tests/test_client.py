@@ -54,7 +54,7 @@ async def test_every_method(tmp_path: Path) -> None:
 
     await with_control(tmp_path, control, work)
     assert control.calls[0] == ("begin", "loader", None, 60_000)
-    assert ("commit", "kproxy-loader", "7", ()) in control.calls
+    assert ("commit", "kproxy-loader", "7", (), None, False) in control.calls
 
 
 async def test_over_tcp_with_the_token(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import click
 from kproxy.client import DEFAULT_SOCKET, DEFAULT_TIMEOUT_MS, ControlClient
 from kproxy.config import ExitCode, load
 from kproxy.config.sources import CONFIG_FILE
-from kproxy.txn.described import Described, described_json, listed_json
+from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -87,24 +87,82 @@ def _print_json(value: object) -> None:
 _members = click.option(
     "--member", "members", metavar="NAME", multiple=True, help="A member to decide with; may be repeated."
 )
+_member = click.option("--member", metavar="NAME", help="Only this member's part, at the kproxy where it began.")
+_others = click.option("--abort-others", is_flag=True, help="Abort all else of the id that is prepared or open.")
+_timeout = click.IntRange(1, (1 << 31) - 1)
+
+
+def _owner_id(ctx: click.Context, parameter: click.Parameter, value: str | None) -> OwnerId | None:
+    if value is None:
+        return None
+    producer_id, _, epoch = value.partition(":")
+    if not (producer_id.isascii() and producer_id.isdigit() and epoch.isascii() and epoch.isdigit()):
+        raise click.BadParameter(f"{value!r} must be a producer id and an epoch, as 4000:7")
+    return OwnerId(int(producer_id), int(epoch))
+
+
+_owner = click.option(
+    "--owner",
+    metavar="PRODUCER_ID:EPOCH",
+    callback=_owner_id,
+    help="Refuse if a newer owner has the id than this one, which initialize told.",
+)
 
 
 @txn.command()
 @click.option("--client-id", metavar="NAME", help="client.id of the producer whose records belong to the transaction.")
 @click.option("--transactional-id", metavar="ID", help='[default: "kproxy-" and the client.id]')
+@click.option("--member", metavar="NAME", help="Begin the part of a member, which is decided with the others'.")
+@_owner
 @click.option(
     "--timeout-ms",
-    type=click.IntRange(1, (1 << 31) - 1),
-    default=DEFAULT_TIMEOUT_MS,
-    show_default=True,
-    help="After so long without a decision it is aborted.",
+    type=_timeout,
+    help=f"After so long without a decision it is aborted.  [default: {DEFAULT_TIMEOUT_MS}; of a member: the id's]",
 )
 @_control
-def begin(client_id: str | None, transactional_id: str | None, timeout_ms: int, as_json: bool, **where: Any) -> int:
-    """Begin a transaction for all that a client writes."""
+def begin(
+    client_id: str | None,
+    transactional_id: str | None,
+    member: str | None,
+    owner: OwnerId | None,
+    timeout_ms: int | None,
+    as_json: bool,
+    **where: Any,
+) -> int:
+    """Begin a transaction, or a member's part, for all that a client writes."""
+    if member is not None:
+        if client_id is None or transactional_id is None:
+            raise click.UsageError("--member needs --client-id and --transactional-id")
+        return _tell(
+            _client(**where).begin_member(
+                transactional_id, member, client_id=client_id, owner=owner, timeout_ms=timeout_ms
+            ),
+            as_json,
+        )
+    if owner is not None:
+        raise click.UsageError("--owner is for a --member: who begins a transaction of its own takes the id")
     if client_id is None and transactional_id is None:
         raise click.UsageError("give --client-id, --transactional-id or both")
-    found = _client(**where).begin(client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms)
+    found = _client(**where).begin(
+        client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms or DEFAULT_TIMEOUT_MS
+    )
+    return _tell(found, as_json)
+
+
+@txn.command()
+@click.argument("transactional_id", metavar="ID")
+@click.option("--client-id", metavar="NAME", default="", help="For whom, as others are told.")
+@click.option(
+    "--timeout-ms",
+    type=_timeout,
+    default=DEFAULT_TIMEOUT_MS,
+    show_default=True,
+    help="After so long without a decision what members have open is aborted.",
+)
+@_control
+def initialize(transactional_id: str, client_id: str, timeout_ms: int, as_json: bool, **where: Any) -> int:
+    """Take an id for a group of producers: who had it is fenced, what is prepared stays."""
+    found = _client(**where).initialize(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
     return _tell(found, as_json)
 
 
@@ -112,27 +170,62 @@ def begin(client_id: str | None, transactional_id: str | None, timeout_ms: int, 
 @click.argument("transactional_id", metavar="ID")
 @click.option("--batch-id", metavar="NAME", help="Makes the commit safe to repeat: it counts once.")
 @_members
+@_owner
+@_others
 @_control
-def commit(transactional_id: str, batch_id: str | None, members: tuple[str, ...], as_json: bool, **where: Any) -> int:
+def commit(
+    transactional_id: str,
+    batch_id: str | None,
+    members: tuple[str, ...],
+    owner: OwnerId | None,
+    abort_others: bool,
+    as_json: bool,
+    **where: Any,
+) -> int:
     """Commit: all is seen from now on."""
-    return _tell(_client(**where).commit(transactional_id, batch_id=batch_id, members=members), as_json)
+    found = _client(**where).commit(
+        transactional_id, batch_id=batch_id, members=members, owner=owner, abort_others=abort_others
+    )
+    return _tell(found, as_json)
 
 
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
 @_members
+@_owner
+@_others
 @_control
-def abort(transactional_id: str, members: tuple[str, ...], as_json: bool, **where: Any) -> int:
+def abort(
+    transactional_id: str,
+    members: tuple[str, ...],
+    owner: OwnerId | None,
+    abort_others: bool,
+    as_json: bool,
+    **where: Any,
+) -> int:
     """Abort: nothing of it will ever be seen."""
-    return _tell(_client(**where).abort(transactional_id, members=members), as_json)
+    found = _client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
+    return _tell(found, as_json)
 
 
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
+@_member
 @_control
-def prepare(transactional_id: str, as_json: bool, **where: Any) -> int:
+def prepare(transactional_id: str, member: str | None, as_json: bool, **where: Any) -> int:
     """Make it durable: it waits for a commit or an abort, however long."""
-    return _tell(_client(**where).prepare(transactional_id), as_json)
+    client = _client(**where)
+    found = client.prepare(transactional_id) if member is None else client.prepare_member(transactional_id, member)
+    return _tell(found, as_json)
+
+
+@txn.command("abandon")
+@click.argument("transactional_id", metavar="ID")
+@click.option("--member", metavar="NAME", required=True, help="The member, at the kproxy where it began.")
+@_control
+def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> int:
+    """Give up the part of a member that is open; the others go on."""
+    return _tell(_client(**where).abort_member(transactional_id, member), as_json)
 
 
 @txn.command()

@@ -21,12 +21,12 @@ from kproxy.control.json_schema import Schema, faults
 from kproxy.control.openapi import TRANSACTIONS, document
 from kproxy.control.problems import Problem, answer, invalid, of_error
 from kproxy.control.transactions import TransactionControl
-from kproxy.txn.described import Described, described_json, listed_json
+from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 from kproxy.txn.errors import TxnError
 
 log = structlog.get_logger("kproxy.control")
 
-MAX_BODY_BYTES: Final = 65_536
+MAX_BODY_BYTES: Final = 262_144
 _BODY_SECONDS: Final = 10.0
 _MORE_FAULTS: Final = 5
 
@@ -45,6 +45,10 @@ def make_api(control: TransactionControl) -> Starlette:
         Route(f"{one}/commit", api.commit, methods=["POST"]),
         Route(f"{one}/abort", api.abort, methods=["POST"]),
         Route(f"{one}/prepare", api.prepare, methods=["POST"]),
+        Route(f"{one}/initialize", api.initialize, methods=["POST"]),
+        Route(f"{one}/members/{{member}}/begin", api.begin_member, methods=["POST"]),
+        Route(f"{one}/members/{{member}}/prepare", api.prepare_member, methods=["POST"]),
+        Route(f"{one}/members/{{member}}/abort", api.abort_member, methods=["POST"]),
     ]
     # 404 and 405 are HTTPExceptions, too; what else is raised is a flaw of ours, and logged by the server.
     handlers: dict[Any, Any] = {
@@ -88,16 +92,22 @@ class _Api:
         where = f"{TRANSACTIONS}/{quote(found.transactional_id, safe='')}"
         return JSONResponse(described_json(found), status_code=HTTPStatus.CREATED, headers={"location": where})
 
+    async def initialize(self, request: Request) -> Response:
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            timeout_ms = body.get("timeout_ms", schemas.DEFAULT_TIMEOUT_MS)
+            return await self._control.initialize(name, client_id=body.get("client_id", ""), timeout_ms=timeout_ms)
+
+        return await self._change(request, schemas.INITIALIZE, "initialized", change)
+
     async def commit(self, request: Request) -> Response:
         async def change(name: str, body: dict[str, Any]) -> Described:
-            batch_id, members = body.get("batch_id"), tuple(body.get("members", ()))
-            return await self._control.commit(name, batch_id=batch_id, members=members)
+            return await self._control.commit(name, batch_id=body.get("batch_id"), **_parts(body))
 
         return await self._change(request, schemas.COMMIT, "committed", change)
 
     async def abort(self, request: Request) -> Response:
         async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.abort(name, members=tuple(body.get("members", ())))
+            return await self._control.abort(name, **_parts(body))
 
         return await self._change(request, schemas.ABORT, "aborted", change)
 
@@ -107,6 +117,33 @@ class _Api:
 
         return await self._change(request, schemas.PREPARE, "prepared", change)
 
+    async def begin_member(self, request: Request) -> Response:
+        member = _named(request, "member", "the member", schemas.MEMBER)
+
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            timeout_ms = body.get("timeout_ms")
+            return await self._control.begin_member(
+                name, member, client_id=body["client_id"], owner=_owner(body), timeout_ms=timeout_ms
+            )
+
+        return await self._change(request, schemas.BEGIN_MEMBER, "joined", change)
+
+    async def prepare_member(self, request: Request) -> Response:
+        member = _named(request, "member", "the member", schemas.MEMBER)
+
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            return await self._control.prepare_member(name, member)
+
+        return await self._change(request, schemas.PREPARE, "member prepared", change)
+
+    async def abort_member(self, request: Request) -> Response:
+        member = _named(request, "member", "the member", schemas.MEMBER)
+
+        async def change(name: str, body: dict[str, Any]) -> Described:
+            return await self._control.abort_member(name, member)
+
+        return await self._change(request, schemas.PREPARE, "member aborted", change)
+
     async def _change(self, request: Request, schema: Schema, done: str, change: _Change) -> Response:
         name = _id(request)
         found = await change(name, await _body(request, schema))
@@ -115,13 +152,27 @@ class _Api:
 
 
 def _id(request: Request) -> str:
-    """The transactional id in the path, which is percent-encoded UTF-8."""
+    return _named(request, "transactional_id", "the transactional id", schemas.TRANSACTIONAL_ID)
+
+
+def _named(request: Request, parameter: str, what: str, schema: Schema) -> str:
+    """A name in the path, which is percent-encoded UTF-8."""
     try:
-        name = unquote_to_bytes(request.path_params["transactional_id"]).decode()
+        name = unquote_to_bytes(request.path_params[parameter]).decode()
     except UnicodeDecodeError:
-        raise invalid("The transactional id in the path must be percent-encoded UTF-8.") from None
-    _check(name, schemas.TRANSACTIONAL_ID, "the transactional id")
+        raise invalid(f"{what.capitalize()} in the path must be percent-encoded UTF-8.") from None
+    _check(name, schema, what)
     return name
+
+
+def _owner(body: dict[str, Any]) -> OwnerId | None:
+    return OwnerId(**body["owner"]) if "owner" in body else None
+
+
+def _parts(body: dict[str, Any]) -> dict[str, Any]:
+    """What a decision says of members."""
+    others = body.get("abort_others", False)
+    return {"members": tuple(body.get("members", ())), "owner": _owner(body), "abort_others": others}
 
 
 async def _body(request: Request, schema: Schema) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _DESCRIPTION: Final = (
     "begin and commit is seen as a whole or not at all by read_committed consumers that read through kproxy. "
     "Served on the Unix socket of control.socket, where the mode of its file says who may connect, and at control.http "
     "on loopback, where every request needs the token of control.token.file and a Host that names the listener. "
-    "Requests of browsers (Origin, Sec-Fetch-Site) are refused. Bodies have at most 65,536 bytes."
+    "Requests of browsers (Origin, Sec-Fetch-Site) are refused. Bodies have at most 262,144 bytes."
 )
 
 
@@ -36,6 +36,8 @@ def document() -> dict[str, Any]:
                 "Commit": schemas.COMMIT,
                 "Abort": schemas.ABORT,
                 "Prepare": schemas.PREPARE,
+                "Initialize": schemas.INITIALIZE,
+                "BeginMember": schemas.BEGIN_MEMBER,
                 "Transaction": schemas.DESCRIBED,
                 "TransactionList": schemas.LIST,
                 "Problem": schemas.PROBLEM,
@@ -54,7 +56,14 @@ def document() -> dict[str, Any]:
                     "required": True,
                     "description": "Percent-encoded: a slash is %2F.",
                     "schema": schemas.TRANSACTIONAL_ID,
-                }
+                },
+                "Member": {
+                    "name": "member",
+                    "in": "path",
+                    "required": True,
+                    "description": "Percent-encoded: a slash is %2F.",
+                    "schema": schemas.MEMBER,
+                },
             },
         },
     }
@@ -80,7 +89,9 @@ def _paths() -> dict[str, Any]:
         TRANSACTIONS: {
             "get": _operation("list", "All transactional ids that the log knows.", "TransactionList")
             | {"parameters": [states]},
-            "post": _operation("begin", "Begins a transaction.", "Transaction", "Begin", HTTPStatus.CREATED),
+            "post": _operation(
+                "begin", "Begins a transaction.", "Transaction", "Begin", HTTPStatus.CREATED, required=True
+            ),
         },
         _ONE: {
             "parameters": named,
@@ -103,15 +114,42 @@ def _paths() -> dict[str, Any]:
                 "Prepare",
             ),
         },
+        f"{_ONE}/initialize": {
+            "parameters": named,
+            "post": _operation("initialize", "Takes the id: who had it is fenced.", "Transaction", "Initialize"),
+        },
+        **_member_paths(named),
+    }
+
+
+def _member_paths(named: list[Any]) -> dict[str, Any]:
+    named = [*named, {"$ref": "#/components/parameters/Member"}]
+    begins = "A client's records are a part of their own, of the open transaction or of the next one."
+    return {
+        f"{_ONE}/members/{{member}}/{what}": {
+            "parameters": named,
+            "post": _operation(f"{what}_member", summary, "Transaction", body, required=what == "begin"),
+        }
+        for what, summary, body in (
+            ("begin", begins, "BeginMember"),
+            ("prepare", "Makes the part durable: it waits for a decision, however long.", "Prepare"),
+            ("abort", "Gives the part up.", "Prepare"),
+        )
     }
 
 
 def _operation(
-    name: str, summary: str, answer: str, body: str | None = None, status: HTTPStatus = HTTPStatus.OK
+    name: str,
+    summary: str,
+    answer: str,
+    body: str | None = None,
+    status: HTTPStatus = HTTPStatus.OK,
+    *,
+    required: bool = False,
 ) -> dict[str, Any]:
     operation: dict[str, Any] = {"operationId": name, "summary": summary}
     if body is not None:
-        operation["requestBody"] = {"required": name == "begin", "content": {_JSON: {"schema": _ref(body)}}}
+        operation["requestBody"] = {"required": required, "content": {_JSON: {"schema": _ref(body)}}}
     done = {"description": "Done.", "content": {_JSON: {"schema": _ref(answer)}}}
     refused = {"description": "Refused.", "content": {problems.MEDIA_TYPE: {"schema": _ref("Problem")}}}
     return operation | {"responses": {str(int(status)): done, "default": refused}}

@@ -14,11 +14,48 @@ TRANSACTIONAL_ID: Final[Schema] = {
     "maxLength": _NAME_LENGTH,
     "description": "Names the transactions of one producer, as transactional.id does.",
 }
+MEMBER: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": _NAME_LENGTH,
+    "description": "Names a member of a transaction; never used twice, so put a UUID in.",
+}
 _MEMBERS: Final[Schema] = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": _NAME_LENGTH},
     "maxItems": 1_000,
     "description": "The members whose parts are decided with the owner's.",
+}
+
+_PRODUCER: Final = {
+    "producer_id": {"type": "integer", "minimum": -1, "maximum": _INT64_MAX, "description": "-1: none yet."},
+    "producer_epoch": {"type": "integer", "minimum": -1, "maximum": 32_767},
+}
+_OWNER: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": list(_PRODUCER),
+    "properties": _PRODUCER,
+    "description": "Who the id was told to belong to: refused (PRODUCER_FENCED) if a newer one has it.",
+}
+_OTHERS: Final[Schema] = {
+    "type": "boolean",
+    "default": False,
+    "description": "All else of the id that is prepared or open is aborted.",
+}
+_TIMEOUT: Final[Schema] = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": (1 << 31) - 1,
+    "default": DEFAULT_TIMEOUT_MS,
+    "description": "After so many ms without a decision the transaction is aborted; at most "
+    "transaction.max.timeout.ms.",
+}
+_CLIENT_ID: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": _NAME_LENGTH,
+    "description": "The client.id of the producer whose records belong to the transaction.",
 }
 
 BEGIN: Final[Schema] = {
@@ -27,20 +64,32 @@ BEGIN: Final[Schema] = {
     "anyOf": [{"required": ["client_id"]}, {"required": ["transactional_id"]}],
     "properties": {
         "client_id": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": _NAME_LENGTH,
+            **_CLIENT_ID,
             "description": "The client.id of the producer whose records belong to the transaction; by default the one "
             "that the transactional id had last.",
         },
         "transactional_id": {**TRANSACTIONAL_ID, "description": 'By default "kproxy-" and the client.id.'},
+        "timeout_ms": _TIMEOUT,
+    },
+}
+INITIALIZE: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "client_id": {**_CLIENT_ID, "minLength": 0, "description": "For whom, as others are told."},
+        "timeout_ms": _TIMEOUT,
+    },
+}
+BEGIN_MEMBER: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["client_id"],
+    "properties": {
+        "client_id": _CLIENT_ID,
+        "owner": _OWNER,
         "timeout_ms": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": (1 << 31) - 1,
-            "default": DEFAULT_TIMEOUT_MS,
-            "description": "After so many ms without a decision the transaction is aborted; at most "
-            "transaction.max.timeout.ms.",
+            **{name: value for name, value in _TIMEOUT.items() if name != "default"},
+            "description": "The member can't be prepared any more behind so many ms; by default the id's time-out.",
         },
     },
 }
@@ -55,19 +104,21 @@ COMMIT: Final[Schema] = {
             "description": "Makes the commit safe to repeat: the same id again is a success that changes nothing.",
         },
         "members": _MEMBERS,
+        "owner": _OWNER,
+        "abort_others": _OTHERS,
     },
 }
-ABORT: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {"members": _MEMBERS}}
+ABORT: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS},
+}
 PREPARE: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
 
 STATE: Final[Schema] = {
     "type": "string",
     "enum": ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"],
     "description": "As Kafka names it.",
-}
-_PRODUCER: Final = {
-    "producer_id": {"type": "integer", "minimum": -1, "maximum": _INT64_MAX, "description": "-1: none yet."},
-    "producer_epoch": {"type": "integer", "minimum": -1, "maximum": 32_767},
 }
 _STARTED: Final[Schema] = {
     "type": ["integer", "null"],
@@ -126,6 +177,7 @@ DESCRIBED: Final = _all_required(
         "state": STATE,
         "client_id": {"type": "string"},
         **_PRODUCER,
+        "owner": {**_OWNER, "description": "The same as one value, for members and decisions."},
         "started_ms": _STARTED,
         "timeout_ms": {"type": "integer"},
         "partitions": {"type": "array", "items": _PLACE, "description": "Written by the transaction."},

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kproxy.txn.described import Described, Listed
+from kproxy.txn.described import Described, Listed, OwnerId
 
 
 class TransactionControl(Protocol):
@@ -20,18 +20,72 @@ class TransactionControl(Protocol):
         """
         ...
 
-    async def commit(
-        self, transactional_id: str, *, batch_id: str | None = None, members: Sequence[str] = ()
-    ) -> Described:
-        """Commits it with what the named members wrote; a batch id that was committed before changes nothing."""
+    async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
+        """Takes the id: whoever had it is fenced, and what is open and not prepared is aborted.
+
+        ``Described.owner`` is who has it now. ``client_id``: for whom; it may be empty.
+        """
         ...
 
-    async def abort(self, transactional_id: str, *, members: Sequence[str] = ()) -> Described:
-        """Aborts it."""
+    async def commit(
+        self,
+        transactional_id: str,
+        *,
+        batch_id: str | None = None,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        """Commits what is open here, and what the owner and the named members have prepared anywhere, at once.
+
+        A batch id that was committed before changes nothing. PRODUCER_FENCED if ``owner`` is not the id's newest;
+        INVALID_REQUEST if a member has prepared nothing. ``abort_others``: then all else of the id is aborted.
+        """
+        ...
+
+    async def abort(
+        self,
+        transactional_id: str,
+        *,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        """Aborts what is open, and what the owner and the named members have prepared; errors as of ``commit``.
+
+        ``abort_others``: all else of the id, too; that there is nothing is a success then.
+        """
         ...
 
     async def prepare(self, transactional_id: str) -> Described:
         """Makes it durable: no time-out and no crash decides it, only a later commit or abort."""
+        ...
+
+    async def begin_member(
+        self,
+        transactional_id: str,
+        member: str,
+        *,
+        client_id: str,
+        owner: OwnerId | None = None,
+        timeout_ms: int | None = None,
+    ) -> Described:
+        """What the client writes through this kproxy from now on is the member's part of the transaction.
+
+        Names are never used twice. PRODUCER_FENCED if ``owner`` is not the id's newest. ``timeout_ms``: by default the
+        id's.
+        """
+        ...
+
+    async def prepare_member(self, transactional_id: str, member: str) -> Described:
+        """Makes a member's part durable, at the instance where it began.
+
+        TRANSACTION_ABORTABLE: it is aborted. If it is prepared already that is a success.
+        """
+        ...
+
+    async def abort_member(self, transactional_id: str, member: str) -> Described:
+        """Gives a member's part up, at the instance where it began."""
         ...
 
     async def list(self) -> Sequence[Listed]:

@@ -74,6 +74,12 @@ def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id
     raise TxnError(ErrorCode.PRODUCER_FENCED, f"a newer producer has the transactional id, at epoch {known.epoch}")
 
 
+def fenced(known: Producer) -> TxnError:
+    """The error for who names another owner of an id than the one that has it."""
+    why = f"producer id {known.producer_id} at epoch {known.epoch} has the transactional id by now"
+    return TxnError(ErrorCode.PRODUCER_FENCED, why)
+
+
 def next_client(known: Producer, fresh_producer_id: int) -> Producer:
     """The client's identity behind ``known``: the next epoch, or epoch 0 of a fresh producer id."""
     if needs_client_producer_id(known):

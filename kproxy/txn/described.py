@@ -4,6 +4,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
+class OwnerId(NamedTuple):
+    """Who has a transactional id: as it was told who initialized it. A newer one fences it."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Part(NamedTuple):
     """A member of a transaction, or a transaction that was prepared: what waits for one decision of the owner."""
 
@@ -56,6 +63,11 @@ class Described(NamedTuple):
     instance_id: str
     last: Outcome | None
 
+    @property
+    def owner(self) -> OwnerId:
+        """The client's identity, for those who act for it."""
+        return OwnerId(self.producer_id, self.producer_epoch)
+
 
 def listed_json(row: Listed) -> dict[str, Any]:
     """A row as the API writes it."""
@@ -70,6 +82,7 @@ def listed_from(row: Mapping[str, Any]) -> Listed:
 def described_json(found: Described) -> dict[str, Any]:
     """A transaction as the API writes it."""
     return found._asdict() | {
+        "owner": found.owner._asdict(),
         "partitions": [{"topic": topic, "partition": partition} for topic, partition in found.partitions],
         "groups": list(found.groups),
         "parts": [part._asdict() for part in found.parts],

@@ -18,6 +18,8 @@ class Also(NamedTuple):
     batch_id: str | None = None
     #: Names of members, beside the owner's own parts that were prepared. None: the open transaction alone.
     members: Sequence[str] | None = None
+    #: All that is prepared, whatever its name.
+    every: bool = False
 
 
 class Beside(NamedTuple):
@@ -28,15 +30,24 @@ class Beside(NamedTuple):
 
 
 ALONE: Final = Also()
+EVERYTHING: Final = Also(every=True)
 NOTHING_BESIDE: Final = Beside()
 
 
-def prepared_parts(view: "IdView | None", members: Sequence[str] | None) -> tuple["TransactionPrepare", ...]:
-    """What was prepared by the owner itself and by these members. TxnError if a member has prepared nothing."""
-    if members is None:
-        return ()
+def named_parts(view: "IdView") -> set[str]:
+    """The names of the members that are open or prepared."""
+    open_ones = {one.name for one in view.members.values()}
+    return (open_ones | {one.name for one in view.prepared.values()}) - {""}
+
+
+def prepared_parts(view: "IdView | None", also: Also) -> tuple["TransactionPrepare", ...]:
+    """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
     prepared = list(view.prepared.values()) if view is not None else []
-    unknown = set(members) - {part.name for part in prepared}
+    if also.every:
+        return tuple(part.record for part in prepared)
+    if also.members is None:
+        return ()
+    unknown = set(also.members) - {part.name for part in prepared}
     if unknown:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
-    return tuple(part.record for part in prepared if part.name == "" or part.name in members)
+    return tuple(part.record for part in prepared if part.name == "" or part.name in also.members)

@@ -21,7 +21,19 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view_values import ASKED, BATCH_IDS, Claim, Decided, Joined, Ongoing, Place, Prepared, Stand
+from kproxy.txn.view_values import (
+    ASKED,
+    BATCH_IDS,
+    LOST,
+    LOST_MEMBERS,
+    Claim,
+    Decided,
+    Joined,
+    Ongoing,
+    Place,
+    Prepared,
+    Stand,
+)
 
 __all__ = ["IdView", "Place", "Stand"]
 
@@ -37,11 +49,14 @@ class IdView:
     #: Producer ids by generation, the first first.
     generations: list[int] = field(default_factory=list)
     committed: dict[int, EpochSet] = field(default_factory=dict)
-    #: Of the claim's epochs, and of parts that were prepared; what lies below the claim is aborted without a word.
+    #: Of the claim's epochs; what lies below the claim is aborted without a word.
     aborted: set[Producer] = field(default_factory=set)
     #: Of committed epochs: the base offset that counts, for batches that may be there more than once.
     copies: dict[Producer, dict[tuple[str, int, int], int]] = field(default_factory=dict)
+    #: Those that are undecided.
     members: dict[Producer, Joined] = field(default_factory=dict)
+    #: Epochs of members that are aborted: nothing can be said of them any more.
+    aborted_members: dict[int, EpochSet] = field(default_factory=dict)
     prepared: dict[Producer, Prepared] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
     bounds: dict[Producer, dict[Place, int]] = field(default_factory=dict)
@@ -58,10 +73,9 @@ class IdView:
 
     def verdict(self, producer: Producer) -> Verdict:
         """Whether what was written under an epoch of this id's is to be seen."""
-        epochs = self.committed.get(producer.producer_id)
-        if epochs is not None and producer.epoch in epochs:
+        if _holds(self.committed, producer):
             return Verdict.COMMITTED
-        if producer in self.aborted:
+        if producer in self.aborted or _holds(self.aborted_members, producer):
             return Verdict.ABORTED
         if producer in self.prepared:
             return Verdict.UNDECIDED
@@ -77,6 +91,37 @@ class IdView:
             return False
         generation = self.generations.index(producer.producer_id) + 1
         return (generation, producer.epoch) < (self.claim.generation, self.claim.first_epoch)
+
+    def producer_ids(self) -> set[int]:
+        """All under which data of this id may stand: the claims' and the members'."""
+        joined = {member.producer_id for member in self.members}
+        return {*self.generations, *self.committed, *self.aborted_members, *joined}
+
+    def next_epoch(self) -> Producer | None:
+        """The epoch of the open transaction or, if there is none, of the next one: the same for whoever reads the log.
+
+        None if a block has to be claimed first.
+        """
+        if self.claim is None or self.expired:
+            return None
+        if self.ongoing is not None:
+            return self.ongoing.producer
+        epochs = range(self.claim.first_epoch, self.claim.end_epoch)
+        block = (Producer(self.claim.producer_id, epoch) for epoch in epochs)
+        return next((part for part in block if self._is_open(part)), None)
+
+    def open_since(self) -> Ongoing | None:
+        """What is open and not prepared: the transaction, or a member of one that was prepared itself."""
+        if self.ongoing is not None:
+            return self.ongoing
+        joined = (one for part, one in self.members.items() if part not in self.prepared)
+        first = min(joined, key=lambda one: one.at, default=None)
+        return Ongoing(first.owner, first.at) if first is not None else None
+
+    def has_own_data(self) -> bool:
+        """Whether the open transaction holds more than what its members wrote, as far as the log knows."""
+        part = self.ongoing.producer if self.ongoing is not None else None
+        return part in self.bounds or part in self.pending
 
     def is_ours(self, nonce: bytes) -> bool:
         """Whether the claim with this nonce is the one that holds."""
@@ -121,8 +166,8 @@ class IdView:
         self.claim = claim
         if self.ongoing is not None:
             # whoever coordinates next must not take an earlier decision for this transaction's
-            was = self.ongoing.producer
-            self.last = Decided(was, self.client, self.claim.client, False, "claim", by_claim=True, at=at)
+            was, why = self.ongoing.producer, LOST if self.has_own_data() else LOST_MEMBERS
+            self.last = Decided(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
         self.client, self.ongoing, self.expired = self.claim.client, None, False
         self._forget_aborted()
         return True
@@ -131,12 +176,15 @@ class IdView:
         old = self.claim
         if old is not None and body.producer_id == old.producer_id:
             return body.generation == old.generation and body.first_epoch >= old.end_epoch
-        new = body.producer_id not in self.generations and is_transactional_producer_id(body.producer_id)
+        new = body.producer_id not in self.producer_ids() and is_transactional_producer_id(body.producer_id)
         return new and body.generation == len(self.generations) + 1
 
     def _forget_aborted(self) -> None:
         """Behind a claim or a decision: drops what is only of use for parts that are undecided."""
-        self.aborted = {part for part in self.aborted if part in self.members or not self._is_below_claim(part)}
+        self._forget_members()
+        self.aborted = {
+            part for part in self.aborted if part.producer_id in self.generations and not self._is_below_claim(part)
+        }
         kept = {producer for producer in self.bounds if self.verdict(producer) is Verdict.UNDECIDED}
         self.bounds = {producer: places for producer, places in self.bounds.items() if producer in kept}
         self.pending = {
@@ -144,6 +192,15 @@ class IdView:
             for producer, records in self.pending.items()
             if self.verdict(producer) is Verdict.UNDECIDED
         }
+
+    def _forget_members(self) -> None:
+        """Of those that are decided nothing is kept but the verdict."""
+        for part in list(self.members):
+            verdict = self.verdict(part)
+            if verdict is Verdict.ABORTED:
+                self.aborted_members.setdefault(part.producer_id, EpochSet()).add(part.epoch)
+            if verdict is not Verdict.UNDECIDED:
+                del self.members[part]
 
     def _partitions(self, body: TransactionPartitions, at: Stand) -> bool:
         producer = Producer(body.producer_id, body.epoch)
@@ -166,7 +223,10 @@ class IdView:
             owned = joined.nonce == nonce
         else:
             owned = self.is_ours(nonce) and not self.expired and self.claim is not None and self.claim.covers(producer)
-        return owned and producer not in self.prepared and self.verdict(producer) is Verdict.UNDECIDED
+        return owned and self._is_open(producer)
+
+    def _is_open(self, producer: Producer) -> bool:
+        return producer not in self.prepared and self.verdict(producer) is Verdict.UNDECIDED
 
     def _offsets(self, body: TransactionOffsets, at: Stand) -> bool:
         producer = Producer(body.producer_id, body.epoch)
@@ -179,7 +239,7 @@ class IdView:
     def _member(self, body: TransactionMember, at: Stand) -> bool:
         owner = Producer(body.producer_id, body.epoch)
         member = Producer(body.member_producer_id, body.member_epoch)
-        known = member in self.members or member.producer_id in self.generations
+        known = member in self.members or member.producer_id in self.generations or not self._is_open(member)
         sound = is_transactional_producer_id(member.producer_id) and 0 <= member.epoch <= LAST_EPOCH
         if known or not sound or owner in self.members or not self._may_write(owner, body.nonce):
             return False
@@ -233,14 +293,14 @@ class IdView:
         if part == main or part in self.prepared:
             return True
         joined = self.members.get(part)
-        return joined is not None and joined.owner == main and part not in self.aborted
+        return joined is not None and joined.owner == main and self._is_open(part)
 
     def _settle(self, part: Producer, committed: bool) -> None:
         self.prepared.pop(part, None)
         self.bounds.pop(part, None)
         records = self.pending.pop(part, [])
         if not committed:
-            self.aborted.add(part)
+            self.aborted.add(part)  # a member's moves to where all of theirs are
             return
         self.committed.setdefault(part.producer_id, EpochSet()).add(part.epoch)
         for record in records:
@@ -261,10 +321,15 @@ class IdView:
         return self.unmirrored.pop(key, None) is not None
 
     def _expiry(self, body: TransactionExpiry, at: Stand) -> bool:
-        if not self.is_ours(body.nonce) or self.ongoing is not None or self.prepared:
+        if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared:
             return False
         self.expired, self.last = True, None
         return True
+
+
+def _holds(sets: Mapping[int, EpochSet], producer: Producer) -> bool:
+    epochs = sets.get(producer.producer_id)
+    return epochs is not None and producer.epoch in epochs
 
 
 _RULES: Mapping[type, Callable[[IdView, Any, Stand], bool]] = MappingProxyType(

@@ -12,6 +12,9 @@ Place: TypeAlias = tuple[str, int]
 
 #: The reason of a decision that the client itself asked for.
 ASKED: Final = "client"
+#: The reasons of a claim that aborted what was open: with data of its own, or at most with data of its members.
+LOST: Final = "claim"
+LOST_MEMBERS: Final = "claim, of members"
 
 #: So many batch ids are remembered of each id: a decision that is repeated later than that is none.
 BATCH_IDS: Final = 128

@@ -53,7 +53,7 @@ async def test_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture
         assert words in out
     assert err == ""
     assert control.calls[0] == ("begin", "loader", None, 5000)
-    assert ("commit", "kproxy-loader", "7", ()) in control.calls
+    assert ("commit", "kproxy-loader", "7", (), None, False) in control.calls
 
 
 async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +64,7 @@ async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(["txn", "commit", "kproxy-a", "--member", "x", "--member", "y"]) == ExitCode.FAILURE
 
     await with_control(tmp_path, control, work)
-    assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"))
+    assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"), None, False)
     assert "kproxy: INVALID_REQUEST: no members ['x', 'y']." in capsys.readouterr().err
 
 
@@ -140,7 +140,7 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["begin"], "give --client-id, --transactional-id or both"),
         (["begin", "--client-id", "a", "--timeout-ms", "0"], "--timeout-ms"),
         (["commit"], "ID"),
-        (["comit", "t"], "valid commands: abort, begin, commit, describe, list"),
+        (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
         (["list", "--url", "localhost:1"], "--url 'localhost:1' must be http://HOST:PORT"),
         (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),
     ],

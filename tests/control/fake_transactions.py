@@ -7,7 +7,7 @@ from itertools import count
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described, Listed, Outcome, Part
+from kproxy.txn.described import Described, Listed, Outcome, OwnerId, Part
 from kproxy.txn.errors import TxnError
 
 MAX_TIMEOUT_MS = 900_000
@@ -24,6 +24,7 @@ class FakeTransactions:
     failures: list[Exception] = field(default_factory=list)
     #: Set: a commit waits here, as for a broker that does not answer.
     stuck: trio.Event | None = None
+    _owners: dict[str, int] = field(default_factory=dict)
     _producer_ids: Iterator[int] = field(default_factory=lambda: count(1000))
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
@@ -50,12 +51,29 @@ class FakeTransactions:
         )
         return self.ids[name]
 
+    async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
+        await self._called("initialize", transactional_id, client_id, timeout_ms)
+        self.ids.pop(transactional_id, None)
+        self._owners[transactional_id] = self._owners.get(transactional_id, -1) + 1
+        epoch = self._owners[transactional_id]
+        self.ids[transactional_id] = Described(
+            transactional_id, "Empty", client_id, 1000, epoch, None, timeout_ms, (), (), (), "box-1", None
+        )
+        return self.ids[transactional_id]
+
     async def commit(
-        self, transactional_id: str, *, batch_id: str | None = None, members: Sequence[str] = ()
+        self,
+        transactional_id: str,
+        *,
+        batch_id: str | None = None,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
     ) -> Described:
-        await self._called("commit", transactional_id, batch_id, tuple(members))
+        await self._called("commit", transactional_id, batch_id, tuple(members), owner, abort_others)
         if self.stuck is not None:
             await self.stuck.wait()
+        self._check(transactional_id, owner)
         if batch_id is not None and batch_id in self.batch_ids:
             return self._find(transactional_id)
         found = self._decide(transactional_id, members, committed=True)
@@ -63,9 +81,39 @@ class FakeTransactions:
             self.batch_ids.add(batch_id)
         return found
 
-    async def abort(self, transactional_id: str, *, members: Sequence[str] = ()) -> Described:
-        await self._called("abort", transactional_id, tuple(members))
+    async def abort(
+        self,
+        transactional_id: str,
+        *,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        await self._called("abort", transactional_id, tuple(members), owner, abort_others)
+        self._check(transactional_id, owner)
         return self._decide(transactional_id, members, committed=False)
+
+    async def begin_member(
+        self,
+        transactional_id: str,
+        member: str,
+        *,
+        client_id: str,
+        owner: OwnerId | None = None,
+        timeout_ms: int | None = None,
+    ) -> Described:
+        await self._called("begin_member", transactional_id, member, client_id, owner, timeout_ms)
+        self._check(transactional_id, owner)
+        return self._with(transactional_id, Part(member, next(self._producer_ids), 0, prepared=False))
+
+    async def prepare_member(self, transactional_id: str, member: str) -> Described:
+        await self._called("prepare_member", transactional_id, member)
+        part = self._member(transactional_id, member)
+        return self._with(transactional_id, part._replace(prepared=True))
+
+    async def abort_member(self, transactional_id: str, member: str) -> Described:
+        await self._called("abort_member", transactional_id, member)
+        return self._with(transactional_id, None, without=self._member(transactional_id, member))
 
     async def prepare(self, transactional_id: str) -> Described:
         await self._called("prepare", transactional_id)
@@ -94,6 +142,23 @@ class FakeTransactions:
         await trio.lowlevel.checkpoint()
         if self.failures:
             raise self.failures.pop(0)
+
+    def _check(self, name: str, owner: OwnerId | None) -> None:
+        if owner not in (None, self._find(name).owner):
+            raise TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has it")
+
+    def _member(self, name: str, member: str) -> Part:
+        found = next((part for part in self._find(name).parts if part.name == member), None)
+        if found is None:
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"no member {member}")
+        return found
+
+    def _with(self, name: str, part: Part | None, without: Part | None = None) -> Described:
+        found = self._find(name)
+        gone = without.name if without is not None else part.name if part is not None else ""
+        kept = [one for one in found.parts if one.name != gone]
+        self.ids[name] = found._replace(parts=(*kept, *([part] if part is not None else [])))
+        return self.ids[name]
 
     def _find(self, name: str) -> Described:
         if name not in self.ids:

@@ -13,11 +13,13 @@ from kproxy.control.guard import Guard, Rules
 from kproxy.control.json_schema import faults
 from kproxy.control.openapi import document
 from kproxy.control.schemas import DESCRIBED, LIST, PROBLEM
+from kproxy.txn.described import OwnerId
 from kproxy.txn.errors import TxnError
 from tests.control.asgi import JSON, Answer, call, post
 from tests.control.fake_transactions import FakeTransactions
 
 ALL = "/v1/transactions"
+ID, OWNER = OwnerId(1000, 0), {"producer_id": 1000, "producer_epoch": 0}
 CHANGES = ("commit", "abort", "prepare")
 
 
@@ -46,9 +48,9 @@ async def test_begin_with_all_that_may_be_said() -> None:
 @pytest.mark.parametrize(
     ("change", "body", "called"),
     [
-        ("commit", None, ("commit", "t", None, ())),
-        ("commit", {"batch_id": "7", "members": []}, ("commit", "t", "7", ())),
-        ("abort", {}, ("abort", "t", ())),
+        ("commit", None, ("commit", "t", None, (), None, False)),
+        ("commit", {"batch_id": "7", "members": []}, ("commit", "t", "7", (), None, False)),
+        ("abort", {}, ("abort", "t", (), None, False)),
         ("prepare", None, ("prepare", "t")),
     ],
 )
@@ -59,6 +61,54 @@ async def test_changes(change: str, body: object, called: tuple[object, ...]) ->
     assert answer.status == 200
     assert not list(faults(answer.json, DESCRIBED))
     assert control.calls[1:] == [called]
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "called"),
+    [
+        ("commit", {"members": ["m"], "owner": OWNER, "abort_others": True}, ("commit", "t", None, ("m",), ID, True)),
+        ("abort", {"owner": OWNER, "abort_others": True}, ("abort", "t", (), ID, True)),
+        ("initialize", None, ("initialize", "t", "", 60_000)),
+        ("initialize", {"client_id": "d", "timeout_ms": 5}, ("initialize", "t", "d", 5)),
+        ("members/x%2Fy/begin", {"client_id": "c"}, ("begin_member", "t", "x/y", "c", None, None)),
+        (
+            "members/x/begin",
+            {"client_id": "c", "owner": OWNER, "timeout_ms": 5},
+            ("begin_member", "t", "x", "c", ID, 5),
+        ),
+        ("members/m/prepare", None, ("prepare_member", "t", "m")),
+        ("members/m/abort", {}, ("abort_member", "t", "m")),
+    ],
+)
+async def test_members(what: str, body: object, called: tuple[object, ...]) -> None:
+    control = FakeTransactions()
+    told = await control.initialize("t", client_id="", timeout_ms=1)
+    assert told.owner == ID
+    await control.begin_member("t", "m", client_id="m")
+    answer = await post(served(control), f"{ALL}/t/{what}", body)
+    assert answer.status == 200
+    assert not list(faults(answer.json, DESCRIBED))
+    assert OwnerId(**answer.json["owner"]).producer_id == 1000
+    assert control.calls[-1] == called
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "words"),
+    [
+        ("members/m/begin", {}, "client_id"),
+        ("members//begin", {"client_id": "c"}, "/v1/openapi.json"),
+        ("members/%FF/begin", {"client_id": "c"}, "The member in the path"),
+        ("commit", {"owner": {"producer_id": 1}}, "producer_epoch"),
+        ("commit", {"abort_others": 1}, "abort_others must be boolean"),
+        ("commit", {"owner": OWNER | {"producer_epoch": 7}}, "a newer producer"),
+    ],
+)
+async def test_what_is_wrong_with_members_is_named(what: str, body: object, words: str) -> None:
+    control = FakeTransactions()
+    await control.initialize("t", client_id="", timeout_ms=1)
+    answer = await post(served(control), f"{ALL}/t/{what}", body)
+    assert 400 <= answer.status < 500
+    assert words in answer.json["detail"]
 
 
 async def test_a_slash_is_a_part_of_a_transactional_id() -> None:
@@ -170,7 +220,7 @@ async def test_the_type_of_a_body_may_name_its_characters() -> None:
 
 async def test_a_body_that_grows_too_long_is_not_read_on() -> None:
     control = FakeTransactions()
-    parts = [{"type": "http.request", "body": b" " * 40_000, "more_body": True}] * 3
+    parts = [{"type": "http.request", "body": b" " * 100_000, "more_body": True}] * 3
     answer = await call(served(control), "POST", ALL, [JSON], parts=parts)
     assert (answer.status, answer.error, control.calls) == (413, "MESSAGE_TOO_LARGE", [])
 

@@ -22,7 +22,13 @@ TOKEN = "correct-horse-battery"
 LISTENER = Address("127.0.0.1", 19645)
 GOOD = {"host": str(LISTENER), "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
-PATHS = [path.replace("{transactional_id}", "t") for path in document()["paths"]] + ["/", "/v2/x", "/metrics"]
+
+
+def filled_in(path: str) -> str:
+    return path.replace("{transactional_id}", "t").replace("{member}", "m")
+
+
+PATHS = [filled_in(path) for path in document()["paths"]] + ["/", "/v2/x", "/metrics"]
 WRONG: list[dict[str, str | None]] = [
     {"authorization": None},
     {"authorization": "Bearer"},
@@ -79,7 +85,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_operations_have_names_of_their_own() -> None:
     names = [document()["paths"][path][verb]["operationId"] for path, verb in operations()]
-    assert len(names) == len(set(names)) == 7
+    assert len(names) == len(set(names)) == 11
 
 
 @pytest.mark.parametrize("path", [path for path, _ in operations()])
@@ -102,7 +108,7 @@ async def test_no_route_and_no_verb_is_served_without_credentials(wrong: dict[st
 async def test_with_credentials_every_route_is_served() -> None:
     app = Guard(make_api(FakeTransactions()), Rules(host_names(LISTENER), TOKEN.encode()))
     for path, verb in operations():
-        answer = await call(app, verb.upper(), path.replace("{transactional_id}", "t"), GOOD.items(), b"{}")
+        answer = await call(app, verb.upper(), filled_in(path), GOOD.items(), b"{}")
         assert answer.status not in (401, 403, 405, 415, 500), path
 
 

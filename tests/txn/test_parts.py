@@ -6,7 +6,7 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.parts import prepared_parts
+from kproxy.txn.parts import EVERYTHING, Also, prepared_parts
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.view_values import Prepared
 
@@ -21,7 +21,7 @@ def view_with(*names: str) -> IdView:
 
 
 def epochs(view: IdView | None, members: tuple[str, ...] | None) -> list[int]:
-    return [record.epoch for record in prepared_parts(view, members)]
+    return [record.epoch for record in prepared_parts(view, Also(members=members))]
 
 
 def test_a_plain_end_decides_the_open_transaction_alone() -> None:
@@ -34,6 +34,11 @@ def test_the_owners_own_parts_are_always_covered_and_members_by_name() -> None:
     assert epochs(view, ("a",)) == [0, 1, 3, 4]
 
 
+def test_everything_is_covered_whatever_its_name() -> None:
+    found = prepared_parts(view_with("", "a", "b"), EVERYTHING)
+    assert [record.epoch for record in found] == [0, 1, 2]
+
+
 def test_nothing_is_prepared_of_an_id_that_the_log_does_not_know() -> None:
     assert epochs(None, ()) == []
 
@@ -41,5 +46,5 @@ def test_nothing_is_prepared_of_an_id_that_the_log_does_not_know() -> None:
 @pytest.mark.parametrize("view", [None, view_with("", "a")])
 def test_members_that_prepared_nothing_are_an_error(view: IdView | None) -> None:
     with pytest.raises(TxnError, match="b, c") as caught:
-        prepared_parts(view, ("c", "b"))
+        prepared_parts(view, Also(members=("c", "b")))
     assert caught.value.error_code is ErrorCode.INVALID_REQUEST

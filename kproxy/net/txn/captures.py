@@ -32,6 +32,8 @@ class Capture:
     def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Nothing is asked for before ``initialize``."""
         self.transactional_id = transactional_id
+        #: Of a member of the transaction; empty for its owner.
+        self.member = ""
         self.client_id = client_id
         self.timeout_ms = timeout_ms
         #: By trio's clock.
@@ -76,11 +78,14 @@ class Capture:
             self.failed("a batch of the client was refused")
         if self.doomed is not None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
-        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
+        rows = await self._produce(batches, accepted)
         error = next((row.error_code for row in rows if row.error_code), 0)
         if error:
             self.failed(f"a batch of the client was not written: error {error}")
         return rows
+
+    async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
+        return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
 
     def failed(self, why: str) -> None:
         """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it.
@@ -159,29 +164,33 @@ class Begun:
     def __init__(self) -> None:
         """None."""
         self._by_client: dict[str, Capture] = {}
-        self._open: dict[str, Capture] = {}
+        #: By transactional id and member.
+        self._open: dict[tuple[str, str], Capture] = {}
 
     def of(self, client_id: str) -> Capture | None:
         """As ``kproxy.proxy.captures.Captures``."""
         return self._by_client.get(client_id)
 
-    def named(self, transactional_id: str) -> Capture | None:
-        """The one of an id, if it has not ended."""
-        return self._open.get(transactional_id)
+    def named(self, transactional_id: str, member: str = "") -> Capture | None:
+        """The one of an id's owner, or of a member, if it has not ended."""
+        return self._open.get((transactional_id, member))
 
     def add(self, capture: Capture) -> None:
-        """From now on the client's requests go there. TxnError if it, or the id, has one already."""
-        taken = self._by_client.get(capture.client_id) or self._open.get(capture.transactional_id)
+        """From now on the client's requests go there. TxnError if it, or the id or the member, has one already."""
+        name = (capture.transactional_id, capture.member)
+        taken = self._by_client.get(capture.client_id) or self._open.get(name)
         if taken is not None:
-            why = f"{taken.transactional_id} has an open transaction, of client.id {taken.client_id}"
+            part = f", member {taken.member}" if taken.member else ""
+            why = f"{taken.transactional_id} has an open transaction, of client.id {taken.client_id}{part}"
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
-        self._by_client[capture.client_id] = self._open[capture.transactional_id] = capture
+        self._by_client[capture.client_id] = self._open[name] = capture
 
     def remove(self, capture: Capture) -> None:
         """From now on the client's requests are written as they are."""
         self._let_go(capture)
-        if self._open.get(capture.transactional_id) is capture:
-            del self._open[capture.transactional_id]
+        name = (capture.transactional_id, capture.member)
+        if self._open.get(name) is capture:
+            del self._open[name]
 
     def _let_go(self, capture: Capture) -> None:
         if self._by_client.get(capture.client_id) is capture:

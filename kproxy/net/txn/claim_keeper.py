@@ -15,6 +15,7 @@ from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
 from kproxy.txn.view import IdView
+from kproxy.txn.view_values import Ongoing
 
 if TYPE_CHECKING:
     from kproxy.txn.view_values import Claim
@@ -32,11 +33,12 @@ class _Superseded(TxnError):
 class ClaimKeeper:
     """Of one transactional id; used by one task at a time."""
 
-    def __init__(self, transactional_id: str, tools: OwnerTools, *, instance_id: str = "") -> None:
-        """Nothing is claimed yet. ``instance_id``: for whom; this instance's if not given."""
+    def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
+        """Nothing is claimed yet."""
         self.transactional_id = transactional_id
         self._tools = tools
-        self._instance_id = instance_id or tools.instance_id
+        #: Of the instance for which is claimed.
+        self.instance_id = tools.instance_id
         self.claim: Claim | None = None
         #: The client's identity as this instance knows it: a view that has another fences the client.
         self.client = NOBODY
@@ -62,6 +64,16 @@ class ClaimKeeper:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log holds records of a newer kproxy: upgrade")
         return view
 
+    def holds(self, view: IdView | None) -> bool:
+        """Whether the claim of this keeper is the one under which the next record counts."""
+        return self.claim is not None and view is not None and view.is_ours(self.claim.nonce) and not view.expired
+
+    def serve(self, view: IdView) -> None:
+        """From now on claims on behalf of the instance and the client that have the id."""
+        assert view.claim is not None
+        self.claim, self.client, self.client_id = None, view.client, view.claim.client_id
+        self.instance_id, self.timeout_ms = view.claim.instance_id, view.claim.timeout_ms
+
     # -- claiming
 
     async def claim_for(
@@ -75,7 +87,7 @@ class ClaimKeeper:
         self.claim = None
         view = await self.read_to_end()
         for _ in range(_MOST_CLAIMS):
-            won, view = await self._try(view, await identity(view), resumed)
+            won, view = await self.claim_once(view, await identity(view), resumed)
             if won and view is not None:
                 return view
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
@@ -90,25 +102,30 @@ class ClaimKeeper:
 
         return await self.claim_for(same)
 
-    async def end_open(self, producer: Producer) -> None:
-        """Aborts the open transaction of this epoch by a claim; TxnError.
+    async def end_open(self, since: Ongoing) -> None:
+        """Aborts what has been open since then, and is not prepared, by a claim; TxnError.
 
         Where it is over by now a claim would only fence who goes on with the id.
         """
 
         async def same(view: IdView | None) -> Producer:
-            if view is None or view.ongoing is None or view.ongoing.producer != producer:
+            if view is None or view.open_since() != since:
                 raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is over")
             return NOBODY
 
         with suppress(_Superseded):
             await self.claim_for(same)
 
-    async def _try(self, view: IdView | None, client: Producer, resumed: Producer) -> tuple[bool, IdView | None]:
-        """Claims once; whether the log shows it as the claim that holds, and the view at the log's end."""
+    async def claim_once(
+        self, view: IdView | None, client: Producer, resumed: Producer = NOBODY
+    ) -> tuple[bool, IdView | None]:
+        """Claims once, for a client as of ``claim_for``.
+
+        Whether the log shows it as the claim that holds, and the view at the log's end. TxnError.
+        """
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
         nonce = self._tools.nonce()
-        claimant = Claimant(nonce, client, resumed, self.timeout_ms, self._instance_id, self.client_id)
+        claimant = Claimant(nonce, client, resumed, self.timeout_ms, self.instance_id, self.client_id)
         body = next_claim(view, claimant, fresh)
         entry = Entry(self.transactional_id, body)
         try:
@@ -132,12 +149,17 @@ class ClaimKeeper:
     # -- using it
 
     async def take_epoch(self) -> Producer:
-        """An epoch for the next transaction; TxnError if a block must be claimed for it and can't be."""
-        if self.claim is None or self._next_epoch >= self.claim.end_epoch:
-            await self.claim_again()
-        assert self.claim is not None
-        producer = Producer(self.claim.producer_id, self._next_epoch)
-        self._next_epoch += 1
+        """An epoch for the next transaction; TxnError if a block must be claimed for it and can't be.
+
+        The one that the log names: members may have joined it already, wherever they are.
+        """
+        view = self.view
+        producer = view.next_epoch() if view is not None and self.holds(view) else None
+        if producer is None or producer.epoch < self._next_epoch:
+            view = await self.claim_again()
+            producer = view.next_epoch()
+        assert producer is not None
+        self._next_epoch = producer.epoch + 1
         return producer
 
     async def append(self, body: Message) -> IdView | None:

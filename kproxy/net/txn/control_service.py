@@ -11,16 +11,22 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
-from kproxy.txn.described import Described, Listed
+from kproxy.net.txn.members import MemberCapture, Members
+from kproxy.txn.claims import fenced
+from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.errors import TxnError
-from kproxy.txn.parts import Also
+from kproxy.txn.ids import Producer
+from kproxy.txn.parts import EVERYTHING, Also
 from kproxy.txn.states import State
 from kproxy.txn.view import IdView
+from kproxy.txn.view_values import LOST
 
 T = TypeVar("T")
 
 _DEFAULT_PREFIX: Final = "kproxy-"
+#: Of a member of an id that nobody has had yet, ms.
+DEFAULT_TIMEOUT_MS: Final = 60_000
 
 
 class ControlService:
@@ -32,6 +38,7 @@ class ControlService:
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         begun: Begun,
+        members: Members,
         cluster: Cluster,
     ) -> None:
         """``begun`` is what connections ask where a client's requests go.
@@ -42,6 +49,7 @@ class ControlService:
         self._log = log
         self._read_all = read_all
         self._begun = begun
+        self._members = members
         self._network = cluster.network
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
@@ -66,22 +74,74 @@ class ControlService:
     def _was_mine(self, view: IdView) -> bool:
         return view.claim is not None and view.claim.instance_id == self._coordinator.instance_id
 
-    async def commit(
-        self, transactional_id: str, *, batch_id: str | None = None, members: Sequence[str] = ()
-    ) -> Described:
+    async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
         """As ``TransactionControl``."""
-        view = await self._found(transactional_id)
-        if batch_id is None or batch_id not in view.batch_ids:
-            capture = await self._to_decide(view)
+        capture = self._begun.named(transactional_id)
+        if capture is not None:
             with self._begun.ending(capture):
-                await capture.commit(Also(batch_id, members))
+                await capture.abort()
+        await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id)
         return self._describe(transactional_id)
 
-    async def abort(self, transactional_id: str, *, members: Sequence[str] = ()) -> Described:
+    async def commit(
+        self,
+        transactional_id: str,
+        *,
+        batch_id: str | None = None,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
         """As ``TransactionControl``."""
-        capture = await self._to_decide(await self._found(transactional_id))
-        with self._begun.ending(capture):
-            await capture.abort(Also(None, members))
+        view = await self._owned(transactional_id, owner)
+        if batch_id is None or batch_id not in view.batch_ids:
+            await self._commit(view, Also(batch_id, members), owner)
+        if abort_others:
+            await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
+        return self._describe(transactional_id)
+
+    async def _commit(self, view: IdView, also: Also, owner: OwnerId | None) -> None:
+        name = view.transactional_id
+        capture = self._begun.named(name)
+        if capture is not None:
+            with self._begun.ending(capture):
+                await capture.commit(also)
+            return
+        self._refuse_torn(view)
+        if also.batch_id is None and not view.prepared:
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
+        await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
+
+    def _refuse_torn(self, view: IdView) -> None:
+        """TxnError where the owner's own data would be left out."""
+        assert view.claim is not None
+        if view.has_own_data() and not self._was_mine(view):
+            where = view.claim.instance_id
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"it has an open transaction at another kproxy, {where}")
+        lost = view.is_doomed and view.last is not None and view.last.reason == LOST
+        if lost or view.has_own_data():
+            why = "what the owner itself wrote is aborted: abort the rest, or initialize the id anew"
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+
+    async def abort(
+        self,
+        transactional_id: str,
+        *,
+        members: Sequence[str] = (),
+        owner: OwnerId | None = None,
+        abort_others: bool = False,
+    ) -> Described:
+        """As ``TransactionControl``."""
+        view = await self._owned(transactional_id, owner)
+        also = EVERYTHING if abort_others else Also(None, members)
+        capture = self._begun.named(transactional_id)
+        if capture is not None:
+            with self._begun.ending(capture):
+                await capture.abort(also)
+        elif abort_others or view.prepared or view.open_since() is not None:
+            await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=also)
+        else:
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
         return self._describe(transactional_id)
 
     async def prepare(self, transactional_id: str) -> Described:
@@ -94,18 +154,53 @@ class ControlService:
             await capture.prepare()
         return self._describe(transactional_id)
 
-    async def _to_decide(self, view: IdView) -> Capture:
-        """The open transaction or, if there is none, an empty one that decides what was prepared."""
-        open_one = self._begun.named(view.transactional_id)
-        if open_one is not None:
-            return open_one
-        if view.claim is None or not view.prepared:
-            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{view.transactional_id} has nothing to be decided")
-        if view.ongoing is not None and not self._was_mine(view):
-            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "it has an open transaction at another kproxy")
-        capture = Capture(self._coordinator, view.transactional_id, view.claim.client_id, view.claim.timeout_ms)
-        await capture.initialize()
-        return capture
+    # -- members
+
+    async def begin_member(
+        self,
+        transactional_id: str,
+        member: str,
+        *,
+        client_id: str,
+        owner: OwnerId | None = None,
+        timeout_ms: int | None = None,
+    ) -> Described:
+        """As ``TransactionControl``."""
+        longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
+        self._coordinator.check_timeout(longest)
+        capture = MemberCapture(self._coordinator, self._members, transactional_id, member, client_id, longest)
+        self._begun.add(capture)
+        try:
+            await capture.join(_producer(owner))
+        except BaseException:
+            self._begun.remove(capture)
+            raise
+        return self._describe(transactional_id)
+
+    async def _timeout_of(self, transactional_id: str) -> int:
+        view = await self._read(transactional_id)
+        return view.claim.timeout_ms if view is not None and view.claim is not None else DEFAULT_TIMEOUT_MS
+
+    async def prepare_member(self, transactional_id: str, member: str) -> Described:
+        """As ``TransactionControl``."""
+        view = await self._found(transactional_id)
+        capture = self._begun.named(transactional_id, member)
+        if capture is not None:
+            with self._begun.ending(capture):
+                await capture.prepare()
+        elif all(part.name != member for part in view.prepared.values()):  # else it is asked again
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"no member {member} of {transactional_id} is open here")
+        return self._describe(transactional_id)
+
+    async def abort_member(self, transactional_id: str, member: str) -> Described:
+        """As ``TransactionControl``."""
+        await self._found(transactional_id)
+        capture = self._begun.named(transactional_id, member)
+        if capture is None:
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"no member {member} of {transactional_id} is open here")
+        with self._begun.ending(capture):
+            await capture.abort()
+        return self._describe(transactional_id)
 
     # -- what is told
 
@@ -135,6 +230,12 @@ class ControlService:
             )
         return found
 
+    async def _owned(self, name: str, owner: OwnerId | None) -> IdView:
+        view = await self._found(name)
+        if owner is not None and _producer(owner) != view.client:
+            raise fenced(view.client)
+        return view
+
     async def _found(self, name: str) -> IdView:
         if not self._log.opened.is_set():
             await self._asked(self._read_all)  # where there is no log, none is made to look into it
@@ -152,3 +253,7 @@ class ControlService:
             return await read()
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
+
+
+def _producer(owner: OwnerId | None) -> Producer | None:
+    return Producer(*owner) if owner is not None else None

@@ -98,11 +98,15 @@ class Coordinator:
         """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            longest = self._config.transaction_max_timeout_ms
-            raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
+        self.check_timeout(timeout_ms)
         owner = self._owners.get(transactional_id) or self._add(transactional_id)
         return await self._run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
+
+    def check_timeout(self, timeout_ms: int) -> None:
+        """TxnError if a transaction may not take so long."""
+        longest = self._config.transaction_max_timeout_ms
+        if not 0 < timeout_ms <= longest:
+            raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
 
     async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
@@ -144,6 +148,11 @@ class Coordinator:
         """The log shows that the transaction waits for a later decision, for as long as it takes."""
         owner = await self._owner(request)
         await self._run(lambda: owner.prepare(request))
+
+    async def decide(self, transactional_id: str, client: Producer | None, *, committed: bool, also: Also) -> None:
+        """Decides parts that were prepared, whoever coordinates the id, as ``Owner.decide``."""
+        owner = self._owners.get(transactional_id) or self._add(transactional_id)
+        await self._run(lambda: owner.decide(client, committed=committed, also=also))
 
     # -- owners
 
@@ -190,11 +199,21 @@ class Coordinator:
         By this instance's own clock, from when it saw the last record: brokers' clocks may show any other time.
         """
         assert view.claim is not None
+        return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS)
+
+    def _is_overdue(self, view: IdView) -> bool:
+        """Whether members of an id of this instance are open for longer than a transaction may take."""
+        since = view.open_since()
+        assert view.claim is not None
+        return since is not None and self._is_past(view, since.since.offset, view.claim.timeout_ms)
+
+    def _is_past(self, view: IdView, offset: int, after_ms: int) -> bool:
+        """Whether so long ago this instance saw a record of the id for the first time."""
         now = trio.current_time()
-        offset, since = self._heard.get(view.transactional_id, (-1, now))
-        if offset != view.touched.offset:
-            self._heard[view.transactional_id], since = (view.touched.offset, now), now
-        return now > since + (view.claim.timeout_ms + _OTHERS_GRACE_MS) / 1000
+        seen, since = self._heard.get(view.transactional_id, (-1, now))
+        if seen != offset:
+            self._heard[view.transactional_id], since = (offset, now), now
+        return now > since + after_ms / 1000
 
     async def _refused(self, places: Sequence[Place]) -> dict[Place, ErrorCode]:
         errors: dict[Place, ErrorCode] = {}
@@ -253,10 +272,13 @@ class Coordinator:
             self._sweep_views()
 
     def _end_former(self) -> None:
-        """What this instance's former self left open can only be aborted: readers need not wait for its time-out."""
+        """What this instance's former self left open can only be aborted: readers need not wait for its time-out.
+
+        Where nothing was written but by members it is left to them: they may be elsewhere.
+        """
         for view in list(self._tools.log.views.all()):
             mine = view.claim is not None and view.claim.instance_id == self.instance_id
-            if mine and view.ongoing is not None and view.transactional_id not in self._owners:
+            if mine and view.has_own_data() and view.transactional_id not in self._owners:
                 self.end_overdue(view)
 
     def _note(self) -> None:
@@ -272,12 +294,13 @@ class Coordinator:
     def _sweep_views(self) -> None:
         now_ms, expired = self._now_ms(), 0
         for view in list(self._tools.log.views.all()):
-            if view.claim is None or view.transactional_id in self._owners:
+            owner, since = self._owners.get(view.transactional_id), view.open_since()
+            if view.claim is None or (owner is not None and (owner.transaction is not None or since is None)):
                 self._heard.pop(view.transactional_id, None)
                 continue
-            is_silent = self._is_silent(view)
-            if view.ongoing is not None:
-                if is_silent:
+            is_over = self._is_silent(view) if owner is None else self._is_overdue(view)
+            if since is not None:
+                if is_over:
                     self.end_overdue(view)
             elif self._is_unused(view, now_ms) and expired < _MOST_EXPIRED:
                 expired += 1
@@ -290,20 +313,19 @@ class Coordinator:
     def end_overdue(self, view: IdView) -> None:
         """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
         assert view.claim is not None
-        assert view.ongoing is not None
+        since = view.open_since()
+        assert since is not None
         log.info(
-            "aborting a transaction whose kproxy is gone",
+            "aborting a transaction that nobody ends",
             transactional_id=view.transactional_id,
             instance_id=view.claim.instance_id,
         )
-        self._start(view.transactional_id, partial(self._keeper_for(view).end_open, view.ongoing.producer))
+        self._start(view.transactional_id, partial(self._keeper_for(view).end_open, since))
 
     def _keeper_for(self, view: IdView) -> ClaimKeeper:
         """What claims an id on behalf of the instance and the client that have it."""
-        assert view.claim is not None
-        keeper = ClaimKeeper(view.transactional_id, self._tools, instance_id=view.claim.instance_id)
-        keeper.client, keeper.client_id = view.client, view.claim.client_id
-        keeper.timeout_ms = view.claim.timeout_ms
+        keeper = ClaimKeeper(view.transactional_id, self._tools)
+        keeper.serve(view)
         return keeper
 
     async def abort(self, transactional_id: str, client: Producer) -> None:
@@ -317,7 +339,7 @@ class Coordinator:
             return
         view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
         if view is not None and view.ongoing is not None and view.client == client:
-            await self._keeper_for(view).end_open(view.ongoing.producer)
+            await self._keeper_for(view).end_open(view.ongoing)
 
     async def _expire(self, view: IdView) -> None:
         assert view.claim is not None

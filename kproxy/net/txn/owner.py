@@ -11,13 +11,12 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import LogError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.transaction import Transaction, told
 from kproxy.net.txn.writer import TransactionWriter
-from kproxy.txn.claims import initialized_client, needs_client_producer_id, next_client
+from kproxy.txn.claims import fenced, initialized_client, needs_client_producer_id, next_client
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.errors import TxnError
 from kproxy.txn.group_offsets import is_other_generation, one_of_each_member
@@ -31,8 +30,8 @@ from kproxy.txn.view import IdView, Place
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
 
-#: Partitions whose ends are remembered, so that the next transaction need not ask for them.
-_MOST_ENDS: Final = 10_000
+#: Decisions of parts that others' claims came before.
+_MOST_TRIES: Final = 10
 
 
 class Owner:
@@ -52,7 +51,7 @@ class Owner:
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[Place] = set()
-        self._ends: dict[Place, int] = {}
+        self._ends = PartitionEnds(tools.ends)
         #: The transaction of whose decision nothing was heard, and the log could not be read either.
         self._undecided: Transaction | None = None
         #: Why the client's transaction is lost, until the client has aborted it.
@@ -77,6 +76,7 @@ class Owner:
         async with self._lock:
             self.used_at = trio.current_time()
             self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
+            self.keeper.instance_id = self._tools.instance_id
             await self.keeper.claim_for(identity, resumed)
             self._drop_transaction("initialized")
             self._adopted = False
@@ -158,26 +158,12 @@ class Owner:
         if not transaction.unannounced(places):
             return
         wanted = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._usual]))
-        ends = await self._ends_of(wanted)
+        ends = await self._ends.of(wanted)
         if self.keeper.claim is None:
             raise await self._lose("the claim was lost")
         if not await self.keeper.announce(transaction.announcement(self.keeper.claim.nonce, ends)):
             raise await self._lose("the log did not take the transaction's partitions")
         transaction.announced.update(wanted)
-
-    async def _ends_of(self, places: Sequence[Place]) -> dict[Place, int]:
-        missing = [place for place in places if place not in self._ends]
-        if len(self._ends) + len(missing) > _MOST_ENDS:
-            self._ends.clear()
-            missing = list(places)
-        if missing:
-            try:
-                self._ends.update(await self._tools.ends(missing))
-            except LogError as error:
-                raise TxnError(ErrorCode(error.error_code), str(error)) from error
-            except (OSError, RemoteProtocolError) as error:
-                raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ends of partitions: {error}") from error
-        return {place: self._ends[place] for place in places}
 
     async def _begin(self) -> Transaction:
         producer = await self.keeper.take_epoch()
@@ -288,13 +274,16 @@ class Owner:
             if committed:
                 self._refuse_doomed()
             self._doomed = None
-            beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also.members))
+            beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
                 await self._decide(self.transaction or await self._begin(), committed, bumps, beside)
             elif bumps:
                 await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know the epoch
             else:
                 self._end_again(committed)
+            if self._waits(beside):
+                why = "another claim came before the decision: what was prepared still is"
+                raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
             return self.keeper.client
 
     def _end_again(self, committed: bool) -> None:
@@ -364,10 +353,8 @@ class Owner:
         await transaction.writer.flush()
         if transaction.writer.failed is not None:
             return f"a batch was not written: error {transaction.writer.failed}"
-        for place, done in transaction.writer.written().items():
-            if done.end_offset <= self._ends.get(place, 0):
-                self._ends.clear()  # what was announced was the end of another log
-                return f"{place[0]} was deleted and made anew"
+        if (topic := self._ends.made_anew(transaction.writer.written())) is not None:
+            return f"{topic} was deleted and made anew"
         for offsets in one_of_each_member(transaction.groups):
             error = await self._tools.groups.check(offsets)
             if error:
@@ -393,7 +380,7 @@ class Owner:
         self._stats.appends.observe(trio.current_time() - began)
         if written is not None:
             self._usual = set(written)
-            self._ends.update({place: done.end_offset for place, done in written.items()})
+            self._ends.note(written)
         return view.verdict(transaction.producer)
 
     def _committed(self, transaction: Transaction) -> None:
@@ -422,6 +409,63 @@ class Owner:
                 raise await self._lose("the log did not take it")
             self.transaction, self.state = None, following(self.state, Event.PREPARED)
             self._stats.open -= 1
+
+    async def decide(self, client: Producer | None, *, committed: bool, also: Also) -> None:
+        """Decides parts that were prepared, for whoever may: ``client``, if given, must be the one that has the id.
+
+        What is open here is aborted by an abort; a commit is CONCURRENT_TRANSACTIONS then. TxnError unless the log
+        shows the decision.
+        """
+        self._refuse_while_pending()
+        async with self._lock:
+            self.used_at = trio.current_time()
+            await self._find_out()
+            for _ in range(_MOST_TRIES):
+                view = await self._follow(client)
+                if committed and also.batch_id is not None and also.batch_id in view.batch_ids:
+                    return
+                parts = prepared_parts(view, also)
+                if not committed and not parts and view.open_since() is None and self.transaction is None:
+                    return
+                if await self._decided(committed, Beside(also.batch_id if committed else None, parts)):
+                    return
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+
+    async def _follow(self, client: Producer | None) -> IdView:
+        """What the log says now; where another claim holds, this goes on in the name of that one. TxnError."""
+        view = await self.keeper.read_to_end()
+        if view is None or view.claim is None:
+            raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "the log does not know the transactional id")
+        if client not in (None, view.client):
+            raise fenced(view.client)
+        if not self.keeper.holds(view):
+            if self.transaction is not None:
+                self._drop_transaction("failed")
+                self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "another claim aborted the transaction")
+            self.keeper.serve(view)
+        return view
+
+    async def _decided(self, committed: bool, beside: Beside) -> bool:
+        """Whether the log shows the decision; if not, something came in between. TxnError if it may not be."""
+        transaction = self.transaction
+        if committed and transaction is not None:
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
+        try:
+            await self._decide(transaction or await self._begin(), committed, bumps=False, beside=beside)
+        except TxnError as error:
+            if error.error_code is not ErrorCode.TRANSACTION_ABORTABLE:
+                raise
+            self._doomed = None
+            return False
+        if transaction is not None:
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted by hand")
+        return not self._waits(beside)
+
+    def _waits(self, beside: Beside) -> bool:
+        """Whether parts are still undecided: a claim came before the decision, and aborted only what was open."""
+        view = self.keeper.view
+        prepared = view.prepared if view is not None else {}
+        return any(Producer(row.producer_id, row.epoch) in prepared for row in beside.parts)
 
     # -- time
 

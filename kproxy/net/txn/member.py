@@ -1,0 +1,122 @@
+"""One member of a transaction: a part under a producer id of its own, which joins, writes, and prepares.
+
+It may do so at any instance: the log alone says which transaction it joined, and whether its part is prepared.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.partition_ends import PartitionEnds
+from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.writer import TransactionWriter
+from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Place
+
+if TYPE_CHECKING:
+    from kproxy.txn.writes import TxnSend
+
+#: Appends of the record that prepares, each with the appender's own patience.
+_MOST_PREPARES: Final = 3
+
+
+class Member:
+    """Of one transactional id. Its records have sequences of their own, so that nobody else's come in between."""
+
+    def __init__(self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools) -> None:
+        """``producer``: under which nothing was written yet."""
+        self.transactional_id = transactional_id
+        self.name = name
+        self.producer = producer
+        self._keeper = ClaimKeeper(transactional_id, tools)
+        self._tools = tools
+        self._nonce = tools.nonce()
+        self._sequence = 0
+        self._lock = trio.Lock()
+        self._connections = tools.connections()
+        self._transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
+        self._sequences: ClientSequences[TxnSend] = ClientSequences()
+        self._ends = PartitionEnds(tools.ends)
+
+    async def join(self, view: IdView, main: Producer) -> bool:
+        """Joins the transaction ``main``; whether the log shows that. It is asked once: another try is another part."""
+        assert view.claim is not None
+        body = TransactionMember(view.claim.nonce, *main, self.name, *self.producer, self._nonce)
+        with suppress(AppendError):
+            await self._tools.log.append(self._entry(body), *self.producer, self._next_sequence())
+        now = await self._keeper.read_to_end()
+        joined = now.members.get(self.producer) if now is not None else None
+        return joined is not None and joined.nonce == self._nonce
+
+    # -- data
+
+    async def produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> list[Written]:
+        """Writes batches; ``accepted`` is called when they have their place in the order. TxnError: none is written."""
+        writer = self._transaction.writer
+        async with self._lock:
+            await self._announce([(batch.topic, batch.partition) for batch in batches])
+            await writer.room(sum(len(batch.batch) for batch in batches))
+            sends = self._transaction.accept(self.producer, batches, self._sequences)
+            accepted()
+        await writer.settled([send for send in sends if send is not None])
+        return [told(send) for send in sends]
+
+    async def _announce(self, places: Sequence[Place]) -> None:
+        wanted = self._transaction.unannounced(dict.fromkeys(places))
+        if not wanted:
+            return
+        body = self._transaction.announcement(self._nonce, await self._ends.of(wanted))
+        try:
+            await self._tools.log.append_unread(self._entry(body), *self.producer, self._next_sequence())
+        except AppendError as error:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"the log did not take its partitions: {error}") from error
+        self._transaction.announced.update(wanted)
+
+    # -- the end
+
+    async def prepare(self) -> None:
+        """Has the log show that the part waits for a decision. TxnError if it is aborted, or that can't be known."""
+        writer = self._transaction.writer
+        async with self._lock:
+            await writer.flush()
+            if writer.failed is not None:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"a batch was not written: error {writer.failed}")
+            if (topic := self._ends.made_anew(writer.written())) is not None:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"{topic} was deleted and made anew")
+            await self._until_prepared(self._transaction.preparation(self._nonce), self._next_sequence())
+
+    async def _until_prepared(self, body: Message, sequence: int) -> None:
+        for _ in range(_MOST_PREPARES):
+            # under one sequence: however often it is sent, it stands there once
+            with suppress(AppendError):
+                await self._tools.log.append(self._entry(body), *self.producer, sequence)
+            view = await self._keeper.read_to_end()
+            if view is not None and self.producer in view.prepared:
+                return
+            if view is None or view.verdict(self.producer) is not Verdict.UNDECIDED:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "its transaction was decided or claimed without it")
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether it is prepared is not known: ask again")
+
+    def close(self) -> None:
+        """Gives up what is not written, and closes its connections."""
+        self._transaction.writer.abandon()
+        self._connections.close()
+
+    def _entry(self, body: Message) -> Entry:
+        return Entry(self.transactional_id, body)
+
+    def _next_sequence(self) -> int:
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        return sequence

@@ -1,0 +1,151 @@
+"""The members that join at this instance, and the producer ids that they take turns with."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.member import Member
+from kproxy.net.txn.tools import OwnerTools
+from kproxy.txn.claims import NOBODY, fenced, next_client
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
+from kproxy.txn.parts import ALONE, Also, named_parts
+from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.view import IdView
+
+#: Claims and decisions of others that may come between the look at the log and the member's record.
+_MOST_TRIES: Final = 10
+#: Producer ids that are kept for the next members, of all transactional ids.
+_MOST_FREE: Final = 1_000
+
+
+class Members:
+    """Has members join, at most one under each producer id at a time.
+
+    A record under an epoch fences the epochs below it, so each member that is open has a producer id to itself; the
+    next one takes that with the next epoch.
+    """
+
+    def __init__(self, tools: OwnerTools) -> None:
+        """Nobody has joined."""
+        self._tools = tools
+        self._free: deque[tuple[str, Producer]] = deque(maxlen=_MOST_FREE)
+
+    async def join(
+        self, transactional_id: str, name: str, owner: Producer | None, client_id: str, timeout_ms: int
+    ) -> Member:
+        """A member of the transaction that is open, or of the next one; the log shows it.
+
+        TxnError: PRODUCER_FENCED if ``owner`` is not the client that has the id by now. ``client_id`` and
+        ``timeout_ms`` are for an id that nobody has.
+        """
+        keeper = ClaimKeeper(transactional_id, self._tools)
+        for _ in range(_MOST_TRIES):
+            view = await keeper.read_to_end()
+            _refuse(view, name, owner)
+            main = view.next_epoch() if view is not None else None
+            if view is None or main is None:
+                await self._claim(keeper, view, client_id, timeout_ms)
+                continue
+            member = Member(transactional_id, name, await self._producer(transactional_id), self._tools)
+            try:
+                joined = await member.join(view, main)
+            except BaseException:
+                member.close()
+                raise
+            if joined:
+                return member
+            self.leave(member)
+        raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim or decide the transactional id all the time")
+
+    def leave(self, member: Member) -> None:
+        """The member is prepared or given up; its producer id is for the next one."""
+        member.close()
+        following = Producer(member.producer.producer_id, member.producer.epoch + 1)
+        if following.epoch <= LAST_EPOCH:
+            self._free.append((member.transactional_id, following))
+
+    async def _producer(self, transactional_id: str) -> Producer:
+        for row in self._free:
+            if row[0] == transactional_id:
+                self._free.remove(row)
+                return row[1]
+        return Producer(await self._tools.new_producer_id() | TXN_BITS, 0)
+
+    async def _claim(self, keeper: ClaimKeeper, view: IdView | None, client_id: str, timeout_ms: int) -> None:
+        """Claims a block for whoever has the id; if another does so first, that is as good."""
+        client = NOBODY
+        if view is None or view.claim is None:
+            client = next_client(NOBODY, await self._tools.new_producer_id())
+            keeper.client_id, keeper.timeout_ms = client_id, timeout_ms
+        else:
+            keeper.serve(view)
+        await keeper.claim_once(view, client)
+
+
+def _refuse(view: IdView | None, name: str, owner: Producer | None) -> None:
+    known = view.client if view is not None else NOBODY
+    if owner not in (None, known):
+        raise fenced(known)
+    if view is not None and name in named_parts(view):
+        raise TxnError(ErrorCode.INVALID_REQUEST, f"there is a member {name} already: each takes a name of its own")
+
+
+class MemberCapture(Capture):
+    """What a client that knows nothing of transactions writes as a member of one."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        members: Members,
+        transactional_id: str,
+        name: str,
+        client_id: str,
+        timeout_ms: int,
+    ) -> None:
+        """Nothing is asked for before ``join``."""
+        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
+        self.member = name
+        self._members = members
+        self._joined: Member | None = None
+
+    async def join(self, owner: Producer | None) -> None:
+        """As ``Members.join``."""
+        self._joined = await self._members.join(
+            self.transactional_id, self.member, owner, self.client_id, self.timeout_ms
+        )
+
+    async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
+        if self._joined is None:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
+        return await self._joined.produce(batches, accepted)
+
+    async def prepare(self) -> None:
+        """Has what was taken wait for a decision. TxnError if it is aborted, or that can't be known."""
+        try:
+            await self._decide(self._prepare)
+        finally:
+            self._leave()
+
+    async def _prepare(self) -> None:
+        if self._joined is None:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
+        await self._joined.prepare()
+
+    async def abort(self, also: Also = ALONE) -> None:
+        """Takes nothing any more; what was written is never seen."""
+        self.doomed = self.doomed or "it was aborted"
+        await self._abort_the_open()
+        await self._quiet()
+
+    async def _abort_the_open(self, also: Also = ALONE) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._joined is not None:
+            self._members.leave(self._joined)
+            self._joined = None
