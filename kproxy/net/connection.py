@@ -98,6 +98,8 @@ class Connection:
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
+        #: An errand is done, and waits for others to be so before the answers are written.
+        self._gathering = False
         self._listening = False
         self._streaming = self._streamed = 0
         self._errands = Errands(cluster, rpcs, None if reading is None else reading.groups)
@@ -298,6 +300,12 @@ class Connection:
         answer = await work()
         self.session.errand_done(errand, answer, trio.current_time() + self.wall)
         self.start_errands()  # one may lead to another
+        if self._gathering:
+            return
+        # those that end at the same time go to the client together: a call for each would cost more than all else
+        self._gathering = True
+        await trio.lowlevel.checkpoint()
+        self._gathering = False
         await self._answered()
 
     def _start_waits(self) -> None:

@@ -188,6 +188,10 @@ class Writes:
             found.append(send)
         return found
 
+    def follows(self, send: TxnSend) -> bool:
+        """Whether the fate of a batch before it in its partition is not definite."""
+        return send is not self._busy[send.place].sends[0]
+
     def next_due(self) -> float:
         """When the next back-off ends that was on at the last call of ``ready``, or began since; inf if none was."""
         return min((track.due_at for track in self._busy.values() if track.due_at > self._looked_at), default=inf)

@@ -1,6 +1,7 @@
 """OffsetCommit v0 and OffsetFetch v0 find the group's coordinator, wherever the client sent them."""
 
 import pytest
+import trio
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorResponse
 from kproxy.codec._generated.offset_commit import (
@@ -8,11 +9,12 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinators
+from kproxy.net import coordinators, errands
+from kproxy.net.connection import Connection
 from kproxy.testing.fake_broker import Answer, Close
-from tests.net.harness import FrameClient, proxied
+from tests.net.harness import FrameClient, eventually, proxied
 
 
 async def commit(client: FrameClient, group: str, version: int = 0) -> int:
@@ -67,3 +69,29 @@ async def test_an_errand_that_nobody_serves_ends_the_connection(monkeypatch: pyt
         async with await proxy.client() as client:
             await client.send(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])]), 0)
             assert await client.ended()
+
+
+async def test_answers_that_are_there_at_the_same_time_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, asked, writes = trio.Event(), list[object](), list[int]()
+    flush_client = Connection.flush_client
+
+    async def ask_coordinator(*given: object) -> OffsetFetchResponse:
+        asked.append(given)
+        await gate.wait()
+        return OffsetFetchResponse()
+
+    async def count(self: Connection) -> None:
+        writes.append(len(self.session.link.to_client))
+        await flush_client(self)
+
+    monkeypatch.setattr(errands, "ask_coordinator", ask_coordinator)
+    monkeypatch.setattr(Connection, "flush_client", count)
+    async with proxied() as proxy, await proxy.client() as client:
+        for _ in range(5):
+            await client.send(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])]), 0)
+        await eventually(lambda: len(asked) == 5)
+        del writes[:]
+        gate.set()
+        for _ in range(5):
+            assert (await client.receive()).topics == []
+        assert len(writes) == 1

@@ -93,7 +93,9 @@ class TestSending:
         sends = [accept(core, P, b"%d" % n) for n in range(8)]
         other = accept(core, Q, b"q")
         assert send_all(core) == [sends[0], other]
+        assert [core.follows(send) for send in (*sends[:2], other)] == [False, True, False]
         core.written(sends[0], 0, -1)
+        assert not core.follows(sends[1])
         assert send_all(core) == sends[1:6]
         core.written(sends[1], 1, 77)
         assert (sends[1].settled, sends[1].base_offset, sends[1].log_append_time_ms) == (True, 1, 77)

@@ -25,12 +25,16 @@ from kproxy.txn.view import Place
 from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
 
 _OLDEST_PRODUCE: Final = 3
+#: So much is worth a request of its own at any time.
+_ENOUGH_BYTES: Final = 65_536
 
 
 class TransactionWriter:
     """Takes the batches of one (producer id, epoch); one writer at a time uses the connections of an id.
 
-    Requests are pipelined, and batches for partitions with one leader go as one request.
+    Requests are pipelined, and batches for partitions with one leader go as one request. A broker takes the requests of
+    a connection one by one, and each has to wait for the replicas. So small batches for other partitions than those
+    under way wait for the answer that is due, and go together: one behind another they would wait for all before them.
     """
 
     def __init__(self, connections: WriterConnections, producer_id: int, epoch: int) -> None:
@@ -130,7 +134,7 @@ class TransactionWriter:
         for broker, sends in groups.values():
             client = self._connections.client(broker)
             if client is not None:
-                sent |= client.has_room and self._send(client, sends)
+                sent |= client.has_room and self._is_time(client, sends) and self._send(client, sends)
             elif broker.node_id not in self._connecting:
                 self._connecting.add(broker.node_id)
                 self._connections.nursery.start_soon(self._connect, broker, sends)
@@ -176,6 +180,12 @@ class TransactionWriter:
                 resends[send.reason] = resends.get(send.reason, 0) + 1
             self._writes.started(send, trio.current_time())
         return True
+
+    def _is_time(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
+        """Whether to send now, and not to gather until the next answer."""
+        if client not in self._used or any(self._writes.follows(send) for send in sends):
+            return True
+        return sum(len(send.batch) for send in sends) >= _ENOUGH_BYTES
 
     def _fitting(self, sends: Sequence[TxnSend]) -> list[TxnSend]:
         size = 0
@@ -231,13 +241,15 @@ class TransactionWriter:
         self._tell()
 
     def _tell(self) -> None:
-        """Wakes who waits. Of a transaction that has failed nothing more is to go its way."""
+        """Wakes who waits, if a fate is definite. Of a transaction that has failed nothing more is to go its way."""
+        settled = self._writes.held < self._counted
         self._connections.stats.sends_in_flight += self._writes.held - self._counted
         self._counted = self._writes.held
         if self._writes.failed is not None:
             for client in self._used:
                 self._connections.drop(client)
-        self._settled.unpark_all()
+        if settled:
+            self._settled.unpark_all()
 
     def _count_error(self) -> None:
         self._connections.cluster.count_error("transaction_writer")

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.produce import (
     ProduceResponse,
@@ -128,6 +129,40 @@ class TestRequests:
             assert await w.settled(*sends) == [0] * 9
             assert w.visible() == [b"%d" % n for n in range(9)]
             assert began == w.visible()
+
+    async def test_what_comes_for_other_partitions_waits_for_the_answer_that_is_due_and_goes_together(self) -> None:
+        gate, asked = trio.Event(), list[list[int]]()
+
+        async def hold(call: Call) -> None:
+            asked.append([part.index for topic in call.request.topic_data for part in topic.partition_data])
+            await gate.wait()
+
+        async with writing(1, 5) as w:
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            sends = [w.accept(b"a", index=0)]
+            await eventually(lambda: sends[0].in_flight)
+            sends += [w.accept(b"a", index=index) for index in range(1, 5)]
+            await trio.testing.wait_all_tasks_blocked()
+            assert [send.in_flight for send in sends] == [True] + [False] * 4
+            gate.set()
+            assert await w.settled(*sends) == [0] * 5
+            assert asked == [[0], [1, 2, 3, 4]]
+
+    async def test_much_for_other_partitions_does_not_wait(self) -> None:
+        gate = trio.Event()
+
+        async def hold(_: Call) -> None:
+            await gate.wait()
+
+        async with writing(1, 2) as w:
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            sends = [w.accept(b"a", index=0)]
+            await eventually(lambda: sends[0].in_flight)
+            sends.append(w.accept(bytes(70_000), index=1))
+            await eventually(lambda: sends[1].in_flight)
+            assert not sends[0].settled
+            gate.set()
+            assert await w.settled(*sends) == [0, 0]
 
     async def test_connections_are_kept_for_the_next_transaction(self) -> None:
         used: set[int] = set()
