@@ -23,6 +23,8 @@ from kproxy.testing.simulation.record_sets import record_set
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]
 #: kproxy is told that clients have five requests in flight at most (clients.in.flight); it sees an answer written late.
+#: An answer that takes this share of the request's time-out may be one that its client did not wait for.
+_LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
 #: Seconds for which a client stays that wants no answers: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
@@ -236,6 +238,8 @@ class Client:
         if entry is None:
             self._say(f"throws the late answer to {number} away")
             return
+        if trio.current_time() - (entry[0] - self.plan.request_timeout) >= _LATE_SHARE * self.plan.timeout_ms / 1000:
+            self._history.disturb(self.plan)  # kproxy has to take it for one that has given up
         request = dict(entry[1])
         again: Request = {}
         said = []

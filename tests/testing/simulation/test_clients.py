@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.testing.simulation.plan import Taste, make_plan
 from kproxy.testing.simulation.world import Outcome, run
 from tests.testing.simulation.worlds import client, fault, plan, send
 
@@ -61,3 +62,10 @@ def test_several_partitions_go_in_one_request() -> None:
     outcome = run(plan(client(type(both)(0.1, ((0, (b"a",)), (3, (b"b",)))))))
     assert sent(outcome) == ["0:[a] 3:[b]"]
     assert outcome.acknowledged == 2
+
+
+def test_an_equal_record_without_a_time_behind_an_answer_that_was_perhaps_too_late_is_not_judged() -> None:
+    """kproxy has to take it for the retry of a client that had given up; here it was slow, and so was its answer."""
+    outcome = run(make_plan(1_029_285, Taste()))
+    assert not any("times out" in line for line in outcome.trace)
+    assert outcome.broken is None
