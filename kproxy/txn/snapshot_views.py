@@ -11,6 +11,7 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec._generated.transaction_views import (
     TransactionViews,
     TransactionViewsAborted,
+    TransactionViewsAbortedMember,
     TransactionViewsBound,
     TransactionViewsClaim,
     TransactionViewsCommitted,
@@ -32,7 +33,7 @@ from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Ongoing, Prepared, Stand
 
 _VERSION: Final = Struct(">h")
-#: Without, and with producer ids that are rejected: an older kproxy can't keep them.
+#: Without, and with what is aborted for good (rejected producer ids, members): an older kproxy can't keep that.
 _PLAIN, _WITH_FINAL = 0, 1
 
 M = TypeVar("M", bound=Message)
@@ -49,7 +50,8 @@ class Stated(NamedTuple):
 def encode_views(views: Iterable[IdView], rejected: Collection[int] = ()) -> bytes:
     """The views and the rejected producer ids, with a version (int16) before them."""
     rows = [_id(view) for view in views]
-    return _pack(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if rejected else _PLAIN)
+    is_new = bool(rejected) or any(row.aborted_members for row in rows)
+    return _pack(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if is_new else _PLAIN)
 
 
 def decode_views(data: bytes) -> Stated:
@@ -105,6 +107,9 @@ def _id(view: IdView) -> TransactionViewsId:
         expired=view.expired,
         touched_offset=view.touched.offset,
         touched_timestamp_ms=view.touched.timestamp_ms,
+        aborted_members=[
+            TransactionViewsAbortedMember(pid, epochs.to_bytes()) for pid, epochs in view.aborted_members.items()
+        ],
     )
 
 
@@ -136,6 +141,7 @@ def _view(row: TransactionViewsId) -> IdView:
         generations=list(row.generations),
         committed={one.producer_id: EpochSet(one.epochs) for one in row.committed},
         aborted={Producer(one.producer_id, one.epoch) for one in row.aborted},
+        aborted_members={one.producer_id: EpochSet(one.epochs) for one in row.aborted_members},
         batch_ids=deque(row.batch_ids, maxlen=BATCH_IDS),
         expired=row.expired,
         touched=Stand(row.touched_offset, row.touched_timestamp_ms),

@@ -46,7 +46,7 @@ class Views:
         """Forgets what one partition of the log said; it is read anew, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
-            for producer_id in _producer_ids(view):
+            for producer_id in view.producer_ids():
                 self._by_producer.pop(producer_id, None)
         self._rejected.pop(partition, None)
         self.foreign.discard(partition)
@@ -103,7 +103,7 @@ class Views:
     def _take_over(self, partition: int, view: IdView) -> None:
         name = view.transactional_id
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
-        for producer_id in _producer_ids(view):
+        for producer_id in view.producer_ids():
             self._know(producer_id, view)
         for places in view.bounds.values():
             for place in places:
@@ -217,12 +217,6 @@ class Views:
             if view is None or not (view.pending or view.unmirrored):
                 names.discard(name)
         return sorted(names)
-
-
-def _producer_ids(view: IdView) -> Iterator[int]:
-    """All under which it says something."""
-    yield from view.generations
-    yield from (member.producer_id for member in view.members)
 
 
 def _begun_by(body: Message) -> int | None:

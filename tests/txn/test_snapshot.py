@@ -29,12 +29,12 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.views import Views
 
-P0, P1, P2, P3, P4, P5 = (producer(100, epoch) for epoch in range(6))
-M, N = producer(200, 0), producer(201, 0)
+P0, P1, P2, P3, P4, P5, P6 = (producer(100, epoch) for epoch in range(7))
+M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)
 PLACE = ("t", 0)
 #: Something of everything that a view can hold.
 RICH: list[tuple[str, Message]] = [
-    ("a", claim(1, P0, epochs=6)),
+    ("a", claim(1, P0, epochs=7)),
     ("a", decision(1, P0, True, [P0], copies={P0: {PLACE: {0: 5, 3: 9}}}, next_client=Producer(7, 1), batch_id="b")),
     ("a", offsets(1, P1, "g", {PLACE: 3})),
     ("a", offsets(1, P1, "h", {PLACE: 4})),
@@ -52,6 +52,9 @@ RICH: list[tuple[str, Message]] = [
     ("b", partitions(2, producer(101, 0), {PLACE: 1})),
     ("b", claim(3, producer(102, 0), generation=2)),
     ("b", expiry(3)),
+    ("a", member(1, P6, L, 4, "task-0")),
+    ("a", decision(1, P6, False)),
+    ("a", partitions(1, P4, {PLACE: 9})),
 ]
 # What released versions have written of id "b".
 GOLDEN = (

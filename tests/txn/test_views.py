@@ -297,8 +297,8 @@ def test_whoever_loads_a_snapshot_agrees_with_who_has_read(log: list[tuple[str, 
     for name, body in log[up_to:]:
         assert one.give(name, body) == other.give(name, body)
     assert late.knows(0)
-    assert {view.transactional_id: view.generations for view in first.all()} == {
-        view.transactional_id: view.generations for view in late.all()
+    assert {view.transactional_id: view.producer_ids() for view in first.all()} == {
+        view.transactional_id: view.producer_ids() for view in late.all()
     }
     assert set(first.rejected(0)) == set(late.rejected(0))
     for part in (P0, P1, P2, Q0, M):

@@ -285,6 +285,37 @@ def _write_transaction_views_decided(out: bytearray, value: TransactionViewsDeci
 
 
 @dataclass(slots=True)
+class TransactionViewsAbortedMember:
+    producer_id: int = 0
+    epochs: bytes = b""
+    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+
+
+def _read_transaction_views_aborted_member(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsAbortedMember, int]:
+    producer_id: int = 0
+    if version >= 1:
+        (producer_id,) = _unpack_q(buf, pos)
+        pos += 8
+    epochs: bytes = b""
+    if version >= 1:
+        epochs, pos = read_compact_bytes(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos)
+    return TransactionViewsAbortedMember(producer_id, epochs, unknown_tags), pos
+
+
+def _write_transaction_views_aborted_member(out: bytearray, value: TransactionViewsAbortedMember, version: int) -> None:
+    if version >= 1:
+        out += _pack_q(value.producer_id)
+    if version >= 1:
+        write_compact_bytes(out, value.epochs)
+    if version < 1 and value.producer_id != 0:
+        raise absent("TransactionViewsAbortedMember.producer_id", version)
+    if version < 1 and value.epochs != b"":
+        raise absent("TransactionViewsAbortedMember.epochs", version)
+    write_tags(out, value.unknown_tags)
+
+
+@dataclass(slots=True)
 class TransactionViewsId:
     transactional_id: str = ''
     claim: TransactionViewsClaim | None = None
@@ -305,6 +336,7 @@ class TransactionViewsId:
     expired: bool = False
     touched_offset: int = 0
     touched_timestamp_ms: int = 0
+    aborted_members: list[TransactionViewsAbortedMember] = field(default_factory=list)
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -340,8 +372,12 @@ def _read_transaction_views_id(buf: Buffer, pos: int, version: int) -> tuple[Tra
     batch_ids, pos = read_strings(buf, pos, True, length)
     expired, touched_offset, touched_timestamp_ms = _unpack_tqq(buf, pos)
     pos += 17
+    aborted_members: list[TransactionViewsAbortedMember] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 10)
+        aborted_members, pos = read_structs(buf, pos, version, length, _read_transaction_views_aborted_member)
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, unknown_tags), pos
+    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unknown_tags), pos
 
 
 def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, version: int) -> None:
@@ -361,6 +397,10 @@ def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, versi
     write_nullable_struct(out, version, value.last, _write_transaction_views_decided)
     write_strings(out, write_length(out, value.batch_ids, True, False), True)
     out += _pack_tqq(value.expired, value.touched_offset, value.touched_timestamp_ms)
+    if version >= 1:
+        write_structs(out, version, write_length(out, value.aborted_members, True, False), _write_transaction_views_aborted_member)
+    if version < 1 and value.aborted_members != []:
+        raise absent("TransactionViewsId.aborted_members", version)
     write_tags(out, value.unknown_tags)
 
 

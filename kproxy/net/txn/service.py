@@ -21,6 +21,7 @@ from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
@@ -88,7 +89,8 @@ class Transactions:
             SingleRequests(self.coordinator, config.per_request, longest),
         )
         #: Transactions by hand.
-        self.control = ControlService(self.coordinator, self.log, self._read_to_end, begun, cluster)
+        members = Members(tools)
+        self.control = ControlService(self.coordinator, self.log, self._read_to_end, begun, members, cluster)
         #: For connections that show committed data alone.
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left)
         self.reading = Reading(self.views, self, self._stable.stable, groups)

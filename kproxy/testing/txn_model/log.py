@@ -135,8 +135,7 @@ def _as(kind: type[IdView], view: IdView) -> IdView:
 
 def is_known(views: Sequence[IdView], producer_id: int) -> bool:
     """Whether the views say anything of a producer id."""
-    joined = {part.producer_id for view in views for part in view.members}
-    return producer_id in joined or any(producer_id in view.generations for view in views)
+    return any(producer_id in view.producer_ids() for view in views)
 
 
 def verdict(views: Sequence[IdView], part: Producer) -> Verdict:
