@@ -1,0 +1,148 @@
+"""The sink: what each task writes becomes visible by one decision of the driver, or never.
+
+Of Spark 4, as measured: for each micro-batch a process of the driver's asks for the stream's writer, which travels to
+the tasks; another one asks for it again and calls ``commit`` or ``abort`` with the tasks' messages. So what commit has
+to know travels in the messages. A batch write has one writer, which is handed from process to process.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kproxy.client import OwnerId
+from kproxy.spark.errors import KafkaError, OptionError
+from kproxy.spark.sink_control import Decider, owner_for_driver
+from kproxy.spark.sink_options import SinkOptions, parse
+from kproxy.spark.sink_producer import check
+from kproxy.spark.sink_rows import Columns, columns_of
+from kproxy.spark.sink_task import Written, task_names, write_attempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage(WriterCommitMessage):
+    """What the driver learns of a task that is through."""
+
+    written: Written
+    owner: OwnerId
+    #: Of the stream; empty in a batch write.
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What both kinds of writer do; ``owner`` is who the driver was when it planned the batch."""
+
+    options: SinkOptions
+    columns: Columns
+    owner: OwnerId
+
+    def decider(self, owner: OwnerId | None = None) -> Decider:
+        return Decider(self.options.control.client(), self.options, owner or self.owner)
+
+    def write(self, batches: "Iterator[pa.RecordBatch]") -> TaskMessage:
+        names = task_names()
+        written = write_attempt(batches, self.columns, self.options, self.decider(), names.prefix)
+        return TaskMessage(written, self.owner, names.query_id)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Of one micro-batch."""
+
+    def __init__(self, writer: _Writer) -> None:
+        """As ``stream_writer`` makes it."""
+        self._writer = writer
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
+        """Writes the rows of one task; KafkaError and OptionError fail the attempt, and nothing of it is seen."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        """Makes the batch visible; once, however often it is run and committed. KafkaError, Fenced."""
+        told = _told(messages)
+        members = _members(told)
+        if not members:
+            return  # whatever else there is belongs to attempts that failed: the next decision ends it
+        # Batches are numbered anew where a checkpoint was begun anew, and then they have a new query id.
+        batch_id = f"{told[0].query_id}/{batchId}"
+        self._writer.decider(told[0].owner).commit(batch_id, members)
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        """Aborts what the batch's tasks have prepared, and what is open. KafkaError, Fenced."""
+        self._writer.decider().abort()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Of one ``df.write``."""
+
+    def __init__(self, writer: _Writer, batch_id: str) -> None:
+        """As ``batch_writer`` makes it."""
+        self._writer = writer
+        self._batch_id = batch_id
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
+        """As ``StreamWriter.write``."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        """Makes it visible. KafkaError, Fenced."""
+        members = _members(_told(messages))
+        if members:
+            self._writer.decider().commit(self._batch_id, members)
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        """As ``StreamWriter.abort``."""
+        self._writer.decider().abort()
+
+
+def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWriter:
+    """The writer of a micro-batch; takes the transactional id when the query is new in this driver.
+
+    OptionError for an option or a column that is wrong; KafkaError if kproxy can't be asked; Fenced.
+    """
+    checked, columns = _checked(options, schema, is_stream=True)
+    decider = Decider(checked.control.client(), checked, None)
+    return StreamWriter(_Writer(checked, columns, owner_for_driver(decider, checked, _directory_of_driver())))
+
+
+def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWriter:
+    """The writer of a batch; takes the transactional id, so an earlier one under this id is fenced.
+
+    Errors as of ``stream_writer``.
+    """
+    checked, columns = _checked(options, schema, is_stream=False)
+    owner = Decider(checked.control.client(), checked, None).take()
+    return BatchWriter(_Writer(checked, columns, owner), checked.batch_id or uuid4().hex)
+
+
+def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: bool) -> tuple[SinkOptions, Columns]:
+    checked = parse(options, is_stream=is_stream)
+    check(checked)
+    return checked, columns_of(schema, has_topic=checked.topic is not None)
+
+
+def _directory_of_driver() -> Path:
+    """A directory that Spark makes for each driver, and removes at its end."""
+    directories = os.environ.get("SPARK_LOCAL_DIRS", "")
+    if not directories:
+        raise OptionError("SPARK_LOCAL_DIRS: Spark 4.1 or later sets it for its own processes, and it is not set")
+    return Path(directories.split(",")[0])
+
+
+def _told(messages: "Sequence[WriterCommitMessage | None]") -> list[TaskMessage]:
+    told = [cast("TaskMessage", message) for message in messages if message is not None]
+    if len({message.owner for message in told}) > 1:
+        raise KafkaError("the tasks of one batch have different owners: it can't be committed as one")
+    return told
+
+
+def _members(told: Sequence[TaskMessage]) -> list[str]:
+    return [message.written.member for message in told if message.written.member is not None]

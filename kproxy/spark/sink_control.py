@@ -1,0 +1,152 @@
+"""What a query asks of kproxy's control API, patiently: kproxy may be started again at any moment."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+from uuid import uuid4
+
+from kproxy.client import ControlClient, ControlError, ControlUnreachable, OwnerId
+from kproxy.errors import KproxyError
+from kproxy.spark.errors import KafkaError
+from kproxy.spark.sink_options import SinkOptions
+
+_T = TypeVar("_T")
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+_RANDOM_DIGITS: Final = 12
+
+
+class Clock(Protocol):
+    """Time, in seconds."""
+
+    def monotonic(self) -> float:
+        """Now."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Waits."""
+        ...
+
+
+class Fenced(KafkaError):
+    """Another driver has the transactional id now: this one can commit nothing any more."""
+
+
+class Decider:
+    """One transactional id, as its owner. All raise Fenced, and KafkaError when kproxy refuses or is away for long."""
+
+    def __init__(self, client: ControlClient, options: SinkOptions, owner: OwnerId | None, clock: Clock = time) -> None:
+        """``owner``: as ``take`` returned it, maybe in another process; None before."""
+        self._client = client
+        self._id = options.transactional_id
+        self._timeout_ms = options.timeout_ms
+        self._patience = options.retry_ms / 1000
+        self._owner = owner
+        self._clock = clock
+
+    def take(self) -> OwnerId:
+        """Takes the id: whoever had it is fenced, and what it left, open or prepared, is aborted.
+
+        Nobody could commit that any more: the former owner is fenced, and whoever reads the same input again writes
+        all of it again. So readers need not wait for it.
+        """
+        found = self._ask(lambda: self._client.initialize(self._id, timeout_ms=self._timeout_ms))
+        self._owner = OwnerId(found.producer_id, found.producer_epoch)
+        self.abort()
+        return self._owner
+
+    def begin(self, prefix: str) -> str:
+        """Begins a member and returns its name, which is the client.id for its data, too."""
+        names: list[str] = []
+
+        def begin() -> object:
+            # A begin without an answer may be done, and no name can be used again.
+            names.append(f"{prefix}-{uuid4().hex[:_RANDOM_DIGITS]}")
+            name = names[-1]
+            return self._client.begin_member(
+                self._id, name, client_id=name, owner=self._owner, timeout_ms=self._timeout_ms
+            )
+
+        self._ask(begin)
+        return names[-1]
+
+    def prepare(self, member: str) -> None:
+        """From now on only a decision ends the member."""
+        try:
+            self._ask(lambda: self._client.prepare_member(self._id, member))
+        except KafkaError:
+            # It may be done though the answer was lost, and the kproxy that has come back knows it from its log only.
+            if not self._is_prepared(member):
+                raise
+
+    def abandon(self, member: str) -> None:
+        """Has it aborted if kproxy can be asked; if not, the next decision or its time-out does that."""
+        try:
+            self._client.abort_member(self._id, member)
+        except (ControlError, ControlUnreachable):
+            return
+
+    def commit(self, batch_id: str, members: Sequence[str]) -> None:
+        """Commits these members and aborts all others; may be repeated, by anyone, and changes nothing then."""
+        self._ask(
+            lambda: self._client.commit(
+                self._id, batch_id=batch_id, members=members, owner=self._owner, abort_others=True
+            )
+        )
+
+    def abort(self) -> None:
+        """Aborts all that is open or prepared."""
+        self._ask(lambda: self._client.abort(self._id, owner=self._owner, abort_others=True))
+
+    def _is_prepared(self, member: str) -> bool:
+        found = self._ask(lambda: self._client.describe(self._id))
+        return any(part.name == member and part.prepared for part in found.parts)
+
+    def _ask(self, ask: Callable[[], _T]) -> _T:
+        deadline, pause = self._clock.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                return ask()
+            except (ControlError, ControlUnreachable) as error:
+                if not _may_come_right(error) or self._clock.monotonic() + pause > deadline:
+                    raise self._told(error) from None
+            self._clock.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _told(self, error: KproxyError) -> KafkaError:
+        if isinstance(error, ControlError) and error.error in _FENCED:
+            return Fenced(f"another driver has taken transactional.id {self._id!r}: this one may write no more")
+        return KafkaError(f"transactional.id {self._id!r}: {error}")
+
+
+_FENCED: Final = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+def _may_come_right(error: KproxyError) -> bool:
+    return isinstance(error, ControlUnreachable) or (isinstance(error, ControlError) and error.retriable)
+
+
+def owner_for_driver(decider: Decider, options: SinkOptions, directory: Path) -> OwnerId:
+    """The owner as which this driver runs the query; takes the id when it is asked for the first time.
+
+    Spark makes a writer in a new process for each micro-batch. To take the id again each time would let an older
+    driver fence the newer one, back and forth. So the driver remembers that it has taken it, in ``directory``, which
+    lives as long as it does. Another query under the same id (another checkpoint) fences the former.
+    """
+    memory = directory / f"kproxy-{hashlib.sha256(options.transactional_id.encode()).hexdigest()[:32]}.json"
+    try:
+        known = json.loads(memory.read_text(encoding="utf-8"))
+        if known["checkpoint"] == options.checkpoint:
+            return OwnerId(known["producer_id"], known["producer_epoch"])
+    except FileNotFoundError:
+        pass
+    owner = decider.take()
+    written = directory / f"{memory.name}.{uuid4().hex}"
+    said = {"checkpoint": options.checkpoint, "producer_id": owner.producer_id, "producer_epoch": owner.producer_epoch}
+    written.write_text(json.dumps(said), encoding="utf-8")
+    written.rename(memory)
+    return owner

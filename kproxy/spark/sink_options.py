@@ -1,0 +1,191 @@
+"""Options of the sink: what may be said, and what exactly-once depends on and so may not."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kproxy.client import DEFAULT_SOCKET, ControlClient
+from kproxy.config.values import suggest
+from kproxy.spark.errors import OptionError
+
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+#: As long as ``transaction.max.timeout.ms`` lets a transaction be, unless kproxy is configured otherwise.
+DEFAULT_TIMEOUT_MS: Final = 900_000
+#: A kproxy that is started again, and a broker that comes back, are waited for.
+DEFAULT_RETRY_MS: Final = 120_000
+
+_KNOWN: Final = (
+    BOOTSTRAP,
+    "topic",
+    "transactional.id",
+    "transaction.timeout.ms",
+    "batch.id",
+    "kproxy.control.url",
+    "kproxy.control.socket",
+    "kproxy.control.token.file",
+    "kproxy.retry.timeout.ms",
+    "checkpointlocation",
+    "includeheaders",  # of Spark's own sink; there too a column of headers is written whatever it says
+)
+_PREFIX: Final = "kafka."
+_DAY_MS: Final = 86_400_000
+_OWN: Final = "the sink sets it, for exactly-once depends on it: leave it out"
+#: Names of librdkafka's and of Kafka's own producer.
+_NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(
+        (
+            "acks",
+            "request.required.acks",
+            "retries",
+            "message.send.max.retries",
+            "enable.idempotence",
+            "enable.gapless.guarantee",
+            "max.in.flight",
+            "max.in.flight.requests.per.connection",
+            "delivery.timeout.ms",
+            "message.timeout.ms",
+            "request.timeout.ms",
+            "socket.timeout.ms",
+            "delivery.report.only.error",
+            "client.id",
+        ),
+        _OWN,
+    )
+    | {
+        "transactional.id": "write transactional.id, without kafka.",
+        "transaction.timeout.ms": "write transaction.timeout.ms, without kafka.",
+        "key.serializer": "key and value are written as they are: leave it out",
+        "value.serializer": "key and value are written as they are: leave it out",
+        "queue.buffering.max.messages": "it bounds the memory of a worker, and is set by the sink: leave it out",
+        "queue.buffering.max.kbytes": "it bounds the memory of a worker, and is set by the sink: leave it out",
+        "buffer.memory": "the sink bounds its memory itself: leave it out",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAddress:
+    """Where kproxy's control API is, as driver and tasks reach it: by URL, or by socket."""
+
+    url: str | None
+    socket: str
+    token_file: str | None
+
+    def client(self) -> ControlClient:
+        """A client for it. OptionError if it can't be made."""
+        try:
+            return ControlClient(self.socket, url=self.url, token_file=self.token_file)
+        except OSError as error:
+            raise OptionError(f"kproxy.control.token.file: {self.token_file!r} can't be read: {error}") from None
+        except ValueError as error:
+            raise OptionError(f"kproxy.control.url: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What the user asked for, checked."""
+
+    bootstrap: str
+    control: ControlAddress
+    transactional_id: str
+    #: For rows of all topics; None: the column says.
+    topic: str | None
+    timeout_ms: int
+    #: For so long kproxy is asked again while it does not answer.
+    retry_ms: int
+    #: Under which a batch write is committed once; None: each is one of its own.
+    batch_id: str | None
+    #: As the option says it; empty if it does not.
+    checkpoint: str
+    #: For librdkafka.
+    producer: dict[str, str]
+
+
+def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
+    """Checks the options, whose names are in lower case. OptionError names the first that is wrong."""
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+    if is_stream and "batch.id" in given:
+        raise OptionError("batch.id: is for df.write; a stream has the numbers of its batches")
+    return SinkOptions(
+        bootstrap=_needed(given, BOOTSTRAP, "HOST:PORT of a kproxy, several joined by commas"),
+        control=_control(given),
+        transactional_id=_transactional_id(given, is_stream=is_stream),
+        topic=_optional(given, "topic"),
+        timeout_ms=_milliseconds(given, "transaction.timeout.ms", DEFAULT_TIMEOUT_MS),
+        retry_ms=_milliseconds(given, "kproxy.retry.timeout.ms", DEFAULT_RETRY_MS),
+        batch_id=_optional(given, "batch.id"),
+        checkpoint=given.get("checkpointlocation", ""),
+        producer=_for_the_producer(given),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name not in _KNOWN and not name.startswith(_PREFIX):
+            raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
+        reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
+        if reason is not None:
+            raise OptionError(f"{name}: {reason}")
+
+
+def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(_PREFIX): value
+        for name, value in given.items()
+        if name.startswith(_PREFIX) and name != BOOTSTRAP
+    }
+
+
+def _transactional_id(given: Mapping[str, str], *, is_stream: bool) -> str:
+    named = _optional(given, "transactional.id")
+    if named is not None:
+        return named
+    checkpoint = given.get("checkpointlocation", "")
+    if is_stream and checkpoint:
+        return derived_id(checkpoint)
+    way_out = "or checkpointLocation as an option of the query" if is_stream else "the same for each run of the job"
+    raise OptionError(f"transactional.id: is needed, a name for all that this job writes, {way_out}")
+
+
+def derived_id(checkpoint: str) -> str:
+    """The transactional id of a query that names none: one for each checkpoint location, as long as it stays there."""
+    path = checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
+    return f"spark-{hashlib.sha256(path.encode()).hexdigest()[:20]}"
+
+
+def _control(given: Mapping[str, str]) -> ControlAddress:
+    url, socket = _optional(given, "kproxy.control.url"), _optional(given, "kproxy.control.socket")
+    token_file = _optional(given, "kproxy.control.token.file")
+    if url is not None and socket is not None:
+        raise OptionError("kproxy.control.url: give it or kproxy.control.socket, not both")
+    if url is not None and token_file is None:
+        raise OptionError("kproxy.control.token.file: is needed with kproxy.control.url, a file on each node")
+    return ControlAddress(url, socket or DEFAULT_SOCKET, token_file)
+
+
+def _needed(given: Mapping[str, str], name: str, what: str) -> str:
+    found = _optional(given, name)
+    if found is None:
+        raise OptionError(f"{name}: is needed, {what}")
+    return found
+
+
+def _optional(given: Mapping[str, str], name: str) -> str | None:
+    if name not in given:
+        return None
+    value = given[name].strip()
+    if not value:
+        raise OptionError(f"{name}: must not be empty")
+    return value
+
+
+def _milliseconds(given: Mapping[str, str], name: str, default: int) -> int:
+    value = given.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= _DAY_MS):
+        raise OptionError(f"{name}: {value!r} must be a whole number of milliseconds from 1 to {_DAY_MS}")
+    return int(value)

@@ -1,0 +1,101 @@
+"""One attempt of a task: a member of the query's transaction, which is prepared when all its rows are acknowledged."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproxy.spark.sink_control import Decider
+from kproxy.spark.sink_producer import Sender
+from kproxy.spark.sink_rows import Columns, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from kproxy.spark.sink_options import SinkOptions
+
+_NOT_STREAMING: Final = "0"
+
+
+class Written(NamedTuple):
+    """What an attempt wrote: nothing without a member."""
+
+    member: str | None
+    records: int
+
+
+class TaskNames(NamedTuple):
+    """What Spark calls an attempt and what it works for."""
+
+    #: Of the stream, the same for all runs on one checkpoint; empty in a batch write.
+    query_id: str
+    #: Of the stream's batch.
+    batch: str
+    partition: int
+    #: Counts on for each attempt of the application.
+    attempt: int
+
+    @property
+    def prefix(self) -> str:
+        """For the name of a member: short, for one decision names them all."""
+        return f"{self.batch}-{self.partition}-{self.attempt}"
+
+
+def task_names() -> TaskNames:
+    """Of the attempt that runs in this process."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by Spark's tasks alone")
+    return TaskNames(
+        context.getLocalProperty("sql.streaming.queryId") or "",
+        context.getLocalProperty("streaming.sql.batchId") or _NOT_STREAMING,
+        context.partitionId(),
+        context.taskAttemptId(),
+    )
+
+
+def write_attempt(
+    batches: "Iterable[pa.RecordBatch]", columns: Columns, options: "SinkOptions", decider: Decider, prefix: str
+) -> Written:
+    """Writes all rows and prepares them. Whatever goes wrong, nothing of it is ever seen, and the error goes on.
+
+    KafkaError as of ``Decider`` and ``Sender``, OptionError as of ``rows_of``.
+    """
+    attempt: _Attempt | None = None
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                attempt = attempt or _Attempt(options, decider, prefix)
+                attempt.send(batch, columns)
+        return attempt.finish() if attempt is not None else Written(None, 0)
+    except BaseException:
+        if attempt is not None:
+            attempt.abandon()
+        raise
+    finally:
+        if attempt is not None:
+            attempt.close()
+
+
+class _Attempt:
+    def __init__(self, options: "SinkOptions", decider: Decider, prefix: str) -> None:
+        self._topic = options.topic
+        self._decider = decider
+        self._member = decider.begin(prefix)
+        self._sender = Sender(options, self._member)
+        self._records = 0
+
+    def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:
+        self._records += self._sender.send(rows_of(batch, columns, self._topic))
+
+    def finish(self) -> Written:
+        self._sender.flush()
+        self._decider.prepare(self._member)
+        return Written(self._member, self._records)
+
+    def abandon(self) -> None:
+        self._decider.abandon(self._member)
+
+    def close(self) -> None:
+        self._sender.close()

@@ -1,0 +1,81 @@
+"""What a query asks of the control API, and how long it goes on asking."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kproxy.client import ControlError, ControlUnreachable
+from kproxy.spark.errors import KafkaError
+from kproxy.spark.sink_control import Decider, Fenced, owner_for_driver
+from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, options
+
+
+def _decider(control: FakeControl, clock: FakeClock | None = None) -> Decider:
+    return Decider(control, options(retry_ms=10_000), OWNER, clock or FakeClock())
+
+
+def _refused(error: str, *, retriable: bool = False) -> ControlError:
+    return ControlError(409, error, "no", retriable=retriable)
+
+
+def test_taking_the_id_aborts_what_was_left() -> None:
+    control = FakeControl()
+    assert _decider(control).take() == OWNER
+    assert [name for name, _ in control.asked] == ["initialize", "abort"]
+    assert control.calls("abort") == [{"owner": OWNER, "abort_others": True}]
+
+
+def test_a_name_is_never_used_twice() -> None:
+    control = FakeControl(fails=[ControlUnreachable("gone"), _refused("COORDINATOR_NOT_AVAILABLE", retriable=True)])
+    name = _decider(control).begin("5-0-1")
+    tried = [how["member"] for how in control.calls("begin_member")]
+    assert len(set(tried)) == 3
+    assert tried[-1] == name
+    assert name.startswith("5-0-1-")
+    assert control.calls("begin_member")[-1]["client_id"] == name
+    assert control.calls("begin_member")[-1]["owner"] == OWNER
+
+
+def test_a_kproxy_that_is_away_is_waited_for_and_not_for_ever() -> None:
+    clock = FakeClock()
+    control = FakeControl(fails=[ControlUnreachable("gone")] * 1000)
+    with pytest.raises(KafkaError, match=r"transactional\.id 'orders': gone"):
+        _decider(control, clock).commit("q/1", ["a"])
+    assert 5 < clock.now <= 10
+
+
+def test_what_can_not_come_right_is_told_at_once() -> None:
+    clock = FakeClock()
+    control = FakeControl(fails=[_refused("INVALID_REQUEST")])
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        _decider(control, clock).commit("q/1", ["a"])
+    assert clock.now == 0
+
+
+def test_an_older_driver_is_told_that_it_is_fenced() -> None:
+    with pytest.raises(Fenced, match=r"another driver has taken transactional\.id 'orders'"):
+        _decider(FakeControl(fails=[_refused("PRODUCER_FENCED")])).begin("1-0-0")
+
+
+def test_a_prepare_whose_answer_was_lost_with_its_kproxy_counts() -> None:
+    control = FakeControl(fails=[None, _refused("INVALID_TXN_STATE")], losing=lambda name: name == "prepare_member")
+    _decider(control).prepare("m")
+    control = FakeControl(fails=[_refused("TRANSACTION_ABORTABLE")])
+    with pytest.raises(KafkaError, match="TRANSACTION_ABORTABLE"):
+        _decider(control).prepare("m")
+
+
+def test_who_is_given_up_needs_no_answer() -> None:
+    _decider(FakeControl(fails=[ControlUnreachable("gone")])).abandon("m")
+    _decider(FakeControl(fails=[_refused("INVALID_TXN_STATE")])).abandon("m")
+
+
+def test_a_driver_takes_the_id_once(tmp_path: Path) -> None:
+    control = FakeControl()
+    first = owner_for_driver(_decider(control), options(checkpoint="/a"), tmp_path)
+    assert owner_for_driver(_decider(control), options(checkpoint="/a"), tmp_path) == first
+    assert len(control.calls("initialize")) == 1
+    other = owner_for_driver(_decider(control), options(checkpoint="/b"), tmp_path)
+    assert other != first
+    assert [json.loads(path.read_text())["checkpoint"] for path in tmp_path.iterdir()] == ["/b"]

@@ -1,0 +1,63 @@
+"""One attempt of a task: all of it is prepared, or nothing of it is ever seen."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kproxy.client import ControlError
+from kproxy.spark.errors import KafkaError, OptionError
+from kproxy.spark.sink_control import Decider
+from kproxy.spark.sink_rows import Columns
+from kproxy.spark.sink_task import TaskNames, Written, write_attempt
+from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, batch, options
+
+_VALUE = Columns(value=0, key=None, headers=None, topic=None, partition=None, timestamp=None)
+_ON_MOCK = options(producer={"test.mock.num.brokers": "1"}, retry_ms=1000)
+
+
+def _write(control: FakeControl, batches: Iterator[pa.RecordBatch]) -> Written:
+    decider = Decider(control, _ON_MOCK, OWNER, FakeClock())
+    return write_attempt(batches, _VALUE, _ON_MOCK, decider, "5-0-1")
+
+
+def test_rows_are_written_and_prepared() -> None:
+    control = FakeControl()
+    written = _write(control, iter([batch("a", "b"), batch(), batch("c")]))
+    assert written.records == 3
+    assert control.prepared == {written.member}
+    assert [name for name, _ in control.asked] == ["begin_member", "prepare_member"]
+
+
+def test_no_rows_need_no_member() -> None:
+    control = FakeControl()
+    assert _write(control, iter([batch()])) == Written(None, 0)
+    assert control.asked == []
+
+
+def test_whatever_goes_wrong_the_member_is_given_up() -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield batch("a")
+        raise ZeroDivisionError
+
+    control = FakeControl()
+    with pytest.raises(ZeroDivisionError):
+        _write(control, failing())
+    assert [name for name, _ in control.asked] == ["begin_member", "abort_member"]
+    control = FakeControl(fails=[None, ControlError(409, "TRANSACTION_ABORTABLE", "lost", retriable=False)])
+    with pytest.raises(KafkaError):
+        _write(control, iter([batch("a")]))
+    assert [name for name, _ in control.asked] == ["begin_member", "prepare_member", "describe", "abort_member"]
+
+
+def test_a_row_without_a_topic_fails_the_attempt() -> None:
+    columns = Columns(value=0, key=None, headers=None, topic=1, partition=None, timestamp=None)
+    control = FakeControl()
+    rows = pa.record_batch({"value": ["a"], "topic": pa.nulls(1, pa.string())})
+    with pytest.raises(OptionError):
+        write_attempt([rows], columns, _ON_MOCK, Decider(control, _ON_MOCK, OWNER, FakeClock()), "0-0-0")
+    assert control.calls("abort_member")
+
+
+def test_names_are_short() -> None:
+    assert TaskNames("q" * 36, "12", 3, 4567).prefix == "12-3-4567"
