@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from kproxy.codec.records import Record
+from kproxy.codec.stored import UnknownRecord
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.lane_record import LaneKey, LaneRecord, UnknownVersion, decode_key, decode_value
+from kproxy.dedup.lane_record import LaneKey, LaneRecord, decode_key, decode_value
 from kproxy.errors import RemoteProtocolError
 
 #: More lanes than an instance has connections and pauses; about 20 MB.
@@ -35,7 +36,7 @@ class FormerLanes:
         for record in records:
             try:
                 self._apply(record)
-            except UnknownVersion:
+            except UnknownRecord:
                 self.newer += 1
             except RemoteProtocolError:
                 self.damaged += 1

@@ -5,11 +5,11 @@ Kafka's ``__consumer_offsets`` do; what follows is in the grammar of the wire me
 """
 
 from datetime import UTC, datetime
-from struct import Struct
 from typing import Final, NamedTuple
 
 from kproxy.codec._generated.producer_state_key import ProducerStateKey
 from kproxy.codec._generated.producer_state_value import ProducerStateValue
+from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.sequence import LAST_EPOCH, is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
@@ -17,11 +17,6 @@ from kproxy.errors import RemoteProtocolError
 #: What this kproxy writes; one that is older than the entry leaves it alone.
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0
-_VERSION: Final = Struct(">h")
-
-
-class UnknownVersion(RemoteProtocolError):
-    """A newer kproxy wrote this: it is neither used nor overwritten."""
 
 
 class LaneKey(NamedTuple):
@@ -52,24 +47,24 @@ class LaneRecord(NamedTuple):
 
 def encode_key(key: LaneKey) -> bytes:
     """The key of an entry; LocalProtocolError if it can't be said."""
-    return _VERSION.pack(KEY_VERSION) + ProducerStateKey(key.instance_id, key.producer_id).encode(KEY_VERSION)
+    return encode_stored(ProducerStateKey(key.instance_id, key.producer_id), KEY_VERSION)
 
 
 def encode_value(record: LaneRecord) -> bytes:
     """The value of an entry; LocalProtocolError if it can't be said."""
     value = ProducerStateValue(record.epoch, record.last_epoch, *record.identity, record.recorded_ms)
-    return _VERSION.pack(VALUE_VERSION) + value.encode(VALUE_VERSION)
+    return encode_stored(value, VALUE_VERSION)
 
 
 def decode_key(data: bytes | None) -> LaneKey:
-    """The key of an entry. UnknownVersion; RemoteProtocolError if it is damaged."""
-    key = ProducerStateKey.decode(data or b"", _version(data, KEY_VERSION), _VERSION.size)
+    """The key of an entry. UnknownRecord; RemoteProtocolError if it is damaged."""
+    key = decode_stored(ProducerStateKey, data, KEY_VERSION)
     return LaneKey(key.instance_id, key.producer_id)
 
 
 def decode_value(key: LaneKey, data: bytes) -> LaneRecord:
-    """The entry of a key. UnknownVersion; RemoteProtocolError if it is damaged."""
-    value = ProducerStateValue.decode(data, _version(data, VALUE_VERSION), _VERSION.size)
+    """The entry of a key. UnknownRecord; RemoteProtocolError if it is damaged."""
+    value = decode_stored(ProducerStateValue, data, VALUE_VERSION)
     if not 0 <= value.epoch <= value.last_epoch <= LAST_EPOCH or not is_kproxy_producer_id(key.producer_id):
         # whoever wrote this: nobody else's producer may be fenced for it
         raise RemoteProtocolError(f"no lane: epochs {value.epoch} to {value.last_epoch} of {key.producer_id}")
@@ -97,12 +92,3 @@ def _time(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"
-
-
-def _version(data: bytes | None, newest: int) -> int:
-    if data is None or len(data) < _VERSION.size:
-        raise RemoteProtocolError("entry without a version")
-    version: int = _VERSION.unpack_from(data)[0]
-    if not 0 <= version <= newest:
-        raise UnknownVersion(f"entry of version {version}, newer than {newest}")
-    return version

@@ -6,7 +6,6 @@ grammar of the wire messages (``schema/kproxy``). Who meets a kind or version th
 
 from collections.abc import Mapping
 from enum import IntEnum
-from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,9 +21,10 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
-from kproxy.errors import RemoteProtocolError
+from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 
-_VERSION: Final = Struct(">h")
+__all__ = ["Entry", "Kind", "RawRecord", "UnknownRecord", "decode", "encode"]
+
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 0
 
@@ -71,10 +71,6 @@ _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
 _KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})
 
 
-class UnknownRecord(RemoteProtocolError):
-    """A newer kproxy wrote this: whoever can't read it may decide nothing."""
-
-
 class Entry(NamedTuple):
     """One record as it is understood."""
 
@@ -94,26 +90,13 @@ RawRecord: TypeAlias = tuple[bytes, bytes]
 def encode(entry: Entry) -> RawRecord:
     """Key and value of a record; LocalProtocolError if it can't be said."""
     key = TransactionLogKey(entry.kind, entry.transactional_id)
-    return (
-        _VERSION.pack(_KEY_VERSION) + key.encode(_KEY_VERSION),
-        _VERSION.pack(_VALUE_VERSION) + entry.body.encode(_VALUE_VERSION),
-    )
+    return encode_stored(key, _KEY_VERSION), encode_stored(entry.body, _VALUE_VERSION)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry:
     """The record; UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
-    named = TransactionLogKey.decode(key or b"", _version(key, _KEY_VERSION), _VERSION.size)
+    named = decode_stored(TransactionLogKey, key, _KEY_VERSION)
     kind = next((kind for kind in _MESSAGES if kind == named.kind), None)
     if kind is None:
         raise UnknownRecord(f"record of kind {named.kind}")
-    body = _MESSAGES[kind].decode(value or b"", _version(value, _VALUE_VERSION), _VERSION.size)
-    return Entry(named.transactional_id, body)
-
-
-def _version(data: bytes | None, newest: int) -> int:
-    if data is None or len(data) < _VERSION.size:
-        raise RemoteProtocolError("record without a version")
-    version: int = _VERSION.unpack_from(data)[0]
-    if not 0 <= version <= newest:
-        raise UnknownRecord(f"record of version {version}, newer than {newest}")
-    return version
+    return Entry(named.transactional_id, decode_stored(_MESSAGES[kind], value, _VALUE_VERSION))

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kproxy.codec.stored import UnknownRecord
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import (
     LaneKey,
     LaneRecord,
-    UnknownVersion,
     decode_key,
     decode_value,
     describe,
@@ -64,11 +64,11 @@ def test_a_field_that_a_newer_version_adds_as_a_tag_is_passed_over() -> None:
 @pytest.mark.parametrize("version", [1, 7, -1])
 def test_other_versions_are_told_from_damage(version: int) -> None:
     newer = struct.pack(">h", version) + b"something else"
-    with pytest.raises(UnknownVersion):
+    with pytest.raises(UnknownRecord):
         decode_key(newer)
-    with pytest.raises(UnknownVersion):
+    with pytest.raises(UnknownRecord):
         decode_value(RECORD.key, newer)
-    assert describe(GOLDEN_KEY, newer).startswith("unreadable (entry of version")
+    assert describe(GOLDEN_KEY, newer).startswith("unreadable (record of version")
 
 
 def _cuts(data: bytes) -> list[bytes]:
