@@ -23,8 +23,12 @@ def encode_stored(message: Message, version: int) -> bytes:
     return _VERSION.pack(version) + message.encode(version)
 
 
-def decode_stored(kind: type[M], data: bytes | None, newest: int) -> M:
-    """What was stored at a version up to ``newest``. UnknownRecord; RemoteProtocolError if it is damaged."""
+def decode_stored(kind: type[M], data: bytes | None, newest: int | None = None) -> M:
+    """What was stored at a version up to ``newest``, or any that there is.
+
+    UnknownRecord; RemoteProtocolError if it is damaged.
+    """
+    newest = kind.MAX_VERSION if newest is None else newest
     if data is None or len(data) < _VERSION.size:
         raise RemoteProtocolError("record without a version")
     version: int = _VERSION.unpack_from(data)[0]

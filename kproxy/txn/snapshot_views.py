@@ -2,8 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -24,19 +23,14 @@ from kproxy.codec._generated.transaction_views import (
     TransactionViewsPrepared,
     TransactionViewsUnmirrored,
 )
-from kproxy.codec.messages import Message
-from kproxy.errors import RemoteProtocolError
+from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import UnknownRecord
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Ongoing, Prepared, Stand
 
-_VERSION: Final = Struct(">h")
 #: Without, and with what is aborted for good (rejected producer ids, members): an older kproxy can't keep that.
 _PLAIN, _WITH_FINAL = 0, 1
-
-M = TypeVar("M", bound=Message)
 
 
 class Stated(NamedTuple):
@@ -51,26 +45,13 @@ def encode_views(views: Iterable[IdView], rejected: Collection[int] = ()) -> byt
     """The views and the rejected producer ids, with a version (int16) before them."""
     rows = [_id(view) for view in views]
     is_new = bool(rejected) or any(row.aborted_members for row in rows)
-    return _pack(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if is_new else _PLAIN)
+    return encode_stored(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if is_new else _PLAIN)
 
 
 def decode_views(data: bytes) -> Stated:
     """What ``encode_views`` gave. UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
-    found = _unpack(TransactionViews, data)
+    found = decode_stored(TransactionViews, data)
     return Stated([_view(row) for row in found.ids], found.rejected)
-
-
-def _pack(message: Message, version: int = _PLAIN) -> bytes:
-    return _VERSION.pack(version) + message.encode(version)
-
-
-def _unpack(kind: type[M], data: bytes) -> M:
-    if len(data) < _VERSION.size:
-        raise RemoteProtocolError("snapshot without a version")
-    version: int = _VERSION.unpack_from(data)[0]
-    if not 0 <= version <= kind.MAX_VERSION:
-        raise UnknownRecord(f"snapshot of version {version}, newer than {kind.MAX_VERSION}")
-    return kind.decode(data, version, _VERSION.size)
 
 
 def _id(view: IdView) -> TransactionViewsId:
@@ -91,15 +72,24 @@ def _id(view: IdView) -> TransactionViewsId:
             TransactionViewsMember(*part, *joined.owner, joined.name, joined.nonce, *joined.at)
             for part, joined in view.members.items()
         ],
-        prepared=[TransactionViewsPrepared(_pack(one.record), one.name, *one.at) for one in view.prepared.values()],
+        prepared=[
+            TransactionViewsPrepared(encode_stored(one.record, _PLAIN), one.name, *one.at)
+            for one in view.prepared.values()
+        ],
         bounds=[
             TransactionViewsBound(*part, *place, offset)
             for part, places in view.bounds.items()
             for place, offset in places.items()
         ],
-        pending=[TransactionViewsPending(_pack(record)) for records in view.pending.values() for record in records],
+        pending=[
+            TransactionViewsPending(encode_stored(record, _PLAIN))
+            for records in view.pending.values()
+            for record in records
+        ],
         unmirrored=[
-            TransactionViewsUnmirrored(_pack(record)) for records in view.unmirrored.values() for record in records
+            TransactionViewsUnmirrored(encode_stored(record, _PLAIN))
+            for records in view.unmirrored.values()
+            for record in records
         ],
         ongoing=TransactionViewsOngoing(*view.ongoing.producer, *view.ongoing.since) if view.ongoing else None,
         last=_decided_row(view.last) if view.last is not None else None,
@@ -126,7 +116,7 @@ def _claim_row(claim: Claim) -> TransactionViewsClaim:
         claim.instance_id,
         claim.client_id,
     )
-    return TransactionViewsClaim(_pack(record), *claim.at)
+    return TransactionViewsClaim(encode_stored(record, _PLAIN), *claim.at)
 
 
 def _decided_row(last: Decided) -> TransactionViewsDecided:
@@ -148,7 +138,8 @@ def _view(row: TransactionViewsId) -> IdView:
     )
     if row.claim is not None:
         view.claim = Claim.of(
-            _unpack(TransactionClaim, row.claim.record), Stand(row.claim.offset, row.claim.timestamp_ms)
+            decode_stored(TransactionClaim, row.claim.record),
+            Stand(row.claim.offset, row.claim.timestamp_ms),
         )
     if row.ongoing is not None:
         since = Stand(row.ongoing.offset, row.ongoing.timestamp_ms)
@@ -180,7 +171,7 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
         owner, at = Producer(one.owner_producer_id, one.owner_epoch), Stand(one.offset, one.timestamp_ms)
         view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at)
     for part in row.prepared:
-        record = _unpack(TransactionPrepare, part.record)
+        record = decode_stored(TransactionPrepare, part.record)
         at = Stand(part.offset, part.timestamp_ms)
         view.prepared[Producer(record.producer_id, record.epoch)] = Prepared(record, part.name, at)
     for bound in row.bounds:
@@ -190,9 +181,9 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
 
 def _fill_offsets(view: IdView, row: TransactionViewsId) -> None:
     for pending in row.pending:
-        record = _unpack(TransactionOffsets, pending.record)
+        record = decode_stored(TransactionOffsets, pending.record)
         view.pending.setdefault(Producer(record.producer_id, record.epoch), []).append(record)
     for unmirrored in row.unmirrored:
-        record = _unpack(TransactionOffsets, unmirrored.record)
+        record = decode_stored(TransactionOffsets, unmirrored.record)
         key = (Producer(record.producer_id, record.epoch), record.group_id)
         view.unmirrored.setdefault(key, []).append(record)
