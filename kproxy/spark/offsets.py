@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kproxy.spark.cluster import TopicPartition
 from kproxy.spark.fetching import Range
@@ -12,22 +12,42 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 #: The same as Spark writes it: ``{"topic": {"0": 23}}``, as its Kafka source does.
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 
+#: Beside the topics; no topic has a space in its name.
+_BEGUN: Final = "begun at"
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
-    """The form for checkpoints, sorted."""
-    found: OffsetsJson = {}
-    for each in sorted(offsets):
-        found.setdefault(each.topic, {})[str(each.partition)] = offsets[each]
+
+def to_json(offsets: Mapping[TopicPartition, int], begun: Mapping[TopicPartition, int] | None = None) -> OffsetsJson:
+    """The form for checkpoints, sorted; ``begun``: where partitions begin whose beginning stands nowhere else."""
+    found = _by_topic(offsets)
+    if begun:
+        found[_BEGUN] = {f"{topic} {index}": offset for (topic, index), offset in sorted(begun.items())}
     return found
 
 
 def from_json(found: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Out of the form for checkpoints."""
+    """The offsets out of the form for checkpoints."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in found.items()
+        if topic != _BEGUN
         for partition, offset in partitions.items()
     }
+
+
+def begun_in(found: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Where partitions begin, as far as ``found`` tells."""
+    told = {}
+    for place, offset in found.get(_BEGUN, {}).items():
+        topic, _, index = place.partition(" ")
+        told[TopicPartition(topic, int(index))] = offset
+    return told
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+    found: OffsetsJson = {}
+    for each in sorted(offsets):
+        found.setdefault(each.topic, {})[str(each.partition)] = offsets[each]
+    return found
 
 
 def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:

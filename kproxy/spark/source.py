@@ -1,7 +1,6 @@
 """The data source ``kproxy``: what Spark asks for by ``format("kproxy")``."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -47,13 +46,15 @@ class KproxyDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """The writer of ``df.write``; errors as ``kproxy.spark.sink`` says."""
-        sink = import_module("kproxy.spark.sink")
-        return cast("DataSourceWriter", sink.batch_writer(self.options, schema))
+        from kproxy.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
         """The writer of ``df.writeStream``; errors as ``kproxy.spark.sink`` says."""
-        sink = import_module("kproxy.spark.sink")
-        return cast("DataSourceStreamWriter", sink.stream_writer(self.options, schema))
+        from kproxy.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema)
 
     def _read_options(self, schema: "StructType") -> ReadOptions:
         if schema != self.schema():

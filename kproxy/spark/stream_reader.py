@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from kproxy.spark.cluster import LATEST, KafkaCluster
-from kproxy.spark.offsets import Offsets, OffsetsJson, from_json, limited, ranges, to_json
+from kproxy.spark.offsets import Offsets, OffsetsJson, begun_in, from_json, limited, ranges, to_json
 from kproxy.spark.options import Bound, ReadOptions
 from kproxy.spark.planning import Planner
 from kproxy.spark.reading import read_partition
@@ -26,20 +26,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.check_stream()
         self._options = options
         self._cluster: KafkaCluster | None = None
+        self._initial: OffsetsJson | None = None
         #: Where the query ends if it reads only what is there now.
         self._target: Offsets | None = None
         self._reported: OffsetsJson | None = None
 
     def initialOffset(self) -> OffsetsJson:
-        """Where a query without a checkpoint begins. Raises OptionError, KafkaError."""
-        planner = self._planner()
-        start = self._options.start or Bound("startingOffsets", LATEST)
-        return to_json(planner.resolved(start, planner.partitions()))
+        """Where a query without a checkpoint begins: once it was told, it stays. Raises OptionError, KafkaError.
+
+        Spark asks again for each micro-batch until one is complete.
+        """
+        if self._initial is None:
+            planner = self._planner()
+            bound = self._options.start or Bound("startingOffsets", LATEST)
+            begun = planner.resolved(bound, planner.partitions())
+            if self._target is not None and (bound.is_time or bound.everywhere == LATEST):
+                begun = {each: min(offset, self._target.get(each, offset)) for each, offset in begun.items()}
+            self._initial = to_json(begun)
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetsJson:
         """How far the next micro-batch goes. New partitions begin at their oldest offset. Raises KafkaError, DataLost.
 
-        Where it is less than ``start``, records are gone; so it is only if ``failOnDataLoss`` is false.
+        Where it is less than ``start``, records are gone; so it is only if ``failOnDataLoss`` is false. The answer has
+        the beginnings that no checkpoint has told yet, so that a batch that is run again is the same.
         """
         planner, begun = self._planner(), from_json(start)
         end = self._latest(planner, begun)
@@ -47,9 +57,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for each in sorted(begun.keys() - end.keys()):
             planner.lost(f"{each} does not exist any more, of which offset {begun[each]} should come next")
         planner.check_order(begun, end)
+        new = planner.earliest([each for each in end if each not in begun])
         if isinstance(limit, ReadMaxRows):
-            end = limited(self._begun(planner, begun, end), end, limit.max_rows)
-        return to_json(end)
+            end = limited({**begun, **new}, end, limit.max_rows)
+        if end == begun:
+            return start
+        return to_json(end, {**begun, **new} if start == self._initial else new)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, if it is set."""
@@ -67,8 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. Raises KafkaError."""
-        planner, ends = self._planner(), from_json(end)
-        whole = ranges(self._begun(planner, from_json(start), ends), ends)
+        whole = ranges({**from_json(start), **begun_in(end)}, from_json(end))
         return tasks(self._options, self._open(), whole)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,8 +106,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return planner.latest(planner.partitions(gone=begun.keys()))
         there = set(planner.partitions(gone={**begun, **self._target}.keys()))
         return {each: offset for each, offset in self._target.items() if each in there}
-
-    def _begun(self, planner: Planner, start: Offsets, end: Offsets) -> Offsets:
-        """Where to begin in each partition of ``end``, new ones among them."""
-        new = planner.earliest([each for each in end if each not in start])
-        return {each: new[each] if each in new else start[each] for each in end}

@@ -21,6 +21,7 @@ _I32: Final = Struct(">i")
 _CORRELATION_AT: Final = 4
 _SOFTWARE: Final = "kproxy-spark"
 _ASK_VERSIONS: Final = (3, 0)
+_UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 #: An answer of more than this is damage, or a batch too large for a worker's memory.
 MOST_ANSWER_BYTES: Final = 160 << 20
 _STEP_BYTES: Final = 1 << 20
@@ -103,8 +104,8 @@ class Connection:
             (correlation_id,) = _I32.unpack_from(frame)
             if correlation_id != self._correlation_id:
                 raise RemoteProtocolError("it answers another request")
-            if answer is ApiVersionsResponse and int.from_bytes(frame[_CORRELATION_AT : _CORRELATION_AT + 2]):
-                version = 0  # the error comes in the oldest shape, whatever was asked for
+            if answer is ApiVersionsResponse and frame[_CORRELATION_AT : _CORRELATION_AT + 2] == _UNSUPPORTED:
+                version = 0  # this error comes in the oldest shape, whatever was asked for
             return answer.decode(frame, version, response_header_size(answer.API_KEY, version, frame))
         except RemoteProtocolError as error:
             self.close()
