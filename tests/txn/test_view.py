@@ -23,9 +23,10 @@ from kproxy.testing.txn_model.bodies import (
     producer,
 )
 from kproxy.txn.ids import LAST_EPOCH, Producer
+from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED
+from kproxy.txn.view_values import ASKED, LOST_MEMBERS
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
@@ -412,6 +413,66 @@ def test_an_id_is_touched_by_what_counts() -> None:
     assert view.touched == Stand(0, 1000)
 
 
+def test_a_member_that_is_decided_is_kept_as_a_bit() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), member(1, P0, N, 6), prepare(6, N), decision(1, P0, True, [N]))
+    assert not view.members
+    assert [view.verdict(part) for part in (M, N)] == [A, C]
+    assert view.producer_ids() == {P0.producer_id, M.producer_id, N.producer_id}
+    for late in (
+        member(1, P1, M, 5),
+        member(1, P1, N, 6),
+        prepare(5, M),
+        partitions(6, N, {PLACE: 1}),
+        claim(2, producer(200, 5), generation=2),
+        decision(1, P1, True, [M]),
+        decision(1, P1, False, [N]),
+    ):
+        assert refuses(view, late)
+    assert view.apply(member(1, P1, producer(200, 1), 7), Stand(9, 0))
+
+
+def test_what_is_decided_of_a_member_by_name_stays_so_when_its_owner_is() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), prepare(5, M), decision(1, P1, True, [M]))
+    assert refuses(view, decision(1, P0, False, [M]))
+    assert view.verdict(M) is C
+
+
+# -- who is next
+
+
+def test_all_agree_on_the_epoch_that_is_next() -> None:
+    view = IdView("id")
+    assert view.next_epoch() is None
+    for body, following in (
+        (claim(1, P0, epochs=3), P0),
+        (partitions(1, P0, {PLACE: 0}), P0),
+        (prepare(1, P0), P1),
+        (member(1, P1, M, 5), P1),
+        (decision(1, P1, False), P2),
+        (decision(1, P2, True, [P0]), None),
+        (claim(2, P3, epochs=1), P3),
+        (expiry(2), None),
+    ):
+        assert view.apply(body, Stand(0, 0))
+        assert view.next_epoch() == following
+
+
+def test_what_is_open_and_whose_data_it_is() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), partitions(5, M, {PLACE: 1}), prepare(5, M))
+    since = view.open_since()
+    assert since is not None
+    assert (since.producer, since.since.offset, view.has_own_data()) == (P0, 1, False)
+    assert view.apply(claim(2, P2), Stand(4, 0))
+    assert view.open_since() is None
+    assert view.last is not None
+    assert view.last.reason == LOST_MEMBERS
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 1}), member(1, P0, M, 5), prepare(1, P0))
+    since = view.open_since()
+    assert since is not None  # the member, though its transaction is prepared
+    assert (since.producer, since.since.offset, view.has_own_data()) == (P0, 2, False)
+    assert refuses(view, expiry(1))
+
+
 # -- any history
 
 _numbers = st.integers(1, 3)
@@ -451,6 +512,29 @@ def test_a_verdict_that_was_given_is_final(records: list[Message]) -> None:
         changed = {part for part in PARTS if now[part] is not given_before[part]}
         assert all(given_before[part] is U for part in changed)
         given_before = now
+
+
+class KeepingView(IdView):
+    """Keeps every member for ever."""
+
+    def _forget_members(self) -> None:
+        """Drops nothing."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(_histories)
+def test_to_forget_members_changes_no_verdict_and_what_counts(records: list[Message]) -> None:
+    keeping, view = KeepingView("id"), IdView("id")
+    for offset, body in enumerate(records):
+        at = Stand(offset, 0)
+        assert view.apply(body, at) == keeping.apply(body, at), body
+        (view,) = decode_views(encode_views([view])).views
+        for name in ("prepared", "bounds", "pending", "unmirrored", "ongoing", "last", "claim", "client", "expired"):
+            assert getattr(view, name) == getattr(keeping, name), name
+        assert [view.verdict(part) for part in PARTS] == [keeping.verdict(part) for part in PARTS]
+        assert view.producer_ids() == keeping.producer_ids()
+        assert view.next_epoch() == keeping.next_epoch()
+        assert all(view.verdict(part) is U for part in view.members)
 
 
 @settings(max_examples=300, deadline=None)

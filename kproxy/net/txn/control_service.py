@@ -12,6 +12,7 @@ from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.members import MemberCapture, Members
+from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
@@ -37,6 +38,7 @@ class ControlService:
         coordinator: Coordinator,
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
+        rejects: Rejects,
         begun: Begun,
         members: Members,
         cluster: Cluster,
@@ -48,6 +50,7 @@ class ControlService:
         self._coordinator = coordinator
         self._log = log
         self._read_all = read_all
+        self._rejects = rejects
         self._begun = begun
         self._members = members
         self._network = cluster.network
@@ -108,7 +111,7 @@ class ControlService:
                 await capture.commit(also)
             return
         self._refuse_torn(view)
-        if also.batch_id is None and not view.prepared:
+        if also.batch_id is None and not also.members and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
 
@@ -201,6 +204,10 @@ class ControlService:
         with self._begun.ending(capture):
             await capture.abort()
         return self._describe(transactional_id)
+
+    async def reject(self, producer_id: int) -> None:
+        """As ``TransactionControl``."""
+        await self._rejects.reject(producer_id)
 
     # -- what is told
 
