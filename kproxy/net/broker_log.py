@@ -24,7 +24,7 @@ from kproxy.net.broker_log_questions import (
     write_markers,
 )
 from kproxy.net.broker_log_reads import Failures, read_logs
-from kproxy.net.broker_log_tail import Spots, Stretch, Tail, Wanted
+from kproxy.net.broker_log_tail import Spots, Tail, Wanted
 from kproxy.net.cluster import Cluster
 from kproxy.proxy.stats import Stats
 
@@ -123,23 +123,13 @@ class BrokerLog:
 
     # -- reads and tails
 
-    async def read(self, topic: str, partition: int, first: int, end: int, *, max_bytes: int) -> list[Batch]:
-        """The batches that overlap [first, end), markers included, in order; what is deleted already is left out.
-
-        Waits until the log can be read up to ``end``, for ``upstream_request_timeout_ms`` at most. Stops behind the
-        batch with which ``max_bytes`` are reached.
-        """
-        self._stats.readbacks += 1
-        stretch = Stretch(first, end, max_bytes)
-        _raise(await read_logs(self._leaders, self._config, self._stats, {(topic, partition): stretch}))
-        return [batch for batch in stretch.batches if batch.header.base_offset < end]
-
     async def read_at(
         self, offsets: Mapping[Place, Iterable[int]], take: Callable[[Place, Batch], None], failed: Failures
     ) -> None:
         """Hands ``take`` the batches that hold these offsets, as they come; ``failed`` gets what can't be read.
 
-        What is deleted already is left out. It is waited for what can't be read yet, as in ``read``.
+        What is deleted already is left out. What can't be read yet is waited for, ``upstream_request_timeout_ms`` at
+        most.
         """
         spots = {place: Spots(wanted, partial(take, place)) for place, wanted in offsets.items()}
         self._stats.readbacks += len(spots)
@@ -215,13 +205,10 @@ class BrokerLog:
         return {place: tail.batches for place, tail in tails.items() if place not in failures}
 
 
-def _raise(failures: Failures) -> None:
+def _tell(failures: Failures, failed: Failures | None) -> None:
+    """Puts the failures where they are wanted, or raises the first."""
+    if failed is not None:
+        failed |= failures
+        return
     for error in failures.values():
         raise error
-
-
-def _tell(failures: Failures, failed: Failures | None) -> None:
-    if failed is None:
-        _raise(failures)
-    else:
-        failed |= failures
