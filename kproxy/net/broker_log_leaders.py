@@ -10,8 +10,8 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.cluster import Cluster
+from kproxy.net.idle_connections import IdleConnections
 from kproxy.proxy.routing import Address
 
 Place: TypeAlias = tuple[str, int]
@@ -91,9 +91,8 @@ class Leaders:
         self._cluster = cluster
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
-        self._idle: dict[Address, list[BrokerClient]] = {}
+        self._connections = IdleConnections(cluster.network, config)
         self._known: dict[Place, Address] = {}
-        self._closed = False
 
     async def ask(self, places: Iterable[Place], question: Question[T]) -> dict[Place, Told[T]]:
         """The answers for all places, errors included that another attempt would not help; asked for in this order.
@@ -200,16 +199,7 @@ class Leaders:
                 self._cluster.count_error("broker_log")
 
     async def _exchange(self, address: Address, places: Sequence[Place], question: Question[T]) -> dict[Place, Told[T]]:
-        idle = self._idle.setdefault(address, [])
-        client = idle.pop() if idle else None
-        if client is None or client.closed:
-            client = await BrokerClient.open(
-                self._cluster.network,
-                address,
-                self._config.upstream_connect_timeout_ms,
-                self._config.upstream_request_timeout_ms,
-            )
-        try:
+        async with self._connections.to(address) as client:
             request = question.request(places)
             served = client.versions.get(request.API_KEY)
             oldest = max(question.oldest, request.MIN_VERSION)
@@ -217,19 +207,10 @@ class Leaders:
                 return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None, address) for place in places}
             answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
             return {place: Told(error, value, address) for place, error, value in question.answers(answer)}
-        finally:
-            if self._closed:
-                client.close()
-            elif not client.closed:
-                idle.append(client)
 
     def close(self) -> None:
         """Closes the connections that are idle, and each other one when its answer has come or nobody waits for it."""
-        self._closed = True
-        for clients in self._idle.values():
-            for client in clients:
-                client.close()
-        self._idle.clear()
+        self._connections.close()
 
 
 def _try_again(error_code: int) -> bool:

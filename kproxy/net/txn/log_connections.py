@@ -11,6 +11,7 @@ from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
 from kproxy.net.cluster import Cluster
+from kproxy.net.idle_connections import IdleConnections
 from kproxy.net.partition_client import NoLeader
 from kproxy.proxy.routing import Address
 
@@ -27,12 +28,10 @@ class LogConnections:
     def __init__(self, cluster: Cluster, config: Config, topic: str) -> None:
         """``cluster`` knows the leaders of ``topic``."""
         self._cluster = cluster
-        self._config = config
         self._topic = topic
         self._leaders: dict[int, Address] = {}
-        self._idle: dict[Address, list[BrokerClient]] = {}
+        self._connections = IdleConnections(cluster.network, config)
         self._limiters: dict[Address, trio.CapacityLimiter] = {}
-        self._closed = False
 
     @asynccontextmanager
     async def to_leader(self, partition: int) -> AsyncIterator[BrokerClient]:
@@ -43,12 +42,9 @@ class LogConnections:
         """
         try:
             address = self._leaders.get(partition) or await self._find(partition)
-            async with self._limiters.setdefault(address, trio.CapacityLimiter(_MOST)):
-                client = self._take(address) or await self._open(address)
-                try:
-                    yield client
-                finally:
-                    self._give_back(address, client)
+            limiter = self._limiters.setdefault(address, trio.CapacityLimiter(_MOST))
+            async with limiter, self._connections.to(address) as client:
+                yield client
         except (OSError, RemoteProtocolError):
             self.moved(partition)
             raise
@@ -64,32 +60,6 @@ class LogConnections:
         self._leaders[partition] = broker.address
         return broker.address
 
-    async def _open(self, address: Address) -> BrokerClient:
-        return await BrokerClient.open(
-            self._cluster.network,
-            address,
-            self._config.upstream_connect_timeout_ms,
-            self._config.upstream_request_timeout_ms,
-        )
-
-    def _take(self, address: Address) -> BrokerClient | None:
-        idle = self._idle.get(address)
-        return idle.pop() if idle else None
-
-    def _give_back(self, address: Address, client: BrokerClient) -> None:
-        if self._closed:
-            client.close()
-        elif not client.closed:
-            self._idle.setdefault(address, []).append(client)
-        else:
-            # the broker may have gone: then the others would fail at their next request, too
-            for other in self._idle.pop(address, []):
-                other.close()
-
     def close(self) -> None:
         """Closes the connections that are idle, and each other one when its request is over."""
-        self._closed = True
-        for clients in self._idle.values():
-            for client in clients:
-                client.close()
-        self._idle.clear()
+        self._connections.close()

@@ -1,0 +1,68 @@
+"""Connections are used again, one for each request that is under way."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kproxy.codec._generated.metadata import MetadataRequest
+from kproxy.codec.messages import ApiKey
+from kproxy.net.idle_connections import IdleConnections
+from kproxy.proxy.routing import Address
+from kproxy.testing.fake_broker import CloseAfter
+from tests.net.harness import Proxied, proxied
+
+
+@asynccontextmanager
+async def pool() -> AsyncIterator[tuple[Proxied, IdleConnections, Address]]:
+    async with proxied() as proxy:
+        connections = IdleConnections(proxy.cluster.network, proxy.config)
+        broker = proxy.cluster.any_broker()
+        assert broker is not None
+        yield proxy, connections, broker.address
+        connections.close()
+
+
+async def test_one_for_each_request_at_a_time_and_then_again() -> None:
+    async with pool() as (_, connections, address):
+        async with connections.to(address) as one, connections.to(address) as other:
+            assert one is not other
+            await one.call(MetadataRequest(topics=[]))
+        async with connections.to(address) as again, connections.to(address) as too:
+            assert {again, too} == {one, other}
+
+
+async def test_where_one_fails_the_others_of_that_broker_are_not_tried() -> None:
+    async with pool() as (proxy, connections, address):
+        async with connections.to(address), connections.to(address) as idle:
+            pass
+        proxy.brokers.control(ApiKey.METADATA, lambda _: CloseAfter(), times=1)
+        with pytest.raises(OSError):
+            async with connections.to(address) as one:
+                await one.call(MetadataRequest(topics=[]))
+        assert one.closed
+        async with connections.to(address) as new:
+            assert new not in (one, idle)
+
+
+async def test_what_is_under_way_at_the_end_is_closed_when_it_is_over() -> None:
+    async with pool() as (_, connections, address):
+        async with connections.to(address), connections.to(address) as used:
+            pass
+        async with connections.to(address) as under_way:
+            connections.close()
+            assert not under_way.closed
+            await under_way.call(MetadataRequest(topics=[]))
+        assert used.closed
+        assert under_way.closed
+
+
+async def test_nobody_is_there() -> None:
+    async with pool() as (_, connections, address):
+        with pytest.raises(OSError):
+            async with connections.to(Address(address.host, 1)):
+                pass
+        with trio.fail_after(5):
+            async with connections.to(address) as one:
+                assert not one.closed
