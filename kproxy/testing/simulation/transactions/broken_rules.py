@@ -1,17 +1,46 @@
 """What is put in the place of kproxy's rules to see what happens without them."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+from unittest.mock import patch
 
+from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.log import TransactionLog
+from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.transaction import Transaction
+from kproxy.txn import view as view_module
+from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Stand
 from kproxy.txn.views import Views
+from kproxy.txn.writes import TxnSend, Writes
 
 _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
+_ADMIT: Final = Owner.admit
+_ANNOUNCE: Final = Owner._announce
+_UNTIL_DECIDED: Final = Owner._until_decided
+_CLAIM: Final = IdView._claim
+_TAKE: Final = Snapshots.take
+_RESTART: Final = LogPartition.restart
+_APPEND: Final = TransactionLog.append
+_IS_OURS: Final = IdView.is_ours
+
+Change: TypeAlias = tuple[Any, str, Any]
+"""An owner, the name of a function or property of it, and what to put in its place."""
 
 
 def no(*_: Any, **__: Any) -> bool:
@@ -26,6 +55,14 @@ def yes(*_: Any, **__: Any) -> bool:
 
 def keep(*_: Any, **__: Any) -> None:
     """Not done."""
+
+
+def nothing(*_: Any, **__: Any) -> tuple[()]:
+    """Nothing is found."""
+    return ()
+
+
+# -- what readers make of the log
 
 
 def shows_undecided(self: Views, producer_id: int, epoch: int) -> Verdict:
@@ -44,6 +81,67 @@ def without_copies(self: Transaction, *parts: Any) -> TransactionDecision:
     return decision
 
 
+def _claims_in_silence(self: IdView, body: TransactionClaim, at: Stand) -> bool:
+    last = self.last
+    took = _CLAIM(self, body, at)
+    self.last = last
+    return took
+
+
+#: A claim that aborts a transaction leaves the decision before it as the last one.
+CLAIMS_IN_SILENCE: Final = MappingProxyType({**view_module._RULES, TransactionClaim: _claims_in_silence})
+
+
+# -- what owners believe
+
+
+def believed_by_its_acknowledgement() -> tuple[Change, ...]:
+    """A claim is one's own if the log took it, whatever the view says of it."""
+    taken: set[bytes] = set()
+
+    async def append(self: TransactionLog, entry: Entry, *place: int) -> None:
+        await _APPEND(self, entry, *place)
+        if isinstance(entry.body, TransactionClaim):
+            taken.add(bytes(entry.body.nonce))
+
+    def is_ours(self: IdView, nonce: bytes) -> bool:
+        return _IS_OURS(self, nonce) or bytes(nonce) in taken
+
+    return (TransactionLog, "append", append), (IdView, "is_ours", is_ours)
+
+
+async def told_by_the_broker(self: Owner, transaction: Transaction, why: str | None, *parts: Any) -> Verdict:
+    """A decision holds if the log took it."""
+    heard: list[bool] = []
+    append = self.keeper._append
+
+    async def noting(how: Callable[..., Any], body: Message) -> bool:
+        heard.append(await append(how, body))
+        return heard[-1]
+
+    with patch.object(self.keeper, "_append", noting):
+        try:
+            verdict = await _UNTIL_DECIDED(self, transaction, why, *parts)
+        except TxnError:
+            if not heard or not heard[0]:
+                raise
+    if not heard or not heard[0]:
+        return verdict
+    return Verdict.COMMITTED if why is None else Verdict.ABORTED
+
+
+async def uses_the_sequence_again(self: ClaimKeeper, how: Callable[..., Any], body: Message) -> bool:
+    """What the log did not acknowledge is taken for never sent."""
+    assert self.claim is not None
+    entry = Entry(self.transactional_id, body)
+    try:
+        await how(entry, self.claim.producer_id, self.claim.first_epoch, self._sequence)
+    except AppendError:
+        return False
+    self._sequence += 1
+    return True
+
+
 def repeated_whoever_ended(self: Owner, request: TxnRequest, committed: bool) -> Producer | None:
     """An end that stands in the log is the one that is asked for."""
     view = self.keeper.view
@@ -51,3 +149,73 @@ def repeated_whoever_ended(self: Owner, request: TxnRequest, committed: bool) ->
     if last is None or last.client != request.client or last.next_client == request.client:
         return None
     return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
+
+
+def admits_any_connection(self: Owner, request: TxnRequest, *, over_coordinator: bool = True) -> None:
+    """What comes over an old connection is as good as any."""
+    _ADMIT(self, request, over_coordinator=False)
+
+
+# -- time
+
+
+def ended_without_a_claim(self: Coordinator, view: IdView) -> None:
+    """What is overdue elsewhere is aborted, as this instance sees it."""
+    if view.ongoing is not None:
+        view.aborted.add(view.ongoing.producer)
+        view.ongoing = None
+        view._forget_aborted()
+
+
+async def lost_without_a_claim(self: Owner, why: str) -> TxnError:
+    """What is overdue here is forgotten."""
+    self._drop_transaction("failed")
+    self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+    return self._doomed
+
+
+# -- data
+
+
+async def announces_behind(self: Owner, transaction: Transaction, places: Any) -> None:
+    """The data do not wait for what announces them."""
+
+    async def announce() -> None:
+        with suppress(KproxyError, OSError):
+            await _ANNOUNCE(self, transaction, places)
+
+    self._connections.nursery.start_soon(announce)
+
+
+async def announces_in_doubt(self: ClaimKeeper, body: Message) -> bool:
+    """What was not acknowledged need not have come."""
+    await self._append(self._tools.log.append_unread, body)
+    return True
+
+
+def gives_the_sequence_on(self: Writes, send: TxnSend, error_code: int, now: float) -> None:
+    """What is refused for good makes room for the next batch."""
+    track = self._busy[send.place]
+    self._settle(send, error_code)
+    track.sends.remove(send)
+    track.next_sequence = send.sequence
+    if not track.sends:
+        del self._busy[send.place]
+
+
+# -- snapshots
+
+
+async def deletes_first(self: Snapshots, partition: int, *parts: Any) -> bool:
+    """What a snapshot states is deleted before the snapshot is there."""
+    with suppress(KproxyError, OSError, RemoteProtocolError):
+        await self._appender.delete_records(partition, self._follower.position(partition))
+    return await _TAKE(self, partition, *parts)
+
+
+def goes_on_at_the_start(self: LogPartition, start: int) -> None:
+    """Who finds its place in the log deleted goes on behind what was deleted."""
+    if self.position == NOTHING:
+        _RESTART(self, start)
+    else:
+        self.stale, self.position, self.fetched_epoch = False, start, -1

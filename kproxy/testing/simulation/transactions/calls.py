@@ -41,6 +41,7 @@ class Calls:
         self._bootstrap = bootstrap
         self._held_up = held_up
         self._ios: dict[Address, tuple[FrameIO, Link]] = {}
+        self._unended: list[FrameIO] = []
         self._locks: dict[Address, trio.Lock] = {}
         self._leaders: dict[int, Address] = {}
 
@@ -78,8 +79,13 @@ class Calls:
 
     def _drop(self, place: Address) -> None:
         found = self._ios.pop(place, None)
-        if found is not None:
-            found[0].close()
+        if found is None:
+            return
+        io, link = found
+        if link.up.holds:
+            self._unended.append(io)  # its end is held up, too, and longer than what was sent
+        else:
+            io.close()
 
     async def bootstrap(self, message: Message, version: int) -> Message:
         """Asks where the client begins."""
@@ -107,3 +113,5 @@ class Calls:
         """Closes all connections."""
         for place in list(self._ios):
             self._drop(place)
+        for io in self._unended:
+            io.close()

@@ -2,16 +2,14 @@
 
 import pytest
 
-from kproxy.testing.simulation.transactions.plan import make_plan
 from kproxy.testing.simulation.transactions.variants import VARIANTS, Variant
 from kproxy.testing.simulation.transactions.world import run
 
 
 def is_shown(variant: Variant, seed: int) -> bool:
-    plan = make_plan(seed, variant.taste)
     with variant.applied():
-        broken = run(plan).broken
-    return broken is not None and broken[0] in variant.breaks and run(plan).broken is None
+        broken = run(variant.plan(seed)).broken
+    return broken is not None and broken[0] in variant.breaks and run(variant.plan(seed)).broken is None
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
