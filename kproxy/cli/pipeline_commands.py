@@ -80,7 +80,7 @@ def run(file: Path, submit: bool, as_json: bool) -> int:
     from kproxy.spark.pipeline import choose_display, run, submit_line
 
     if submit:
-        click.echo(submit_line(found))
+        click.echo(submit_line(found, os.environ))
     else:
         run(found, choose_display(json_lines=as_json))
     return ExitCode.OK

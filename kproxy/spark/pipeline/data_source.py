@@ -6,6 +6,7 @@ from kproxy.spark.errors import OptionError
 from kproxy.spark.options import read_options
 from kproxy.spark.pipeline.faults import Place
 from kproxy.spark.pipeline.model import Kafka, Pipeline, TopicSource
+from kproxy.spark.sink_options import parse
 
 
 def source_options(source: TopicSource, kafka: Kafka) -> dict[str, str]:
@@ -35,9 +36,17 @@ def sink_options(kafka: Kafka) -> dict[str, str]:
 
 def option_faults(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
     """What the data source would say against its options when the pipeline starts."""
+    kafka = pipeline.kafka
+    if kafka is None:
+        return
     for source in pipeline.sources:
-        if isinstance(source, TopicSource) and pipeline.kafka is not None:
+        if isinstance(source, TopicSource):
             try:
-                read_options(source_options(source, pipeline.kafka)).check_stream()
+                read_options(source_options(source, kafka)).check_stream()
             except OptionError as error:
                 yield source.place, str(error)
+    for sink in pipeline.topic_sinks[:1]:
+        try:
+            parse(sink_options(kafka), is_stream=True)
+        except OptionError as error:
+            yield sink.place, str(error)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from kproxy.errors import KproxyError
 
 _STAGING = "_staging"
-_OWNER = "_query"
+_OWNER = "_owner"
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -49,9 +49,9 @@ class ParquetBatches:
     def _claim(self, files: "_Files", frame: DataFrame) -> None:
         query = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
         if not files.exists(_OWNER):
-            files.write(f"{_STAGING}/{query}", query.encode())
+            files.write(f"{_STAGING}/{query}/id", query.encode())
             files.rename(f"{_STAGING}/{query}", _OWNER)
-        owner = files.read(_OWNER).decode()
+        owner = files.read(f"{_OWNER}/id").decode()
         if owner != query:
             raise OtherOwner(
                 f"{self._path} has the output of another checkpoint (query {owner}, this one is {query}): "

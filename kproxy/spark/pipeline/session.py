@@ -12,7 +12,7 @@ from kproxy.spark.pipeline.model import Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
 
 # Spark's own lines would run through the display of progress; what fails is told by the pipeline.
-_QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
 
 def open_session(pipeline: Pipeline) -> SparkSession:
@@ -24,7 +24,7 @@ def open_session(pipeline: Pipeline) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         _check_java()
         _choose_python(pipeline)
-        for name, value in {**_QUIET, **pipeline.spark}.items():
+        for name, value in {**QUIET, **pipeline.spark}.items():
             builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     for path in pipeline.module_paths:

@@ -1,27 +1,32 @@
 """The spark-submit line of a pipeline."""
 
 import shlex
-import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pyspark
 
 import kproxy.spark.pipeline
 from kproxy.spark.pipeline.model import Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
+from kproxy.spark.pipeline.session import QUIET
 
 _PYTHON = "spark.pyspark.python"
 
 
-def submit_line(pipeline: Pipeline) -> str:
+def submit_line(pipeline: Pipeline, environ: Mapping[str, str]) -> str:
     """One line for a shell: the file's Spark configuration, the modules of its steps, the program and the file.
 
-    The nodes need kproxy[spark] in their Python, or in an archive (``spark.archives`` and ``spark.pyspark.python``).
+    ``environ`` may name SPARK_HOME. The nodes need kproxy[spark] in their Python, or in an archive
+    (``spark.archives`` and ``spark.pyspark.python``).
     """
-    conf = dict(pipeline.spark)
+    conf = {**QUIET, **pipeline.spark}
     master, mode = conf.pop("spark.master", "local[*]"), conf.pop("spark.submit.deployMode", "client")
     if master.startswith("local"):
         conf.setdefault(_PYTHON, sys.executable)
-    words = [_spark_submit(), "--master", master, "--deploy-mode", mode, "--name", f"kproxy pipeline {pipeline.name}"]
+    words = [_spark_submit(environ), "--master", master, "--deploy-mode", mode]
+    words += ["--name", f"kproxy pipeline {pipeline.name}"]
     for name, value in conf.items():
         words += ["--conf", f"{name}={value}"]
     modules = [str(file.resolve()) for path in pipeline.module_paths for file in module_files(path)]
@@ -35,6 +40,7 @@ def submit_line(pipeline: Pipeline) -> str:
     return shlex.join([*words, str(Path(kproxy.spark.pipeline.__file__).with_name("__main__.py")), file])
 
 
-def _spark_submit() -> str:
-    beside = Path(sys.executable).with_name("spark-submit")
-    return "spark-submit" if shutil.which("spark-submit") or not beside.exists() else str(beside)
+def _spark_submit(environ: Mapping[str, str]) -> str:
+    """That of SPARK_HOME, or of the PySpark beside kproxy: the one that pip puts on the path looks for any python3."""
+    home = environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    return str(Path(home, "bin", "spark-submit"))

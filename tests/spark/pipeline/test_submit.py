@@ -1,18 +1,20 @@
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kproxy.spark.pipeline import submit_line
 from tests.spark.pipeline.files import WHOLE, loaded
 
 
-def words(folder: Path, text: str) -> list[str]:
-    return shlex.split(submit_line(loaded(folder, text)))
+def words(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    return shlex.split(submit_line(loaded(folder, text), environ or {}))
 
 
 def test_on_this_machine(tmp_path: Path) -> None:
     found = words(tmp_path, WHOLE)
-    assert Path(found[0]).name == "spark-submit"
+    assert Path(found[0]).is_file()
+    assert words(tmp_path, WHOLE, {"SPARK_HOME": "/opt/spark"})[0] == "/opt/spark/bin/spark-submit"
     assert found[1:5] == ["--master", "local[*]", "--deploy-mode", "client"]
     assert f"spark.pyspark.python={sys.executable}" in found
     assert "spark.sql.shuffle.partitions=4" in found
