@@ -32,8 +32,12 @@ SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "old-fetch": cases.old_fetch,
     "latency": cases.latency,
 }
-SIZED: dict[str, Callable[[int], list[Figure]]] = {"doubts": doubts, "lost-answers": lost_answers}
-"""With a real Kafka of their own."""
+SIZED: dict[str, Callable[[int], list[Figure]]] = {
+    "committed-fetch": cases.committed_fetch,
+    "doubts": doubts,
+    "lost-answers": lost_answers,
+}
+"""With a broker of their own."""
 ALONE: dict[str, Callable[[], list[Figure]]] = {
     "memory": cases.memory,
     "stall": cases.stalled_broker,

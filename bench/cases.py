@@ -13,6 +13,7 @@ from bench.targets import FORGETFUL, Target, open_kproxy, open_sink
 WINDOW = 5
 ROUNDS = 6
 CPU_RATIO = 1.3
+FILTER_RATIO = 1.05
 OLD_PRODUCE_MICROSECONDS = 3.0
 ADDED_MILLISECONDS = 0.5
 IDLE_MEGABYTES = 80.0
@@ -57,6 +58,26 @@ def v2_fetch(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
     size_of_one = payloads.RECORD_BYTES[payloads.LARGE]
     costs = _transfers(targets, total_bytes, lambda at, size: load.fetch(at, call, size, entry_bytes=size_of_one))
     return _per_gigabyte("v2 fetch, 1 KB", costs)
+
+
+def committed_fetch(total_bytes: int) -> list[Figure]:
+    """The same, of what is committed only, where kproxy decides transactions and the topic has none; and of all."""
+    calls = [payloads.fetch_call(payloads.LARGE, payloads.MODERN_FETCH, committed=wanted) for wanted in (False, True)]
+    costs = [Cost(), Cost()]
+    entry = payloads.RECORD_BYTES[payloads.LARGE]
+    with open_sink() as port, open_kproxy(port, *FORGETFUL, "--transactions-home", "kproxy") as target:
+        for _ in range(ROUNDS):
+            for call, cost in zip(calls, costs, strict=True):
+                before = target.cpu_seconds()
+                transfer = load.fetch(target.address, call, total_bytes // ROUNDS, entry_bytes=entry)
+                cost.add(transfer, target.cpu_seconds() - before)
+    plain, committed = (cost.cpu_seconds / cost.payload_bytes * _GIGABYTE for cost in costs)
+    ratio = committed / plain if plain else 0.0
+    goal = f"<= {FILTER_RATIO} x of all: {ratio:.2f}"
+    return [
+        Figure("v2 fetch, 1 KB, of all: CPU", "s/GB", None, None, plain),
+        Figure("v2 fetch, 1 KB, committed: CPU", "s/GB", None, None, committed, goal, ratio <= FILTER_RATIO),
+    ]
 
 
 def old_produce(targets: Sequence[Target], total_bytes: int) -> list[Figure]:

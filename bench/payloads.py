@@ -130,13 +130,14 @@ def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes:
     return Call(frame, _PARTITION_ERROR_AT + len(topic), records, payload_bytes)
 
 
-def fetch_call(topic: str, version: int) -> Call:
-    """A Fetch request for about 1 MB from offset 0 on."""
+def fetch_call(topic: str, version: int, *, committed: bool = False) -> Call:
+    """A Fetch request for about 1 MB from offset 0 on; ``committed``: of what is decided only."""
     partition = FetchRequestFetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=2 * FETCH_BYTES,
+        isolation_level=int(committed),
         topics=[FetchRequestFetchTopic(topic=topic, partitions=[partition])],
     )
     # Before the topics an answer has: the throttle time from v1 on, error code and session id from v7 on.
