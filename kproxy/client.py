@@ -194,6 +194,10 @@ class ControlClient:
         """Gives the member's part up, at the kproxy where it began."""
         return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/abort", {})
 
+    def reject(self, producer_id: int) -> int:
+        """Has readers pass over what was written under a producer id that the transaction log does not know; the id."""
+        return self._ask(lambda row: int(row["producer_id"]), "POST", f"/v1/producers/{producer_id}/reject", {})
+
     def list(self, states: Sequence[str] = ()) -> "list[Listed]":
         """All transactional ids, or those in one of these states."""
         query = f"?{urlencode([('state', state) for state in states])}" if states else ""

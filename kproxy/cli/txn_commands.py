@@ -236,6 +236,19 @@ def describe(transactional_id: str, as_json: bool, **where: Any) -> int:
     return _tell(_client(**where).describe(transactional_id), as_json)
 
 
+@txn.command()
+@click.argument("producer_id", metavar="PRODUCER_ID", type=click.IntRange(1, (1 << 63) - 1))
+@_control
+def reject(producer_id: int, as_json: bool, **where: Any) -> int:
+    """Pass over what readers wait for, though its transaction log was lost."""
+    rejected = _client(**where).reject(producer_id)
+    if as_json:
+        _print_json({"producer_id": rejected})
+    else:
+        click.echo(f"what was written under producer id {rejected} is aborted")
+    return ExitCode.OK
+
+
 @txn.command(name="list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only those in this state; may be repeated.")
 @_control

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from kproxy.codec.messages import ErrorCode
 from kproxy.control import schemas
 from kproxy.control.json_schema import Schema, faults
-from kproxy.control.openapi import TRANSACTIONS, document
+from kproxy.control.openapi import REJECT, TRANSACTIONS, document
 from kproxy.control.problems import Problem, answer, invalid, of_error
 from kproxy.control.transactions import TransactionControl
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
@@ -45,6 +45,7 @@ def make_api(control: TransactionControl) -> Starlette:
         Route(f"{one}/commit", api.commit, methods=["POST"]),
         Route(f"{one}/abort", api.abort, methods=["POST"]),
         Route(f"{one}/prepare", api.prepare, methods=["POST"]),
+        Route(REJECT, api.reject, methods=["POST"]),
         Route(f"{one}/initialize", api.initialize, methods=["POST"]),
         Route(f"{one}/members/{{member}}/begin", api.begin_member, methods=["POST"]),
         Route(f"{one}/members/{{member}}/prepare", api.prepare_member, methods=["POST"]),
@@ -143,6 +144,15 @@ class _Api:
             return await self._control.abort_member(name, member)
 
         return await self._change(request, schemas.PREPARE, "member aborted", change)
+
+    async def reject(self, request: Request) -> Response:
+        given = request.path_params["producer_id"]
+        if not (given.isascii() and given.isdigit()):
+            raise invalid(f"The producer id must be a whole number, not {given!r}.")
+        await _body(request, schemas.REJECT)
+        await self._control.reject(int(given))
+        log.info("producer id rejected", producer_id=int(given))
+        return JSONResponse({"producer_id": int(given)})
 
     async def _change(self, request: Request, schema: Schema, done: str, change: _Change) -> Response:
         name = _id(request)

@@ -7,6 +7,7 @@ from kproxy.control import problems, schemas
 from kproxy.control.json_schema import Schema
 
 TRANSACTIONS: Final = "/v1/transactions"
+REJECT: Final = "/v1/producers/{producer_id}/reject"
 VERSION: Final = "1.0.0"
 
 _JSON: Final = "application/json"
@@ -40,6 +41,8 @@ def document() -> dict[str, Any]:
                 "BeginMember": schemas.BEGIN_MEMBER,
                 "Transaction": schemas.DESCRIBED,
                 "TransactionList": schemas.LIST,
+                "Reject": schemas.REJECT,
+                "Rejected": schemas.REJECTED,
                 "Problem": schemas.PROBLEM,
             },
             "securitySchemes": {
@@ -96,6 +99,23 @@ def _paths() -> dict[str, Any]:
         _ONE: {
             "parameters": named,
             "get": _operation("describe", "One transactional id and its transaction.", "Transaction"),
+        },
+        REJECT: {
+            "parameters": [
+                {
+                    "name": "producer_id",
+                    "in": "path",
+                    "required": True,
+                    "description": "As the log of kproxy names it.",
+                    "schema": {"type": "integer", "minimum": 1},
+                }
+            ],
+            "post": _operation(
+                "reject",
+                "Readers pass over what was written under a producer id that the log does not know.",
+                "Rejected",
+                "Reject",
+            ),
         },
         f"{_ONE}/commit": {
             "parameters": named,

@@ -36,6 +36,7 @@ _ADVICE: Final[Mapping[ErrorCode, Advice]] = MappingProxyType(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: Advice(
             HTTPStatus.NOT_FOUND, "Look for the right name with kproxy txn list, or begin a transaction."
         ),
+        ErrorCode.RESOURCE_NOT_FOUND: Advice(HTTPStatus.NOT_FOUND, "Ask the kproxy whose log names it."),
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Advice(
             HTTPStatus.FORBIDDEN, "Let the configuration allow this transactional id."
         ),

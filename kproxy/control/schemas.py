@@ -114,6 +114,7 @@ ABORT: Final[Schema] = {
     "properties": {"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS},
 }
 PREPARE: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
+REJECT: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
 
 STATE: Final[Schema] = {
     "type": "string",
@@ -187,6 +188,9 @@ DESCRIBED: Final = _all_required(
         "last": _OUTCOME,
     },
     "A transactional id and its transaction.",
+)
+REJECTED: Final = _all_required(
+    {"producer_id": {"type": "integer", "minimum": 1, "maximum": _INT64_MAX}}, "A producer id that is rejected."
 )
 PROBLEM: Final = _all_required(
     {

@@ -88,6 +88,13 @@ class TransactionControl(Protocol):
         """Gives a member's part up, at the instance where it began."""
         ...
 
+    async def reject(self, producer_id: int) -> None:
+        """Has all data under a producer id aborted that readers wait for and the log does not know.
+
+        INVALID_TXN_STATE if the log knows it, RESOURCE_NOT_FOUND if no reader of this kproxy has met it.
+        """
+        ...
+
     async def list(self) -> Sequence[Listed]:
         """Every transactional id that the log knows."""
         ...

@@ -12,6 +12,7 @@ from kproxy.cli import main
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode
 from kproxy.control.control_server import serve_control
+from kproxy.txn.described import OwnerId
 from kproxy.txn.errors import TxnError
 from tests.control.fake_transactions import FakeTransactions
 
@@ -66,6 +67,36 @@ async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixtu
     await with_control(tmp_path, control, work)
     assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"), None, False)
     assert "kproxy: INVALID_REQUEST: no members ['x', 'y']." in capsys.readouterr().err
+
+
+async def test_a_group_of_producers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeTransactions()
+    owner = OwnerId(1000, 0)
+    member = ["--transactional-id", "t", "--client-id", "c", "--member"]
+
+    def work() -> None:
+        assert main(["txn", "initialize", "t", "--timeout-ms", "5000"]) == ExitCode.OK
+        assert main(["txn", "begin", *member, "m", "--owner", "1000:0"]) == ExitCode.OK
+        assert main(["txn", "begin", *member, "n"]) == ExitCode.OK
+        assert main(["txn", "prepare", "t", "--member", "m"]) == ExitCode.OK
+        assert main(["txn", "abandon", "t", "--member", "n"]) == ExitCode.OK
+        decided = ["--member", "m", "--owner", "1000:0", "--abort-others"]
+        assert main(["txn", "commit", "t", "--batch-id", "7", *decided]) == ExitCode.OK
+        assert main(["txn", "abort", "t", "--owner", "1000:7"]) == ExitCode.FAILURE
+
+    await with_control(tmp_path, control, work)
+    assert control.calls == [
+        ("initialize", "t", "", 5000),
+        ("begin_member", "t", "m", "c", owner, None),
+        ("begin_member", "t", "n", "c", None, None),
+        ("prepare_member", "t", "m"),
+        ("abort_member", "t", "n"),
+        ("commit", "t", "7", ("m",), owner, True),
+        ("abort", "t", (), OwnerId(1000, 7), False),
+    ]
+    out, err = capsys.readouterr()
+    assert "m: prepared" in out
+    assert "PRODUCER_FENCED" in err
 
 
 async def test_json_is_the_apis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +170,9 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (["begin"], "give --client-id, --transactional-id or both"),
         (["begin", "--client-id", "a", "--timeout-ms", "0"], "--timeout-ms"),
+        (["begin", "--member", "m", "--client-id", "a"], "--member needs --client-id and --transactional-id"),
+        (["begin", "--client-id", "a", "--owner", "1:2"], "--owner is for a --member"),
+        (["commit", "t", "--owner", "7"], "'7' must be a producer id and an epoch, as 4000:7"),
         (["commit"], "ID"),
         (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
         (["list", "--url", "localhost:1"], "--url 'localhost:1' must be http://HOST:PORT"),
@@ -171,3 +205,21 @@ def test_a_command_loads_nothing_of_the_proxy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
+
+
+async def test_a_producer_id_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = TxnError(ErrorCode.RESOURCE_NOT_FOUND, "no reader waits for producer id 7")
+    control = FakeTransactions()
+
+    def work() -> None:
+        assert main(["txn", "reject", "6917529027641081857"]) == ExitCode.OK
+        assert capsys.readouterr().out == "what was written under producer id 6917529027641081857 is aborted\n"
+        assert main(["txn", "reject", "6917529027641081857", "--json"]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out) == {"producer_id": 6917529027641081857}
+        control.failures.append(unknown)
+        assert main(["txn", "reject", "7"]) == ExitCode.FAILURE
+        assert main(["txn", "reject", "0"]) == ExitCode.USAGE
+
+    await with_control(tmp_path, control, work)
+    assert control.calls[0] == ("reject", 6917529027641081857)
+    assert "no reader waits for producer id 7. Ask the kproxy whose log names it." in capsys.readouterr().err

@@ -124,6 +124,9 @@ class FakeTransactions:
         self.ids[transactional_id] = found._replace(state="Empty", started_ms=None, parts=(*found.parts, part))
         return self.ids[transactional_id]
 
+    async def reject(self, producer_id: int) -> None:
+        await self._called("reject", producer_id)
+
     async def list(self) -> Sequence[Listed]:
         await self._called("list")
         return [Listed(*(getattr(found, name) for name in Listed._fields)) for found in self.ids.values()]

@@ -263,3 +263,14 @@ async def test_whatever_is_posted_has_an_answer_of_the_document(target: str, bod
 async def test_whatever_path_is_asked_for_has_an_answer(tail: str, method: str) -> None:
     answer: Answer = await call(served(FakeTransactions()), method, f"/v1/{tail}")
     assert answer.status < 500
+
+
+async def test_a_producer_id_is_rejected() -> None:
+    control = FakeTransactions()
+    app = make_api(control)
+    answer = await call(app, "POST", "/v1/producers/6917529027641081857/reject")
+    assert (answer.status, answer.json) == (200, {"producer_id": 6917529027641081857})
+    assert control.calls == [("reject", 6917529027641081857)]
+    for wrong in ("-1", "x", "1.5"):
+        answer = await call(app, "POST", f"/v1/producers/{wrong}/reject")
+        assert (answer.status, repr(wrong) in answer.json["detail"]) == (400, True)

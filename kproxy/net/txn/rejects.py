@@ -89,7 +89,8 @@ class Rejects:
         now = trio.current_time()
         new = [one for number, one in unknown.items() if number not in self._since]
         self._since = {number: self._since.get(number, now) for number in unknown}
-        if self._restarts != self._log.restarts or now - self._last > self._grace_s:
+        was_quiet = not unknown and now - self._last > self._grace_s
+        if self._restarts != self._log.restarts or was_quiet:
             self._restarts, self._began = self._log.restarts, None
         if unknown:
             self._began, self._last = now if self._began is None else self._began, now
@@ -162,8 +163,7 @@ class Rejects:
             )
         raise TxnError(
             ErrorCode.RESOURCE_NOT_FOUND,
-            f"no reader of this kproxy waits for producer id {producer_id}, so it may yet be given to a producer: ask "
-            "the kproxy whose log names it",
+            f"no reader of this kproxy waits for producer id {producer_id}, which may yet be given to a producer",
         )
 
     async def _reject(self, one: Met) -> bool:

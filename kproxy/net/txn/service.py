@@ -90,7 +90,9 @@ class Transactions:
         )
         #: Transactions by hand.
         members = Members(tools)
-        self.control = ControlService(self.coordinator, self.log, self._read_to_end, begun, members, cluster)
+        self.control = ControlService(
+            self.coordinator, self.log, self._read_to_end, self.rejects, begun, members, cluster
+        )
         #: For connections that show committed data alone.
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left)
         self.reading = Reading(self.views, self, self._stable.stable, groups)

@@ -179,6 +179,7 @@ async def test_when_there_were_none_for_long_the_next_is_waited_for(autojump_clo
     await trio.sleep(GRACE_S)
     await rejects.look()
     await trio.sleep(GRACE_S + 1)
+    await rejects.look()
     log.meet(Y)
     assert not await rejects.look()
     assert log.rejected == [X]
