@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from kproxy.client import ControlClient, ControlError, ControlUnreachable
+from kproxy.client import ControlClient, ControlError, ControlUnreachable, OwnerId
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config
 from kproxy.control.control_server import serve_control
@@ -55,6 +55,28 @@ async def test_every_method(tmp_path: Path) -> None:
     await with_control(tmp_path, control, work)
     assert control.calls[0] == ("begin", "loader", None, 60_000)
     assert ("commit", "kproxy-loader", "7", (), None, False) in control.calls
+
+
+async def test_a_group_of_producers(tmp_path: Path) -> None:
+    control = FakeTransactions()
+
+    def work(client: ControlClient) -> None:
+        owner = client.initialize("t/ü", client_id="driver", timeout_ms=5).owner
+        assert owner == OwnerId(1000, 0)
+        for member in ("m/1", "n"):
+            client.begin_member("t/ü", member, client_id=member, owner=owner)
+        assert client.abort_member("t/ü", "n").parts[0].name == "m/1"
+        assert client.prepare_member("t/ü", "m/1").parts[0].prepared
+        client.commit("t/ü", batch_id="7", members=["m/1"], owner=owner, abort_others=True)
+        with pytest.raises(ControlError, match="PRODUCER_FENCED"):
+            client.abort("t/ü", owner=OwnerId(1000, 9), abort_others=True)
+
+    await with_control(tmp_path, control, work)
+    assert control.calls[-2:] == [
+        ("commit", "t/ü", "7", ("m/1",), OwnerId(1000, 0), True),
+        ("abort", "t/ü", (), OwnerId(1000, 9), True),
+    ]
+    assert ("begin_member", "t/ü", "m/1", "m/1", OwnerId(1000, 0), None) in control.calls
 
 
 async def test_over_tcp_with_the_token(tmp_path: Path) -> None:
