@@ -7,6 +7,7 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.broker_log_leaders import Told
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Close, CloseAfter, Edit, open_fake_cluster
 from tests.net.harness import eventually
@@ -76,6 +77,35 @@ async def test_who_waits_is_woken_when_it_is_there_and_not_before() -> None:
             nursery.cancel_scope.cancel()
         with trio.fail_after(PATIENCE):
             await log.follower.reached(0, 0)
+
+
+async def test_a_partition_that_is_read_anew_while_others_are_waited_for_is_read_to_its_end_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with followed(transaction_state_log_num_partitions=2) as log:
+        log.write(b"a")
+        log.write(b"b", partition=1)
+        assert [await log.at_end(0), await log.at_end(1)] == [1, 1]
+        asked: list[list[int]] = []
+        real = log.follower._leaders.ask
+
+        async def ask(places: Any, question: Any) -> Any:
+            told = await real(places, question)
+            asked.append([partition for _, partition in places])
+            if len(asked) == 1:
+                told[TOPIC, 1] = Told(0, 2)  # a record that has not come yet
+            return told
+
+        monkeypatch.setattr(log.follower._leaders, "ask", ask)
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(log.follower.read_to_ends, [0, 1])
+                await eventually(lambda: bool(asked))
+                await trio.testing.wait_all_tasks_blocked()
+                log.follower._parts[0].restart(0)
+                log.write(b"c", partition=1, sequence=1)
+        assert asked == [[0, 1], [0]]
+        assert log.sink.values() == [b"a"]
 
 
 async def test_changes_are_counted_and_can_be_waited_for() -> None:

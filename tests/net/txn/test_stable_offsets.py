@@ -10,7 +10,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.stable_offsets import StableOffsets, Together
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
-from tests.net.txn.test_waits import Log, write
+from tests.net.txn.test_waits import PID, Log, write
 
 
 @asynccontextmanager
@@ -40,6 +40,7 @@ async def test_the_first_undecided_batch_behind_the_bound() -> None:
         write(proxy, b"x")
         log.bounds[P0] = 1
         assert await offsets.stable({P0: 5}) == {P0: 3}
+        assert log.stopped == [(PID, "t", 0, 3)]
         log.decide(2, Verdict.ABORTED)
         assert await offsets.stable({P0: 5}) == {P0: 5}
 
