@@ -117,7 +117,7 @@ class Moves:
 
     def _member(self, s: State, i: int) -> Iterator[Move]:
         a = s.actors[i]
-        if a.phase == "idle" and s.budget("claims") and s.log.views[0].claim is not None:
+        if a.phase == "idle" and s.budget("claims") and s.log.views[0].next_epoch() is not None:
             yield f"{who(i)} joins as a member", self._protocol.join(s, i)
         if a.phase == "mtx" and len(a.acked) == len(a.todo):
             if self.run.prepare:

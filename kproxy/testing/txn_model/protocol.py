@@ -171,13 +171,14 @@ class Protocol:
     # -- members
 
     def join(self, s: State, i: int) -> State:
-        """A member joins the transaction under the claim's first epoch, with a producer id of its own."""
-        claim = s.log.views[0].claim
+        """A member joins the transaction that the log names as the open or the next one, under its own producer id."""
+        claim, owner = s.log.views[0].claim, s.log.views[0].next_epoch()
         assert claim is not None
-        owner, number = Producer(claim.producer_id, claim.first_epoch), int.from_bytes(claim.nonce, "big")
+        assert owner is not None
+        number = int.from_bytes(claim.nonce, "big")
         part = bodies.producer(JOINED + i, 0)
         own = Own(0, part, JOINED + i)
-        name = ((number, claim.first_epoch), "member", i)
+        name = ((number, owner.epoch), "member", i)
         s = s.spend("claims").put(i, own=own, part=part, name=name, todo=frozenset({(0, 0)}))
         how = self.run.rules["announce"]
         if how == "none":
