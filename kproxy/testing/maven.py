@@ -12,16 +12,20 @@ from kproxy.testing.cache import cache_directory, filled_once
 
 MINIMUM_JAVA: Final = 17
 _MAVEN_TIMEOUT_S: Final = 900
-# Kafka logs through SLF4J 1.7 and brings no back end along; the simple one needs no configuration file.
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>kproxy</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>kproxy</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
+    {}
+  </dependencies>
+  <repositories>{}</repositories>
+</project>
+"""
+# Kafka logs through SLF4J 1.7 and brings no back end along; the simple one needs no configuration file.
+_KAFKA: Final = """
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
     <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-  </dependencies>
-</project>
 """
 
 
@@ -70,20 +74,32 @@ def kafka_jars(version: str) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaUnavailable(f"not a Kafka release: {version!r}")
-    return filled_once(cache_directory() / f"kafka-{version}", lambda jars: _resolve(version, jars))
+    return maven_jars(f"kafka-{version}", f"Kafka {version}", _KAFKA.format(version))
 
 
-def _resolve(version: str, jars: Path) -> None:
+def maven_jars(name: str, what: str, dependencies: str, repositories: str = "") -> Path:
+    """Return a directory with the jars of some artefacts and all that they need, resolved when first asked for.
+
+    :param name: of the directory in the cache; another for other artefacts.
+    :param what: the artefacts in words, for errors.
+    :param dependencies: elements ``dependency`` of a POM; ``repositories``: elements ``repository``.
+    :raises KafkaUnavailable: as of ``kafka_jars``.
+    """
+    pom = _POM.format(dependencies, repositories)
+    return filled_once(cache_directory() / name, lambda jars: _resolve(what, pom, jars))
+
+
+def _resolve(what: str, text: str, jars: Path) -> None:
     find_java()
     maven = find_maven()
     with tempfile.TemporaryDirectory(prefix="kproxy-pom-") as work:
         pom = Path(work) / "pom.xml"
-        pom.write_text(_POM.format(version), encoding="utf-8")
+        pom.write_text(text, encoding="utf-8")
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={jars}")
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise KafkaUnavailable(f"Maven did not resolve Kafka {version} in {_MAVEN_TIMEOUT_S} s") from error
+            raise KafkaUnavailable(f"Maven did not resolve {what} in {_MAVEN_TIMEOUT_S} s") from error
         if done.returncode != 0:
-            raise KafkaUnavailable(f"Maven cannot resolve Kafka {version}:\n{(done.stdout + done.stderr)[-3000:]}")
+            raise KafkaUnavailable(f"Maven cannot resolve {what}:\n{(done.stdout + done.stderr)[-3000:]}")

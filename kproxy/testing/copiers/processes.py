@@ -78,12 +78,13 @@ class _Process:
 class Kproxy(_Process):
     """``kproxy run`` that decides all transactions, always on the same ports and with the same instance.id."""
 
-    def __init__(self, name: str, upstream: str, directory: Path) -> None:
+    def __init__(self, name: str, upstream: str, directory: Path, *options: str) -> None:
+        """``options`` are flags of ``kproxy run``, beside those that make it what it is."""
         listen, http = free_ports(2)
         ports = free_ports(_BROKER_PORTS)
         command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", upstream, "--instance-id", name]
         command += ["--listen", f"127.0.0.1:{listen}", "--http", f"127.0.0.1:{http}", "--log-format", "json"]
-        command += ["--broker-ports", f"{ports[0]}-{ports[-1]}", "--transactions-home", "kproxy"]
+        command += ["--broker-ports", f"{ports[0]}-{ports[-1]}", "--transactions-home", "kproxy", *options]
         super().__init__(name, command, directory / f"{name}.log")
         self.bootstrap = f"127.0.0.1:{listen}"
         self._ready_page = f"http://127.0.0.1:{http}/readyz"
