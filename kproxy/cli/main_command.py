@@ -147,6 +147,15 @@ def pipeline(arguments: tuple[str, ...]) -> int:
     return int(command.main(list(arguments), prog_name="kproxy pipeline", standalone_mode=False) or ExitCode.OK)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def audit(arguments: tuple[str, ...]) -> int:
+    """Find out whether what kproxy promises holds on topics."""
+    from kproxy.cli.audit_command import audit as command
+
+    return int(command.main(list(arguments), prog_name="kproxy audit", standalone_mode=False) or ExitCode.OK)
+
+
 def _environment() -> dict[str, str]:
     import os
 

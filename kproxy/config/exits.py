@@ -15,6 +15,8 @@ class ExitCode(IntEnum):
     """The command line or the configuration is wrong; it is not worth trying again."""
     CANNOT_BIND = 3
     """An address to listen on is in use, or is none of this host's."""
+    PROMISE_BROKEN = 4
+    """``kproxy audit`` has found what must not be."""
 
 
 class StartupError(KproxyError):

@@ -1,0 +1,165 @@
+"""``kproxy audit``: whether what kproxy promises holds on topics, found out by a Spark job."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kproxy.config import ExitCode, StartupError
+from kproxy.errors import KproxyError
+
+if TYPE_CHECKING:
+    from kproxy.spark.audit.request import Request
+    from kproxy.spark.audit.summary import Summary
+
+_EXAMPLES: Final = """\b
+Examples:
+  kproxy audit --bootstrap-servers kproxy:9092 --topics orders,bills --out audits
+  kproxy audit --bootstrap-servers kproxy:9092 --topics 'orders-.*' --since 2h --out audits
+  kproxy audit --bootstrap-servers kproxy:9092 --topics orders --key "string(key)" --window 1h --out audits
+  kproxy audit --bootstrap-servers kproxy:9092 --topics orders --out audits --json | jq .verdict"""
+
+_EXIT_CODES: Final = """\b
+Exit codes:
+  0  what kproxy promises holds
+  1  failed while running
+  2  wrong command line
+  4  a promise is broken; with --fail-on warning, also: something may go wrong"""
+
+
+@click.command(epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
+@click.option(
+    "--bootstrap-servers",
+    metavar="LIST",
+    required=True,
+    envvar="KPROXY_BOOTSTRAP_SERVERS",
+    help="host:port of a kproxy, which knows what readers see; several with commas.",
+)
+@click.option("--brokers", metavar="LIST", help="Where the transaction log is read. [default: --bootstrap-servers]")
+@click.option("--topics", metavar="A,B|PATTERN", required=True, help="Names, or a regular expression for whole names.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory of the audits.")
+@click.option("--since", metavar="WHEN", help="2h, an ISO 8601 time, or offsets as JSON. [default: the oldest record]")
+@click.option("--fresh", is_flag=True, help="Begin at --since, not where the last audit in --out ended.")
+@click.option("--key", metavar="EXPR", help="Spark SQL over key and value that no two records of a topic may share.")
+@click.option("--window", metavar="TIME", default="10m", show_default=True, help="How far apart repeated runs may be.")
+@click.option(
+    "--run-length", type=click.IntRange(2, 100), default=3, show_default=True, help="Records of a run, at least."
+)
+@click.option("--open-limit", metavar="TIME", default="15m", show_default=True, help="How long may be undecided.")
+@click.option("--prepared-limit", metavar="TIME", default="1h", show_default=True, help="How long may be prepared.")
+@click.option(
+    "--carry", metavar="TIME", default="7d", show_default=True, help="How long silent producers are remembered."
+)
+@click.option(
+    "--fail-on", type=click.Choice(["broken", "warning"]), default="broken", show_default=True, help="What ends with 4."
+)
+@click.option("--master", metavar="URL", help="Spark master. [default: local[*], or that of spark-submit]")
+@click.option("--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def audit(as_json: bool, fail_on: str, **options: Any) -> int:
+    """Look for duplicates, gaps, torn and hanging transactions in topics, and write a report.
+
+    Each run goes on where the last one in --out ended. Needs the extra: pip install 'kproxy[spark]'.
+    """
+    try:
+        import kproxy.spark.audit.job  # noqa: F401  # Spark and what draws the report are there, or this says so at once
+    except ImportError as error:
+        raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[spark]'", ExitCode.USAGE) from None
+    summary, directory = _run(_request(options), show=not as_json)
+    if as_json:
+        json.dump(summary.as_json(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _print(summary, directory)
+    failed = summary.broken or (fail_on == "warning" and summary.warnings)
+    return ExitCode.PROMISE_BROKEN if failed else ExitCode.OK
+
+
+def _request(options: dict[str, Any]) -> "Request":
+    """The options, checked. UsageError names the one that is wrong."""
+    from kproxy.spark.audit.request import Request, Since, duration_ms, parse_since
+
+    times = {"window": "window_ms", "open_limit": "open_ms", "prepared_limit": "prepared_ms", "carry": "carry_ms"}
+    values: dict[str, Any] = {}
+    for name, field in times.items():
+        values[field] = _parsed(name, options[name], duration_ms)
+    since = options["since"]
+    conf = tuple(_setting(text) for text in options["conf"])
+    return Request(
+        bootstrap=options["bootstrap_servers"],
+        brokers=options["brokers"],
+        topics=options["topics"],
+        out=options["out"],
+        since=Since() if since is None else _parsed("since", since, lambda text: parse_since(text, datetime.now(UTC))),
+        fresh=options["fresh"],
+        key=options["key"],
+        run_length=options["run_length"],
+        master=options["master"],
+        conf=conf,
+        **values,
+    )
+
+
+def _parsed(name: str, text: str, parse: Any) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.UsageError(f"--{name.replace('_', '-')} {error}") from None
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise click.UsageError(f"--conf {text!r} is no setting of Spark; valid: spark.executor.memory=2g")
+    return name, value
+
+
+def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
+    from pyspark.errors import PySparkException
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from kproxy.spark.audit.job import audit, steps
+    from kproxy.spark.errors import KafkaError, OptionError
+    from kproxy.spark.session import spark_session
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
+        task = progress.add_task("Spark starts", total=steps(request))
+        try:
+            with spark_session("kproxy audit", _conf(request)) as session:
+                return audit(session, request, lambda step: progress.update(task, advance=1, description=step))
+        except (KafkaError, OptionError) as error:
+            raise KproxyError(str(error)) from None
+        except PySparkException as error:
+            raise KproxyError(f"Spark: {_first_line(error)}") from None
+        except OSError as error:
+            raise KproxyError(f"cannot write to {request.out}: {error.strerror or error}") from None
+
+
+def _conf(request: "Request") -> dict[str, str]:
+    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = request.master or (None if under_submit else "local[*]")
+    return {**({} if master is None else {"spark.master": master}), **dict(request.conf)}
+
+
+def _first_line(error: Exception) -> str:
+    """What is wrong, without Spark's trace: the line that the failed task said last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "KafkaError:" in line or "DataLost:" in line]
+    return (told or lines or [type(error).__name__])[0]
+
+
+def _print(summary: "Summary", directory: Path) -> None:
+    click.echo(summary.sentence)
+    width = max(len(outcome.title) for outcome in summary.outcomes)
+    for outcome in summary.outcomes:
+        mark = outcome.severity.value if outcome.count else "none"
+        click.echo(f"  {outcome.title:{width}}  {outcome.count:>9,}  {mark}")
+    totals = summary.totals
+    click.echo(f"{totals['records']:,} records in {totals['partitions']:,} partitions: {directory / 'report.html'}")

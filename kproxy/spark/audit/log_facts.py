@@ -1,0 +1,56 @@
+"""The transaction log as DataFrames: what it says (``log_fold``), and each of its records.
+
+A partition of the log is short (snapshots stand for what was deleted), so one task reads it in order and holds what
+kproxy itself holds of it. Nothing comes to the driver. Rows, not Arrow: for that PySpark would want pandas, too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from kproxy.spark.audit.log_fold import LogRecord, Row, decoded_row, fold_log
+from kproxy.spark.audit.tables import FACTS
+
+#: One row for each record of the log.
+DECODED: Final = (
+    "log_partition int, log_offset long, at timestamp, kind string, transactional_id string, producer_id long, "
+    "producer_epoch int, committed boolean, text string"
+)
+_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
+
+
+def log_facts(log: DataFrame, starts: Mapping[int, int]) -> DataFrame:
+    """``FACTS`` from records of the log (partition, offset, timestamp, key, value); ``starts`` as in ``fold_log``."""
+    starts = dict(starts)
+
+    def fold(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        return _tuples(fold_log(_records(rows), starts), FACTS)
+
+    ordered = log.select(*_COLUMNS).repartition("partition").sortWithinPartitions("partition", "offset")
+    return log.sparkSession.createDataFrame(ordered.rdd.mapPartitions(fold), FACTS, verifySchema=False)
+
+
+def decoded_log(log: DataFrame) -> DataFrame:
+    """Each record of the log, decoded: ``DECODED``."""
+
+    def decode_all(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        return _tuples(map(decoded_row, _records(rows)), DECODED)
+
+    decoded = log.select(*_COLUMNS).rdd.mapPartitions(decode_all)
+    return log.sparkSession.createDataFrame(decoded, DECODED, verifySchema=False)
+
+
+def _records(rows: Iterable[Any]) -> Iterator[LogRecord]:
+    for partition, offset, at, key, value in rows:
+        yield partition, offset, at, _bytes(key), _bytes(value)
+
+
+def _bytes(field: bytes | bytearray | None) -> bytes | None:
+    return None if field is None else bytes(field)
+
+
+def _tuples(rows: Iterable[Row], schema: str) -> Iterator[tuple[Any, ...]]:
+    """Rows in the order of the schema; missing columns are null."""
+    names = [word.split()[0] for word in schema.split(", ")]
+    return (tuple(row.get(name) for name in names) for row in rows)

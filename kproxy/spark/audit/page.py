@@ -1,0 +1,96 @@
+"""The report as one HTML page: nothing is loaded, nothing runs, and what comes from data is escaped."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from kproxy.spark.audit.charts import Chart, charts, size
+from kproxy.spark.audit.style import CSS
+from kproxy.spark.audit.summary import Cell, Outcome, Row, Summary
+from kproxy.spark.audit.svg import svg
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def html_page(summary: Summary) -> str:
+    """The whole document, UTF-8."""
+    head = (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Audit {escape(summary.run)}</title><style>{CSS}</style></head><body>"
+    )
+    return f"{head}{''.join(_body(summary))}</body></html>\n"
+
+
+def _body(summary: Summary) -> Iterator[str]:
+    former = f", behind run {escape(summary.former_run)}" if summary.former_run else ""
+    yield f'<h1>Audit of Kafka topics</h1><p class="faint">Run {escape(summary.run)}{former}</p>'
+    yield f'<div class="verdict {summary.verdict}"><b>{escape(summary.sentence)}</b></div>'
+    yield _facts(summary)
+    for chart in charts(summary):
+        yield from _chart(chart)
+    found = [each for each in summary.outcomes if each.count]
+    for outcome in sorted(found, key=lambda each: each.severity.value):
+        yield from _outcome(outcome)
+    yield from _clean(summary)
+    hidden = [row for row in summary.stable_offsets if row["records_above"]]
+    if hidden:
+        yield "<h2>Records above the last stable offset</h2>"
+        yield _table(hidden)
+
+
+def _facts(summary: Summary) -> str:
+    totals = summary.totals
+    facts = (
+        ("began (UTC)", summary.at),
+        ("topics", f"{totals['topics']:,}"),
+        ("partitions", f"{totals['partitions']:,}"),
+        ("record batches", f"{totals['batches']:,}"),
+        ("records", f"{totals['records']:,}"),
+        ("bytes", size(totals["bytes"])),
+    )
+    return '<ul class="facts">' + "".join(f"<li>{name}<b>{escape(text)}</b></li>" for name, text in facts) + "</ul>"
+
+
+def _chart(chart: Chart) -> Iterator[str]:
+    yield f"<h2>{escape(chart.title)}</h2>"
+    if not chart.bars:
+        yield '<p class="faint">none in this run</p>'
+        return
+    if len(chart.tones) > 1:
+        keys = "".join(f'<span><i class="{tone}"></i>{escape(tone)}</span>' for tone in chart.tones)
+        yield f'<p class="legend">{keys}</p>'
+    yield svg(chart)
+
+
+def _outcome(outcome: Outcome) -> Iterator[str]:
+    kind = outcome.severity.value
+    yield f'<h2>{escape(outcome.title)} <span class="badge {kind}">{kind}: {outcome.count:,}</span></h2>'
+    yield f"<p>{escape(outcome.meaning)}</p><p><b>What to do:</b> {escape(outcome.remedy)}</p>"
+    yield _table(outcome.worst)
+    if outcome.count > len(outcome.worst):
+        rest = outcome.count - len(outcome.worst)
+        yield f'<p class="faint">and {rest:,} more, in the table {escape(outcome.name)}</p>'
+
+
+def _clean(summary: Summary) -> Iterator[str]:
+    clean = [each.title for each in summary.outcomes if not each.count]
+    if clean:
+        items = "".join(f'<li><span class="badge held">none</span> {escape(title)}</li>' for title in clean)
+        yield f"<h2>Looked for, not found</h2><ul>{items}</ul>"
+    if summary.not_looked_at:
+        yield f'<p class="faint">Not looked for: {escape(", ".join(summary.not_looked_at))}</p>'
+
+
+def _table(rows: Sequence[Row]) -> str:
+    names = list(rows[0])
+    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
+    lines = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _cell(value: Cell) -> str:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return f"<td>{escape('-' if value is None else str(value))}</td>"
+    return f'<td class="number">{escape(str(value))}</td>'

@@ -1,0 +1,125 @@
+"""What an audit is asked for, and what is wrong with it; nothing here needs Spark."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kproxy.config import ExitCode, StartupError
+
+Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
+
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+#: Of brokers and of kproxy: a pattern does not mean them.
+_INTERNAL: Final = (
+    "__kproxy_",
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    "__cluster_metadata",
+)
+
+
+class Since(NamedTuple):
+    """Where partitions begin that no former run has looked at; both None: at what the brokers still have."""
+
+    time_ms: int | None = None
+    offsets: Offsets | None = None
+
+
+class Request(NamedTuple):
+    """One run. Times in ms."""
+
+    bootstrap: str
+    brokers: str | None
+    """Where the transaction log is read; None: at ``bootstrap``, too."""
+    topics: str
+    out: Path
+    since: Since = Since()
+    #: Whether what former runs have seen is forgotten.
+    fresh: bool = False
+    key: str | None = None
+    run_length: int = 3
+    window_ms: int = 600_000
+    open_ms: int = 900_000
+    prepared_ms: int = 3_600_000
+    carry_ms: int = 7 * 86_400_000
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+
+def wrong(message: str) -> StartupError:
+    """An error that nobody should try again without a change."""
+    return StartupError(message, ExitCode.USAGE)
+
+
+def duration_ms(text: str) -> int:
+    """ms from 500ms, 30s, 10m, 2h or 7d. ValueError if it is none."""
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; valid: 500ms, 30s, 10m, 2h, 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_since(text: str, now: datetime) -> Since:
+    """A duration back from ``now``, an ISO 8601 time (UTC unless it says otherwise) or offsets as JSON.
+
+    ValueError, with what would be valid, if it is none of them.
+    """
+    if text.lstrip().startswith("{"):
+        return Since(offsets=_parse_offsets(text))
+    if _SPAN.fullmatch(text.strip()):
+        moment = now - timedelta(milliseconds=duration_ms(text))
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            valid = '2h, 2026-11-21T06:00:00, or {"topic": {"0": 1500}}'
+            raise ValueError(f"{text!r} is no beginning; valid: {valid}") from None
+    return Since(time_ms=int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def _parse_offsets(text: str) -> Offsets:
+    valid = 'valid: {"topic": {"0": 1500, "1": 20}}'
+    try:
+        return {topic: _partitions(rows) for topic, rows in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"{text!r} are no offsets; {valid}") from None
+
+
+def _partitions(rows: Any) -> dict[int, int]:
+    found = {int(partition): offset for partition, offset in rows.items()}
+    if not all(type(offset) is int and offset >= 0 and partition >= 0 for partition, offset in found.items()):
+        raise ValueError
+    return found
+
+
+def choose_topics(words: str, existing: Collection[str]) -> list[str]:
+    """The topics that are meant: names with commas between, or one regular expression for whole names.
+
+    A pattern means no topic of the brokers' or of kproxy's own. StartupError if there is no such topic.
+    """
+    names = [word.strip() for word in words.split(",") if word.strip()]
+    if names and all(_NAME.fullmatch(name) for name in names):
+        missing = sorted(set(names) - set(existing))
+        if missing:
+            raise wrong(f"no such topic: {', '.join(missing)}; there are {_some(existing)}")
+        return sorted(set(names))
+    try:
+        pattern = re.compile(words)
+    except re.error as error:
+        raise wrong(f"--topics {words!r} is no regular expression: {error}") from None
+    found = sorted(name for name in existing if pattern.fullmatch(name) and not name.startswith(_INTERNAL))
+    if not found:
+        raise wrong(f"no topic matches {words!r}; there are {_some(existing)}")
+    return found
+
+
+def _some(names: Collection[str]) -> str:
+    shown = sorted(name for name in names if not name.startswith(_INTERNAL))
+    return (", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")) or "none"

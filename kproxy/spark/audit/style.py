@@ -1,0 +1,82 @@
+"""Colours of the report, and how its page looks."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+#: On white; the picture uses these, too.
+LIGHT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ground": "#ffffff",
+        "panel": "#f5f6f8",
+        "ink": "#1b1f24",
+        "faint": "#5c6670",
+        "line": "#d5dae0",
+        "held": "#1a7f4b",
+        "warning": "#9a6200",
+        "broken": "#c0262d",
+        "committed": "#2f6fbb",
+        "aborted": "#9aa4af",
+        "undecided": "#d98a00",
+        "control": "#c9d0d8",
+        "unprotected": "#d98a00",
+        "repeated": "#c0262d",
+    }
+)
+_DARK: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ground": "#14171b",
+        "panel": "#1d2127",
+        "ink": "#e6e9ed",
+        "faint": "#9aa4af",
+        "line": "#343b44",
+        "held": "#4cc38a",
+        "warning": "#e5a53b",
+        "broken": "#f2686e",
+        "committed": "#5b9ae0",
+        "aborted": "#6c7681",
+        "undecided": "#e5a53b",
+        "control": "#454d57",
+        "unprotected": "#e5a53b",
+        "repeated": "#f2686e",
+    }
+)
+_RULES: Final = """
+:root { color-scheme: light dark; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--ground); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 4px; } h2 { font-size: 1.15rem; margin: 36px 0 4px; }
+p { margin: 4px 0 8px; max-width: 80ch; } .faint { color: var(--faint); }
+.verdict { border-left: 6px solid var(--held); background: var(--panel); padding: 14px 18px; margin: 18px 0; }
+.verdict.warnings { border-color: var(--warning); } .verdict.broken { border-color: var(--broken); }
+.verdict b { font-size: 1.2rem; }
+.facts { display: flex; flex-wrap: wrap; gap: 10px 32px; margin: 12px 0; padding: 0; list-style: none; }
+.facts b { display: block; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; margin: 8px 0; }
+th, td { text-align: left; padding: 4px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
+td { max-width: 36ch; overflow-wrap: anywhere; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.badge { display: inline-block; padding: 0 8px; border-radius: 9px; font-size: .8rem; color: var(--ground); }
+.badge.broken { background: var(--broken); } .badge.warning { background: var(--warning); }
+.badge.held { background: var(--held); }
+svg { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; fill: var(--ink); }
+.axis { stroke: var(--line); } .legend span { margin-right: 16px; white-space: nowrap; }
+.legend i { display: inline-block; width: 11px; height: 11px; margin-right: 5px; }
+"""
+
+
+def _variables(colours: Mapping[str, str]) -> str:
+    return ":root { " + " ".join(f"--{name}: {value};" for name, value in colours.items()) + " }"
+
+
+_TONES: Final = ("committed", "aborted", "undecided", "control", "unprotected", "repeated")
+
+CSS: Final = "\n".join(
+    (
+        _variables(LIGHT),
+        f"@media (prefers-color-scheme: dark) {{ {_variables(_DARK)} }}",
+        _RULES,
+        *(f"rect.{tone} {{ fill: var(--{tone}); }} i.{tone} {{ background: var(--{tone}); }}" for tone in _TONES),
+    )
+)
+"""The page's style, in full."""

@@ -1,0 +1,102 @@
+"""What came of an audit, small enough for one page: counts, sums, and the worst offenders."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from kproxy.spark.audit.catalogue import Severity
+
+Cell: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = Mapping[str, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One finding: how many rows, and the worst of them."""
+
+    name: str
+    title: str
+    severity: Severity
+    meaning: str
+    remedy: str
+    count: int
+    worst: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Records that are there twice, in a stretch of time; ``start`` is its beginning in UTC."""
+
+    start: str
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run."""
+
+    run: str
+    former_run: str | None
+    at: str
+    """When it began, UTC."""
+    topics: Sequence[str]
+    outcomes: Sequence[Outcome]
+    totals: Mapping[str, int]
+    """Batches, records and bytes that were judged, and how many topics and partitions there are."""
+    visibility: Sequence[Row]
+    """By topic and visibility: batches, records, bytes; of the largest topics."""
+    protection: Sequence[Row]
+    stable_offsets: Sequence[Row]
+    """Of the partitions with the most records above it."""
+    repeated_over_time: Sequence[Bucket]
+    not_looked_at: Sequence[str]
+    """Findings that were not asked for."""
+
+    @property
+    def broken(self) -> Sequence[Outcome]:
+        """Findings that break a promise."""
+        return [each for each in self.outcomes if each.count and each.severity is Severity.BROKEN]
+
+    @property
+    def warnings(self) -> Sequence[Outcome]:
+        """Findings that warn."""
+        return [each for each in self.outcomes if each.count and each.severity is Severity.WARNING]
+
+    @property
+    def verdict(self) -> str:
+        """``held``, ``warnings`` or ``broken``."""
+        return "broken" if self.broken else "warnings" if self.warnings else "held"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for people."""
+        if self.broken:
+            return f"Promises are broken: {_listed(self.broken)}."
+        if self.warnings:
+            return f"Promises held, with warnings: {_listed(self.warnings)}."
+        return "All promises held."
+
+    def as_json(self) -> dict[str, Any]:
+        """The document ``summary.json``."""
+        data = asdict(self)
+        for outcome in data["outcomes"]:
+            outcome["severity"] = outcome["severity"].value
+        return {"verdict": self.verdict, "sentence": self.sentence, **data}
+
+
+def _listed(outcomes: Sequence[Outcome]) -> str:
+    return ", ".join(f"{each.title.lower()} ({each.count:,})" for each in outcomes)
+
+
+def plain(row: Mapping[str, Any]) -> Row:
+    """A row of a table as JSON and pages have it: times in ISO 8601, numbers of seconds without noise."""
+    return {name: _cell(value) for name, value in row.items()}
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, float):
+        return round(value, 4)
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

@@ -1,0 +1,48 @@
+"""The Spark session of a command: Spark is started on this machine, or the one that is there already is joined."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from kproxy.config import StartupError
+from kproxy.spark import register
+
+# Spark's own lines would run through the display of progress; what fails is told by the command.
+_QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+
+
+@contextmanager
+def spark_session(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session that knows the format ``kproxy``, ended behind the block.
+
+    One that runs already, or that spark-submit started, is joined: it keeps its configuration, and goes on. Raises
+    StartupError if there is no Java.
+    """
+    joined = "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None
+    builder = SparkSession.builder.appName(name)
+    if not joined:
+        _check_java()
+        if conf.get("spark.master", "local").startswith("local"):
+            # else Spark takes the first python3 of the PATH for its workers, which may know nothing of kproxy
+            os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
+        for option, value in {**_QUIET, **conf}.items():
+            builder = builder.config(option, value)
+    session: SparkSession = builder.getOrCreate()
+    try:
+        register(session)
+        yield session
+    finally:
+        if not joined:
+            session.stop()
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
+        raise StartupError("Spark needs Java 17 or later: install it, or set JAVA_HOME")
