@@ -16,6 +16,7 @@ from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.sequence import advance
 from kproxy.errors import RemoteProtocolError
 from kproxy.spark.cluster import KafkaCluster, TopicPartition
+from kproxy.spark.columns import MOST_MS
 from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range, Reading, record_sets
 from kproxy.txn.ids import is_transactional_producer_id
@@ -213,7 +214,7 @@ def _codec(number: int) -> str:
 
 
 def _time(ms: int) -> int | None:
-    return ms * _US_PER_MS if ms >= 0 else None
+    return min(ms, MOST_MS) * _US_PER_MS if ms >= 0 else None
 
 
 def _columns(rows: list[_Row]) -> pa.RecordBatch:

@@ -19,6 +19,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 #: Of record block in one Arrow batch: enough for thousands of records, little beside a worker's memory.
 CHUNK_BYTES: Final = 1 << 20
+#: The last time that microseconds in 64 bits can tell.
+MOST_MS: Final = ((1 << 63) - 1) // 1000
 _MAGIC_V2: Final = 2
 _US: Final = pa.timestamp("us", tz="UTC")
 _MS: Final = pa.timestamp("ms", tz="UTC")
@@ -54,15 +56,16 @@ class RecordColumns:
 
     def add(self, record_set: Buffer) -> Iterator[pa.RecordBatch]:
         """What is full after a record set was added. Raises KafkaError if it is damaged, or too large."""
-        for entry in entries(record_set):
-            try:
+        offset = self._wanted.start
+        try:
+            for entry in entries(record_set):
+                offset = int.from_bytes(entry[:8], "big", signed=True)
                 if entry[MAGIC_OFFSET] == _MAGIC_V2:
                     yield from self._add_batch(entry)
                 else:
                     yield from self._add_old(entry)
-            except RemoteProtocolError as error:
-                offset = int.from_bytes(entry[:8], "big", signed=True)
-                raise KafkaError(f"{self._wanted.partition}: batch at offset {offset}: {error}") from error
+        except RemoteProtocolError as error:
+            raise KafkaError(f"{self._wanted.partition}: batch at offset {offset}: {error}") from error
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is left at the end."""
@@ -132,12 +135,20 @@ class RecordColumns:
             pa.repeat(pa.scalar(partition.topic, pa.string()), rows),
             pa.repeat(pa.scalar(partition.partition, pa.int32()), rows),
             pa.array(fields.offsets, pa.int64()),
-            pa.array(fields.times, _MS).cast(_US),
+            _times(fields.times),
             pa.repeat(pa.scalar(self._time_type, pa.int32()), rows),
         ]
         if self._with_headers:
             columns.append(_header_column(fields.headers))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _times(times: list[int]) -> pa.Array:
+    """Times in ms as timestamps; what is beyond their reach, as nanoseconds taken for ms, is the last there is."""
+    try:
+        return pa.array(times, _MS).cast(_US)
+    except pa.ArrowInvalid:
+        return pa.array([max(-MOST_MS, min(time, MOST_MS)) for time in times], _MS).cast(_US)
 
 
 def _header_column(rows: list[tuple[tuple[str, bytes | None], ...] | None]) -> pa.Array:

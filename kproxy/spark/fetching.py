@@ -5,6 +5,7 @@ committed data gets whole batches without what Kafka's own transactions aborted,
 what kproxy's transactions hide never comes.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
@@ -32,7 +33,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _VERSIONS: Final = (4, 12)
 _WAIT_MS: Final = 500
 _MAGIC_V2: Final = 2
-_HINT: Final = "; set failOnDataLoss to false to go on without them"
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
@@ -222,6 +223,8 @@ class _Fetcher:
         partition, end = self._wanted.partition, self._wanted.end
         earliest = self._cluster.offsets({partition: EARLIEST})[partition] or 0
         lost = min(max(earliest, self._position), end) if earliest > self._position else end
+        problem = f"{partition}: the records from offset {self._position} to {lost - 1} are gone"
         if self._how.fail_on_data_loss:
-            raise DataLost(f"{partition}: the records from offset {self._position} to {lost - 1} are gone{_HINT}")
+            raise DataLost(f"{problem}; set failOnDataLoss to false to go on without them")
+        _LOG.warning("%s", problem)
         self._position, self._progress = lost, time.monotonic()

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from kproxy.codec.batch import Record, build_batch
 from kproxy.spark import batch_rows, columns
 from kproxy.spark.cluster import TopicPartition
-from kproxy.spark.columns import CHUNK_BYTES, RecordColumns
+from kproxy.spark.columns import CHUNK_BYTES, MOST_MS, RecordColumns
 from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range
 from tests.codec.message_sets import message_set
@@ -84,6 +84,13 @@ def test_old_formats(magic: int, codec: int) -> None:
     assert table["timestampType"].to_pylist() == [0 if magic else -1] * 2
     assert table["headers"].to_pylist() == [None, None]
     assert table["timestamp"].to_pylist()[1] == _EPOCH + timedelta(milliseconds=7 if magic else -1)
+
+
+def test_times_beyond_reach_are_the_last_there_is() -> None:
+    times = [5, 1_700_000_000_000_000_000, -(1 << 62)]
+    batch = build_batch([Record(at, time, None, b"v") for at, time in enumerate(times)])
+    column = _read(bytes(batch))["timestamp"].cast(pa.int64()).to_pylist()
+    assert column == [5000, MOST_MS * 1000, -MOST_MS * 1000]
 
 
 def test_arrow_batches_are_of_bounded_size_however_large_a_batch_is() -> None:
