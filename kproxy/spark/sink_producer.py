@@ -74,15 +74,26 @@ def check(options: SinkOptions) -> None:
         raise OptionError(f"kafka.*: {error.args[0].str()} (names and values are librdkafka's)") from None
 
 
+class _FirstFailure:
+    """What failed first. An object of its own: with the sender in a circle the producer's memory would outlive it."""
+
+    def __init__(self) -> None:
+        self.found: tuple[str, Failure] | None = None
+
+    def __call__(self, error: Failure | None, message: Message) -> None:
+        if error is not None and self.found is None:
+            self.found = f"{message.topic()}-{message.partition()}", error
+
+
 class Sender:
     """Writes rows; the first that fails, fails all. Use it in one thread, and close it."""
 
     def __init__(self, options: SinkOptions, client_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Connects by and by. ``clock`` is in seconds."""
-        self._failed: tuple[str, Failure] | None = None
+        self._first = _FirstFailure()
         self._timeout = options.timeout_ms / 1000
         self._clock = clock
-        self._producer = Producer({**settings(options, client_id), "on_delivery": self._reported})
+        self._producer = Producer({**settings(options, client_id), "on_delivery": self._first})
 
     def send(self, rows: Iterable[Row]) -> int:
         """Hands rows over, and waits where too much is on its way; returns how many. KafkaError if one failed."""
@@ -123,13 +134,9 @@ class Sender:
                 continue
             return
 
-    def _reported(self, error: Failure | None, message: Message) -> None:
-        if error is not None and self._failed is None:
-            self._failed = f"{message.topic()}-{message.partition()}", error
-
     def _check(self) -> None:
-        if self._failed is not None:
-            raise _refused(*self._failed)
+        if self._first.found is not None:
+            raise _refused(*self._first.found)
 
 
 def _refused(place: str, error: Failure) -> KafkaError:

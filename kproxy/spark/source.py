@@ -45,7 +45,11 @@ class KproxyDataSource(DataSource):
         return StreamReader(self._read_options(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """The writer of ``df.write``; errors as ``kproxy.spark.sink`` says."""
+        """The writer of ``df.write``; errors as ``kproxy.spark.sink`` says, and OptionError for mode overwrite."""
+        if overwrite:
+            raise OptionError(
+                "mode: overwrite is not possible, topics are only written behind their end; valid: append"
+            )
         from kproxy.spark.sink import batch_writer
 
         return batch_writer(self.options, schema)
