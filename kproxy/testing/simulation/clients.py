@@ -277,6 +277,7 @@ class Client:
             if sent.state is State.OK:
                 continue  # it was told before, and sent again with the rest of its request
             sent.state, sent.order = State.OK, self._history.acknowledged
+            sent.told_at = trio.current_time()
             sent.offset = base_offset + at if base_offset >= 0 else -1
             self._history.acknowledged += 1
         return False
@@ -309,9 +310,11 @@ class Client:
         assert self.link is not None
         up = self.link.up
         size = sum(io.sizes[number] for number in self._flight)
-        if up.holds and up.on_way < size:
+        # what succeeded beside an error was written on this connection, and comes again with the rest of its request
+        told = any(sent.state is State.OK for _, request in self._flight.values() for sent in _all(request))
+        if up.holds and (up.on_way < size or told):
             self._history.cannot_be_seen(self.plan)
-        elif up.on_way and (up.on_way < size or up.spread):
+        elif up.on_way and (up.on_way < size or up.spread or told):
             self._unseen_until = up.last_arrival
 
     def _close(self) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 import trio
 
@@ -17,6 +18,11 @@ class State(Enum):
     REFUSED = "refused for good"
 
 
+#: What a kproxy reads behind a crash: the last batches of a producer id, or those of the last seconds if that is more.
+_TAIL_BATCHES: Final = 5
+_TAIL_SECONDS: Final = 2.0
+
+
 @dataclass(slots=True, eq=False)
 class Sent:
     """One record that a client means to write once."""
@@ -29,8 +35,9 @@ class Sent:
     state: State = State.NEW
     offset: int = -1
     tries: int = 0
-    #: When it was acknowledged, counted over the whole run.
+    #: When it was acknowledged, counted over the whole run, and by trio's clock.
     order: int = -1
+    told_at: float = 0.0
     #: What its client sent since shows that the acknowledgement was had.
     evident: bool = False
     #: When it was sent first, that was so of all equal records of its producer; and no kproxy died meanwhile.
@@ -71,6 +78,9 @@ class History:
     #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
     #: forgotten it.
     outlived: set[tuple[int, bytes]] = field(default_factory=set)
+    #: Partition and value of records that lay too far back when their kproxy was killed: its successor reads only the
+    #: last batches. They can come again all the same, with a request of which another part has failed.
+    buried: set[tuple[int, bytes]] = field(default_factory=set)
     #: What compaction took out of partitions.
     compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
@@ -95,14 +105,27 @@ class History:
         self.troubled.add(client.number)
         self.half_open.add((client.client_id, client.host))
 
-    def crashed(self, instance: int) -> None:
-        """A kproxy was killed, and with it all that it knew of answers that its clients have had."""
+    def crashed(self, instance: int, now: float) -> None:
+        """A kproxy was killed, and with it all that it knew of answers that its clients have had.
+
+        ``now``: by trio's clock.
+        """
         for sent in self.records:
             if sent.client.instance == instance:
+                if sent.state is State.OK and self._is_buried(sent, now):
+                    self.buried.add((sent.partition, sent.value))
                 self.disturb(sent.client)
                 sent.evident = False
                 if sent.state is State.OPEN:
                     sent.clear = False
+
+    def _is_buried(self, sent: Sent, now: float) -> bool:
+        later = [
+            other
+            for other in self.records
+            if other.client is sent.client and other.partition == sent.partition and other.order > sent.order
+        ]
+        return sent.told_at < now - _TAIL_SECONDS and len(later) >= _TAIL_BATCHES
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not know what it was told."""

@@ -100,9 +100,14 @@ def _counts(history: History, partition: int, lives: list[Log], records: list[Se
 
 
 def _copies_unseen(history: History, sents: list[Sent]) -> bool:
-    """Whether nobody can see that a connection has ended, or a broker forgot for old timestamps that it was fenced."""
+    """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed.
+
+    Or a broker forgot for old timestamps that a producer was fenced.
+    """
     return any(
-        _identity(sent) in history.half_open or (sent.client.age and (sent.partition, sent.value) in history.outlived)
+        _identity(sent) in history.half_open
+        or (sent.partition, sent.value) in history.buried
+        or (sent.client.age and (sent.partition, sent.value) in history.outlived)
         for sent in sents
     )
 

@@ -92,7 +92,7 @@ class World:
         if not instance.up:
             return
         instance.kill()
-        self.history.crashed(index)
+        self.history.crashed(index, trio.current_time())
         await trio.sleep(pause)
         self._nursery.start_soon(self._instance, instance)
 

@@ -31,9 +31,23 @@ def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:
     for sent in had, waits:
         history.begin(sent)
     assert waits.clear
-    history.crashed(1)
+    history.crashed(1, 0.0)
     assert had.evident
-    history.crashed(0)
+    history.crashed(0, 0.0)
     assert (had.evident, waits.clear) == (False, False)
     history.begin(next_one)
     assert not next_one.clear
+
+
+def test_what_lay_far_back_when_its_kproxy_died_is_buried() -> None:
+    for at, later, found in ((1.0, 5, {(0, b"0")}), (1.0, 4, set()), (3.5, 5, set())):
+        history = History()
+        plan = client(number=3)
+        history.records += [
+            Sent(plan, nth, 0, b"%d" % nth, state=State.OK, order=nth, told_at=at if nth == 0 else 4.5)
+            for nth in range(later + 1)
+        ]
+        history.crashed(1, 5.0)
+        assert not history.buried
+        history.crashed(0, 5.0)
+        assert history.buried == found

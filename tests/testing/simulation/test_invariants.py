@@ -100,6 +100,14 @@ def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_jud
         assert verdict(told, b"a", b"a") == found
 
 
+def test_copies_of_what_lay_far_back_when_kproxy_died_are_not_judged() -> None:
+    told = history((client(), [(b"a", OK, -1)]))
+    told.buried.add((0, b"b"))
+    assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
+    told.buried.add((0, b"a"))
+    assert verdict(told, b"a", b"a") == set()
+
+
 def test_a_copy_behind_a_forgotten_fence_is_not_where_its_record_is() -> None:
     rows = [(b"a", OK, 0), (b"b", OK, 1)]
     told = history((replace(client(), age=86_400.0), rows))
