@@ -34,7 +34,7 @@ class Stage:
     client_id: str
     topics: tuple[str, str]
 
-    def write(self, value: str) -> None:
+    def write(self, value: str, *, at: KproxyProcess | None = None, client_id: str | None = None) -> None:
         """One record to each partition of both topics, by a producer of its own."""
         coded = base64.b64encode(value.encode()).decode()
         records: list[dict[str, Any]] = [
@@ -42,8 +42,8 @@ class Stage:
         ]
         more = {"op": "produce", "codec": "gzip", "chunk": 10, "records": records, "timeout_ms": 20_000}
         steps = [{**more, "topic": topic} for topic in self.topics]
-        options = {**OLD.options, "producer": {"client_id": self.client_id, "acks": "all"}}
-        job = {"bootstrap": self.kproxy.bootstrap, "options": options, "steps": steps}
+        options = {**OLD.options, "producer": {"client_id": client_id or self.client_id, "acks": "all"}}
+        job = {"bootstrap": (at or self.kproxy).bootstrap, "options": options, "steps": steps}
         for result in run_driver(OLD.install(), job, 60):
             assert "error" not in result, result["error"]
 
@@ -68,6 +68,7 @@ class Stage:
 
 @contextmanager
 def _kproxy(kafka: RealKafka, directory: Path, name: str) -> Iterator[KproxyProcess]:
+    directory.mkdir(exist_ok=True)
     options = ("--control-socket", str(directory / "control.sock"), "--instance-id", name)
     with KproxyProcess(kafka.bootstrap, directory / "log", *options) as kproxy:
         yield kproxy
@@ -115,3 +116,29 @@ def test_kill_9_of_kproxy_aborts_what_is_open_and_leaves_what_is_prepared(stage:
             stage.write("3")
         assert stage.read() == stage.everywhere("1", "3")
         stage.kproxy.check()
+
+
+def test_two_producers_at_two_kproxies_are_one_transaction_though_one_is_killed(stage: Stage, tmp_path: Path) -> None:
+    name = stage.client_id
+    with _kproxy(stage.kafka, tmp_path / "other", f"{name}-other") as other:
+        far = ControlClient(tmp_path / "other" / "control.sock")
+        owner = stage.control.initialize(name).owner
+        for control, kproxy, member in ((stage.control, stage.kproxy, "near"), (far, other, "far"), (far, other, "no")):
+            control.begin_member(name, member, client_id=f"{name}-{member}", owner=owner)
+            stage.write(member, at=kproxy, client_id=f"{name}-{member}")
+        stage.control.prepare_member(name, "near")
+        far.prepare_member(name, "far")
+        assert stage.read() == stage.everywhere()
+        stage.kproxy.kill()
+        for _ in range(2):
+            done = far.commit(name, batch_id="1", members=["near", "far"], owner=owner, abort_others=True)
+            assert done.parts == ()
+        other.check()
+        with _kproxy(stage.kafka, tmp_path, name) as stage.kproxy:
+            assert stage.read() == stage.everywhere("near", "far")
+            assert stage.control.commit(name, batch_id="1", owner=owner).last == done.last
+            newer = stage.control.initialize(name).owner
+            with pytest.raises(ControlError, match="PRODUCER_FENCED"):
+                far.begin_member(name, "late", client_id="late", owner=owner)
+            assert newer != owner
+            stage.kproxy.check()
