@@ -1,0 +1,138 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kproxy.cli import main
+from kproxy.config import ExitCode
+from kproxy.spark.audit.request import Request
+from kproxy.spark.audit.summary import Summary
+from kproxy.spark.errors import KafkaError
+from tests.spark.audit.summaries import summary
+
+NEEDED = ["audit", "--bootstrap-servers", "kproxy:9092", "--topics", "orders", "--out", "audits"]
+Outcome = Summary | Exception
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[Request]]:
+    """Replaces Spark: the audit's outcome is given, what it was asked for is told."""
+    requests: list[Request] = []
+
+    @contextmanager
+    def session(*_: object) -> Iterator[None]:
+        yield None
+
+    def stage(outcome: Outcome) -> list[Request]:
+        def audit(_: object, request: Request, tell: Callable[[str], None]) -> tuple[Summary, Path]:
+            requests.append(request)
+            tell("reading")
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome, Path("audits/run=1")
+
+        monkeypatch.setattr("kproxy.spark.session.spark_session", session)
+        monkeypatch.setattr("kproxy.spark.audit.job.audit", audit)
+        return requests
+
+    return stage
+
+
+def test_the_options_are_what_is_asked_for(asked: Callable[[Outcome], list[Request]]) -> None:
+    requests = asked(summary())
+    more = ["--since", '{"orders": {"0": 5}}', "--window", "1h", "--open-limit", "30s", "--key", "string(key)"]
+    assert main([*NEEDED, *more, "--conf", "spark.executor.memory=2g", "--fresh"]) == ExitCode.OK
+    (request,) = requests
+    assert (request.bootstrap, request.topics, request.out) == ("kproxy:9092", "orders", Path("audits"))
+    assert request.since.offsets == {"orders": {0: 5}}
+    assert (request.window_ms, request.open_ms, request.prepared_ms) == (3_600_000, 30_000, 3_600_000)
+    assert (request.key, request.fresh, request.brokers) == ("string(key)", True, None)
+    assert request.conf == (("spark.executor.memory", "2g"),)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "arguments", "code"),
+    [
+        (summary(), [], ExitCode.OK),
+        (summary(warnings=1), [], ExitCode.OK),
+        (summary(warnings=1), ["--fail-on", "warning"], ExitCode.PROMISE_BROKEN),
+        (summary(broken=1), [], ExitCode.PROMISE_BROKEN),
+    ],
+)
+def test_the_exit_code_says_whether_promises_held(
+    asked: Callable[[Outcome], list[Request]],
+    capsys: pytest.CaptureFixture[str],
+    outcome: Summary,
+    arguments: list[str],
+    code: ExitCode,
+) -> None:
+    asked(outcome)
+    assert main([*NEEDED, *arguments]) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == outcome.sentence
+    assert lines[-1] == "1,234 records in 8 partitions: audits/run=1/report.html"
+
+
+def test_json_is_all_that_is_printed(
+    asked: Callable[[Outcome], list[Request]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked(summary(broken=2))
+    assert main([*NEEDED, "--json"]) == ExitCode.PROMISE_BROKEN
+    assert json.loads(capsys.readouterr().out)["verdict"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (KafkaError("cannot connect to kproxy:9092: refused"), "kproxy: cannot connect to kproxy:9092: refused"),
+        (PermissionError(13, "Permission denied"), "kproxy: cannot write to audits: Permission denied"),
+    ],
+)
+def test_what_fails_is_told_in_one_line(
+    asked: Callable[[Outcome], list[Request]], capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    asked(error)
+    assert main(NEEDED) == ExitCode.FAILURE
+    assert capsys.readouterr().err.splitlines() == [line]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--window", "soon"], "--window 'soon' is no duration; valid: 500ms"),
+        (["--since", "soon"], "--since 'soon' is no beginning; valid: 2h"),
+        (["--conf", "memory=2g"], "--conf 'memory=2g' is no setting of Spark"),
+        (["--run-length", "1"], "--run-length"),
+        (["--colour"], "No such option"),
+    ],
+)
+def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    assert main([*NEEDED, *arguments]) == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("kproxy.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    modules: dict[str, Any] = {"pyspark": None}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert main(NEEDED) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines() == ["kproxy: kproxy audit needs pyspark: pip install 'kproxy[spark]'"]
+
+
+def test_help_needs_no_spark() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None; from kproxy.cli import main; main(['audit', '--help']);"
+        "print([name for name in sys.modules if name.startswith(('kproxy.spark', 'matplotlib'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert "--topics A,B|PATTERN" in done.stdout
+    assert done.stdout.endswith("[]\n")
