@@ -22,7 +22,8 @@ def png_page(summary: Summary) -> bytes:
     """The bytes of a PNG file."""
     drawn = [chart for chart in charts(summary) if chart.bars]
     heights = [_text_height(summary), *(_chart_height(chart) for chart in drawn)]
-    figure = Figure(figsize=(_WIDTH, sum(heights)), dpi=_DPI, facecolor=LIGHT["ground"], layout="constrained")
+    figure = Figure(figsize=(_WIDTH, sum(heights)), dpi=_DPI, facecolor=LIGHT["ground"])
+    figure.set_layout_engine("constrained", w_pad=0.15, h_pad=0.12)
     rows = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)
     _text(rows[0][0], summary, heights[0])
     for axes, chart in zip(rows[1:, 0], drawn, strict=True):
@@ -80,11 +81,16 @@ def _draw(axes: Axes, chart: Chart) -> None:
         left = [start + value for start, value in zip(left, values, strict=True)]
     for place, bar in zip(places, chart.bars, strict=True):
         axes.text(left[place], place, f"  {bar.note}", va="center", size=8, color=LIGHT["faint"])
-    axes.set_yticks(places, [bar.label[:_LONGEST] for bar in chart.bars], size=8)
+    axes.set_yticks(places, [_short(bar.label) for bar in chart.bars], size=8)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.invert_yaxis()
+    axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])
     axes.set_xlim(0, (chart.most or 1) * 1.12)
     if len(chart.tones) > 1:
         axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=len(chart.tones))
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
