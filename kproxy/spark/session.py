@@ -14,7 +14,7 @@ from kproxy.config import StartupError
 from kproxy.spark import register
 
 # Spark's own lines would run through the display of progress; what fails is told by the command.
-_QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
 
 @contextmanager
@@ -28,10 +28,11 @@ def spark_session(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName(name)
     if not joined:
         _check_java()
-        if conf.get("spark.master", "local").startswith("local"):
+        local = conf.get("spark.master", "local").startswith("local")
+        if python := conf.get("spark.pyspark.python", sys.executable if local else ""):
             # else Spark takes the first python3 of the PATH for its workers, which may know nothing of kproxy
-            os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
-        for option, value in {**_QUIET, **conf}.items():
+            os.environ.setdefault("PYSPARK_PYTHON", python)
+        for option, value in {**QUIET, **conf}.items():
             builder = builder.config(option, value)
     session: SparkSession = builder.getOrCreate()
     try:

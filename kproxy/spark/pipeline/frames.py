@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kproxy.spark import register
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.errors import one_line
 from kproxy.spark.pipeline.faults import Fault, PipelineFileError, Place
@@ -30,8 +29,6 @@ Frames = dict[str, DataFrame]
 
 def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
     """All of them, in the order of the file. PipelineFileError names the line of what Spark won't have."""
-    if pipeline.kafka is not None:
-        register(spark)
     frames: Frames = {}
     for source in pipeline.sources:
         with telling(pipeline, source.place):

@@ -2,14 +2,17 @@
 
 import logging
 
+from pyspark.sql import SparkSession
+
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config import StartupError
 from kproxy.spark.pipeline.display import Display, choose
 from kproxy.spark.pipeline.frames import build
 from kproxy.spark.pipeline.model import Kafka, Pipeline
+from kproxy.spark.pipeline.python_steps import module_files
 from kproxy.spark.pipeline.queries import start
-from kproxy.spark.pipeline.session import open_session
 from kproxy.spark.pipeline.watch import Stop, on_signals, watch
+from kproxy.spark.session import spark_session
 
 
 def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = None) -> None:
@@ -25,14 +28,18 @@ def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = 
         shown.say("Spark starts")
         # PySpark would print a JSON object for each error, which is told here in a line.
         logging.getLogger("SQLQueryContextLogger").disabled = True
-        spark = open_session(pipeline)
-        try:
-            with on_signals(stop):
-                queries = start(pipeline, build(pipeline, spark))
-                shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
-                watch(queries, shown, stop)
-        finally:
-            spark.stop()
+        with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
+            _add_modules(pipeline, spark)
+            queries = start(pipeline, build(pipeline, spark))
+            shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
+            watch(queries, shown, stop)
+
+
+def _add_modules(pipeline: Pipeline, spark: SparkSession) -> None:
+    for path in pipeline.module_paths:
+        # Where spark-submit has brought them to another machine they are there already.
+        for file in module_files(path) if path.exists() else ():
+            spark.sparkContext.addPyFile(str(file))
 
 
 def _pace(pipeline: Pipeline) -> str:

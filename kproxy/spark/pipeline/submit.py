@@ -10,7 +10,7 @@ import pyspark
 import kproxy.spark.pipeline
 from kproxy.spark.pipeline.model import Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
-from kproxy.spark.pipeline.session import QUIET
+from kproxy.spark.session import QUIET
 
 _PYTHON = "spark.pyspark.python"
 
