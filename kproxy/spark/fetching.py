@@ -115,10 +115,11 @@ class _Fetcher:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._step_over_loss()
                 continue
-            pieces = self._take(row)
+            data = self._take(row)
             if self._position < self._wanted.end:
                 self._cluster.insist(self._ask)
-            yield from pieces
+            if data:
+                yield data
 
     def stop(self) -> None:
         """Forgets an answer that is on its way."""
@@ -173,8 +174,8 @@ class _Fetcher:
             topics=[FetchRequestFetchTopic(topic=self._wanted.partition.topic, partitions=[part])],
         )
 
-    def _take(self, row: FetchResponsePartitionData) -> list[Buffer]:
-        """What of an answer is to be read; goes to the offset behind it."""
+    def _take(self, row: FetchResponsePartitionData) -> Buffer:
+        """What of an answer is to be read, whole batches; goes to the offset behind it."""
         data = row.records or b""
         partition = self._wanted.partition
         try:
@@ -188,16 +189,16 @@ class _Fetcher:
                     aborted=aborted,
                     decisions=_ALL_DECIDED,
                 )
-                pieces, position = seen.pieces, seen.next_offset
+                data, position = b"".join(seen.pieces) if seen.changed else data, seen.next_offset
             else:
-                pieces, position = [data], behind(data, self._position)
+                position = behind(data, self._position)
         except RemoteProtocolError as error:
             raise KafkaError(f"{partition} at offset {self._position}: no record set: {error}") from error
         if position > self._position:
             self._position, self._progress = position, time.monotonic()
         else:
             self._nothing_new(row)
-        return pieces if data else []
+        return data
 
     def _nothing_new(self, row: FetchResponsePartitionData) -> None:
         """Whether nothing is left of the range, as where compaction took its end; if not, waits, within patience."""

@@ -132,6 +132,15 @@ def test_what_kafkas_own_transactions_aborted_is_left_out(fake: Fake) -> None:
         assert _offsets(cluster, 0, 20, committed=False) == [*range(10), *range(11, 20)]
 
 
+def test_what_is_hidden_behind_a_batch_takes_nothing_of_it(fake: Fake) -> None:
+    records = _batch(0) + _batch(5, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    records += build_batch([_ABORT], base_offset=10, is_control=True, is_transactional=True, producer_id=7)
+    aborted = [FetchResponseAbortedTransaction(producer_id=7, first_offset=5)]
+    fake.on(ApiKey.FETCH, lambda call: _row(bytes(records), aborted_transactions=aborted))
+    with fake.cluster() as cluster:
+        assert _offsets(cluster, 0, 11) == list(range(5))
+
+
 def test_hidden_records_at_the_end_do_not_stall(fake: Fake) -> None:
     marker = build_batch([_ABORT], base_offset=99, is_control=True, is_transactional=True)
     sets = iter([_row(bytes(_batch(0))), _row(bytes(marker))])
