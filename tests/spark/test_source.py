@@ -92,8 +92,8 @@ def test_a_table_shows_what_is_committed_and_its_batches_tell_the_rest(stage: St
     everything = stage.table("fates", **{"isolation.level": "read_uncommitted"})
     assert everything.count() == 500 + len(ends) * _EACH
 
-    batches = stage.table("fates", **{"records.as": "batches"}).groupBy("partition", "visibility").sum("records")
-    assert {tuple(row) for row in batches.collect()} == {
+    batches = stage.table("fates", **{"records.as": "batches"}).where("not is_control")  # kproxy's fences are markers
+    assert {tuple(row) for row in batches.groupBy("partition", "visibility").sum("records").collect()} == {
         (0, "aborted", 2 * _EACH),
         (0, "committed", _EACH),
         (0, "undecided", _EACH),
