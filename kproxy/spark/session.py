@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from kproxy.config import StartupError
 from kproxy.spark import register
 
-# Spark's own lines would run through the display of progress; what fails is told by the command.
-QUIET: Final = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+# Spark's own lines and stack traces would run through the display of progress; what fails is told by the command.
+QUIET: Final = {"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"}
 
 
 @contextmanager

@@ -149,3 +149,16 @@ def test_options_that_have_a_key_of_their_own(tmp_path: Path) -> None:
     assert faults(tmp_path, text) == [
         "p.yaml:8: sources.lines.options: options.startingoffsets is not for here: it has a key of its own"
     ]
+
+
+def test_the_page_has_a_file_that_is_in_order(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "shop_steps.py").write_text("def with_names(orders, shops): ...\n")
+    found = loaded(tmp_path, page.partition("```yaml\n")[2].partition("```")[0])
+    assert [step.name for step in found.steps] == ["orders", "named"]
+
+
+def test_the_example_is_in_order() -> None:
+    found = load(Path(__file__).parents[3] / "deploy" / "pipeline" / "orders.yaml", {})
+    assert [step.inputs for step in found.steps] == [("lines",), ("parsed",), ("orders",), ("parsed",)]
