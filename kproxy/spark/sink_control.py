@@ -12,6 +12,7 @@ from kproxy.client import ControlClient, ControlError, ControlUnreachable, Owner
 from kproxy.errors import KproxyError
 from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_options import SinkOptions
+from kproxy.txn.ids import TXN_CLIENTS
 
 _T = TypeVar("_T")
 
@@ -34,6 +35,14 @@ class Clock(Protocol):
 
 class Fenced(KafkaError):
     """Another driver has the transactional id now: this one can commit nothing any more."""
+
+
+def client_id_of(member: str) -> str:
+    """The client.id for a member's data: of those that no kproxy writes outside of a transaction.
+
+    For the member dies with its kproxy, and the producer would go on to send to the one that comes next.
+    """
+    return f"{TXN_CLIENTS}{member}"
 
 
 class Decider:
@@ -60,7 +69,7 @@ class Decider:
         return self._owner
 
     def begin(self, prefix: str) -> str:
-        """Begins a member and returns its name, which is the client.id for its data, too."""
+        """Begins a member and returns its name; its data are to be written under ``client_id_of`` it."""
         names: list[str] = []
 
         def begin() -> object:
@@ -68,7 +77,7 @@ class Decider:
             names.append(f"{prefix}-{uuid4().hex[:_RANDOM_DIGITS]}")
             name = names[-1]
             return self._client.begin_member(
-                self._id, name, client_id=name, owner=self._owner, timeout_ms=self._timeout_ms
+                self._id, name, client_id=client_id_of(name), owner=self._owner, timeout_ms=self._timeout_ms
             )
 
         self._ask(begin)

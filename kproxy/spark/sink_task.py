@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproxy.spark.sink_control import Decider
+from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import Sender
 from kproxy.spark.sink_rows import Columns, rows_of
 
@@ -83,7 +83,7 @@ class _Attempt:
         self._topic = options.topic
         self._decider = decider
         self._member = decider.begin(prefix)
-        self._sender = Sender(options, self._member)
+        self._sender = Sender(options, client_id_of(self._member))
         self._records = 0
 
     def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:

@@ -12,6 +12,9 @@ TXN_BITS: Final = 3 << 61
 BLOCK_EPOCHS: Final = 64
 #: The last epoch that is ever used of a producer id; behind it comes the next generation (KAFKA-9666).
 LAST_EPOCH: Final = 32_766
+#: A client whose client.id begins so writes in a transaction or not at all. One that was begun for it dies with its
+#: kproxy; the client connects again and goes on to send, and nothing of that may be written as plain records.
+TXN_CLIENTS: Final = "kproxy-txn-"
 
 
 class Producer(NamedTuple):

@@ -33,7 +33,7 @@ def test_a_name_is_never_used_twice() -> None:
     assert len(set(tried)) == 3
     assert tried[-1] == name
     assert name.startswith("5-0-1-")
-    assert control.calls("begin_member")[-1]["client_id"] == name
+    assert control.calls("begin_member")[-1]["client_id"] == f"kproxy-txn-{name}"
     assert control.calls("begin_member")[-1]["owner"] == OWNER
 
 

@@ -1,9 +1,39 @@
 """All ways into a transaction for clients that know nothing of them, as connections ask for them."""
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.applications import Application, ApplicationsByRule
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.proxy.captures import Captured
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import TXN_CLIENTS
+from kproxy.txn.requests import ClientBatch, Written
+
+
+class _NoTransaction:
+    """Where the requests of a client go that writes in transactions only, while none is open for it: nowhere."""
+
+    def took(self, connection: int, *, answered: bool) -> None:
+        """Nothing depends on it."""
+
+    async def write(
+        self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """Refuses all."""
+        why = f"no transaction is open here for this client.id, and none that begins {TXN_CLIENTS} writes without"
+        raise TxnError(ErrorCode.INVALID_TXN_STATE, why)
+
+    def failed(self, why: str) -> None:
+        """Nothing is open that could be doomed."""
+
+    def done(self) -> None:
+        """Nothing waits for it."""
+
+
+_NOWHERE: Final = _NoTransaction()
 
 
 class WaysIn:
@@ -26,7 +56,8 @@ class WaysIn:
         if capture is None and self._applications.some:
             application = self._applications.of_producer(client_id)
             capture = application.current if application is not None else None
-        return self._requests.of(client_id) if capture is None else capture
+        capture = capture or self._requests.of(client_id)
+        return _NOWHERE if capture is None and client_id.startswith(TXN_CLIENTS) else capture
 
     def of_consumer(self, client_id: str, group_id: str) -> Application | None:
         """As ``kproxy.proxy.applications.Applications``."""
