@@ -30,6 +30,9 @@ Exit codes:
   2  wrong command line
   4  a promise is broken; with --fail-on warning, also: something may go wrong"""
 
+#: How a task's error stands in the trace that Spark hands over.
+_OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
+
 
 @click.command(epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
 @click.option(
@@ -119,7 +122,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -136,6 +139,9 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
                 return audit(session, request, lambda step: progress.update(task, advance=1, description=step))
         except (KafkaError, OptionError) as error:
             raise KproxyError(str(error)) from None
+        except AnalysisException as error:
+            # of all that Spark is told only the key is not ours
+            raise StartupError(f"--key {request.key!r}: {_first_line(error)}", ExitCode.USAGE) from None
         except PySparkException as error:
             raise KproxyError(f"Spark: {_first_line(error)}") from None
         except OSError as error:
@@ -149,10 +155,13 @@ def _conf(request: "Request") -> dict[str, str]:
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong, without Spark's trace: the line that the failed task said last."""
+    """What is wrong, without Spark's trace: what a task said of Kafka if it did, else what Spark says first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "KafkaError:" in line or "DataLost:" in line]
-    return (told or lines or [type(error).__name__])[0]
+    for line in lines:
+        for name in _OWN_ERRORS:
+            if name in line:
+                return line.partition(name)[2]
+    return (lines or [type(error).__name__])[0]
 
 
 def _print(summary: "Summary", directory: Path) -> None:

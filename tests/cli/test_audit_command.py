@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 
 from kproxy.cli import main
 from kproxy.config import ExitCode
@@ -90,6 +91,13 @@ def test_json_is_all_that_is_printed(
     ("error", "line"),
     [
         (KafkaError("cannot connect to kproxy:9092: refused"), "kproxy: cannot connect to kproxy:9092: refused"),
+        (
+            PySparkException(
+                "Job aborted\n  Traceback\nkproxy.spark.errors.KafkaError: no answer from kproxy:9092\n  at x"
+            ),
+            "kproxy: Spark: no answer from kproxy:9092",
+        ),
+        (PySparkException("[OUT_OF_MEMORY] too much\n  at x"), "kproxy: Spark: [OUT_OF_MEMORY] too much"),
         (PermissionError(13, "Permission denied"), "kproxy: cannot write to audits: Permission denied"),
     ],
 )
@@ -99,6 +107,14 @@ def test_what_fails_is_told_in_one_line(
     asked(error)
     assert main(NEEDED) == ExitCode.FAILURE
     assert capsys.readouterr().err.splitlines() == [line]
+
+
+def test_a_key_that_spark_does_not_understand(
+    asked: Callable[[Outcome], list[Request]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked(AnalysisException("[UNRESOLVED_COLUMN] there is no ky\n  at x"))
+    assert main([*NEEDED, "--key", "ky"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "kproxy: --key 'ky': [UNRESOLVED_COLUMN] there is no ky\n"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ from kproxy.spark.audit.tables import SPANS, Limits, Tables
 
 WORST: Final = 50
 _BUCKETS: Final = 60
+#: Of what several findings look at: in memory as far as it goes.
+_STORED: Final = StorageLevel.MEMORY_AND_DISK
 _STEPS_BEYOND_FINDINGS: Final = 4
 
 Tell = Callable[[str], None]
@@ -62,9 +64,6 @@ def audit(spark: SparkSession, request: Request, tell: Tell) -> tuple[Summary, P
     """
     tell("offsets")
     run = _begin(spark, request)
-    frames = (run.tables.batches, run.tables.records, run.tables.facts)
-    for frame in frames:
-        frame.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         tell("reading")
         # the log is read before the groups are asked: a group that goes on meanwhile is not behind
@@ -73,7 +72,7 @@ def audit(spark: SparkSession, request: Request, tell: Tell) -> tuple[Summary, P
         tell("report")
         return summary, _finish(run, request, summary)
     finally:
-        for frame in frames:
+        for frame in (run.tables.batches, run.tables.records, run.tables.facts, run.log):
             frame.unpersist()
         shutil.rmtree(run.directory, ignore_errors=True)
 
@@ -94,22 +93,23 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
         topics = choose_topics(request.topics, cluster.topics())
         spans = find_spans(cluster, topics, request.since, state)
         slices = log_slices(brokers)
-    directory = request.out / f".run={name}"
-    directory.mkdir(parents=True)
-    log = read_log(spark, log_from, slices)
-    facts = log_facts(log, {each.partition: each.start for each in slices})
+    # kept before anything is made of them: plans that exist already would read them again
+    log = read_log(spark, log_from, slices).persist(_STORED)
+    facts = log_facts(log, {each.partition: each.start for each in slices}).persist(_STORED)
     limits = Limits(
         int(began.timestamp() * 1000), request.window_ms, request.open_ms, request.prepared_ms, request.run_length
     )
     tables = Tables(
-        batches=read_batches(spark, request.bootstrap, spans),
-        records=digest(read_records(spark, request.bootstrap, spans), request.key),
+        batches=read_batches(spark, request.bootstrap, spans).persist(_STORED),
+        records=digest(read_records(spark, request.bootstrap, spans), request.key).persist(_STORED),
         spans=spark.createDataFrame(list(spans), SPANS),
         carried=carried(spark, request.out, state),
         facts=facts,
         fetched=fetched_offsets(facts, connector(request.bootstrap)),
         limits=limits,
     )
+    directory = request.out / f".run={name}"
+    directory.mkdir(parents=True)
     return _Run(name, began, directory, state, spans, topics, tables, log)
 
 
