@@ -47,7 +47,7 @@ class _Process:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_parent(),
         )
 
     def kill(self) -> None:
