@@ -26,8 +26,9 @@ def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = 
         if pipeline.kafka is not None and pipeline.topic_sinks:
             _check_control(pipeline.kafka)
         shown.say("Spark starts")
-        # PySpark would print a JSON object for each error, which is told here in a line.
-        logging.getLogger("SQLQueryContextLogger").disabled = True
+        # PySpark would print JSON and stack traces for each error, which is told here in a line.
+        for name in ("SQLQueryContextLogger", "py4j.clientserver"):
+            logging.getLogger(name).disabled = True
         with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
             _add_modules(pipeline, spark)
             queries = start(pipeline, build(pipeline, spark))

@@ -14,7 +14,22 @@ def test_the_cause_in_a_python_worker() -> None:
         "kproxy.errors.KproxyError: the transaction is fenced\n"
         "\n\tat org.apache.spark.Foo"
     )
-    assert one_line(ValueError(text)) == "Job aborted.: kproxy.errors.KproxyError: the transaction is fenced"
+    assert one_line(ValueError(text)) == "Job aborted: kproxy.errors.KproxyError: the transaction is fenced"
+
+
+def test_the_cause_in_a_function_of_the_driver() -> None:
+    text = (
+        "[STREAM_FAILED] Query p [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
+        "Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "a.py", line 644, in _call_proxy\n'
+        "    return_value = call()\n"
+        "                   ^^^^^^\n"
+        "kproxy.spark.pipeline.parquet_batches.OtherOwner: /out has the output of another checkpoint\n\nSQLSTATE: XXKST"
+    )
+    assert one_line(ValueError(text)) == (
+        "An exception was raised by the Python Proxy: "
+        "kproxy.spark.pipeline.parquet_batches.OtherOwner: /out has the output of another checkpoint"
+    )
 
 
 def test_none_is_without_words() -> None:
