@@ -33,7 +33,8 @@ WORST: Final = 50
 _BUCKETS: Final = 60
 #: Of what several findings look at: in memory as far as it goes.
 _STORED: Final = StorageLevel.MEMORY_AND_DISK
-_STEPS_BEYOND_FINDINGS: Final = 4
+_UNREADABLE: Final = "fact = 'unreadable'"
+_STEPS_BEYOND_FINDINGS: Final = 3
 
 Tell = Callable[[str], None]
 
@@ -49,6 +50,8 @@ class _Run(NamedTuple):
     topics: Sequence[str]
     tables: Tables
     log: DataFrame
+    #: Whether the transaction log can be read: else this run judges nothing, and the next one begins where it did.
+    is_readable: bool
 
 
 def steps(request: Request) -> int:
@@ -62,12 +65,9 @@ def audit(spark: SparkSession, request: Request, tell: Tell) -> tuple[Summary, P
     ``tell`` hears of each step that begins. Raises StartupError if the request can't be met, KafkaError or OptionError
     if kproxy can't be read, OSError if the directory can't be written. Before the end nothing of a run is seen there.
     """
-    tell("offsets")
+    tell("transaction log")
     run = _begin(spark, request)
     try:
-        tell("reading")
-        # the log is read before the groups are asked: a group that goes on meanwhile is not behind
-        run.tables.facts.count()
         summary = _judge(run, request, tell)
         tell("report")
         return summary, _finish(run, request, summary)
@@ -88,14 +88,19 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
     began = datetime.now(UTC)
     name = began.strftime("%Y%m%dT%H%M%S.%fZ")
     state = None if request.fresh else load_state(request.out)
-    log_from = request.brokers or request.bootstrap
-    with connector(request.bootstrap)() as cluster, connector(log_from)() as brokers:
+    open_cluster, log_from = connector(request.bootstrap), request.brokers or request.bootstrap
+    with open_cluster() as cluster, connector(log_from)() as brokers:
         topics = choose_topics(request.topics, cluster.topics())
-        spans = find_spans(cluster, topics, request.since, state)
         slices = log_slices(brokers)
     # kept before anything is made of them: plans that exist already would read them again
     log = read_log(spark, log_from, slices).persist(_STORED)
     facts = log_facts(log, {each.partition: each.start for each in slices}).persist(_STORED)
+    # the log is read before the groups are asked: a group that goes on meanwhile is not behind
+    is_readable = facts.where(_UNREADABLE).count() == 0
+    with open_cluster() as cluster:
+        spans = find_spans(cluster, topics, request.since, state) if is_readable else []
+    # with a log that can't be read kproxy does not tell what is committed, and so nothing else can be judged
+    told = facts if is_readable else facts.where(_UNREADABLE)
     limits = Limits(
         int(began.timestamp() * 1000), request.window_ms, request.open_ms, request.prepared_ms, request.run_length
     )
@@ -104,13 +109,13 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
         records=digest(read_records(spark, request.bootstrap, spans), request.key).persist(_STORED),
         spans=spark.createDataFrame(list(spans), SPANS),
         carried=carried(spark, request.out, state),
-        facts=facts,
-        fetched=fetched_offsets(facts, connector(request.bootstrap)),
+        facts=told,
+        fetched=fetched_offsets(told, open_cluster),
         limits=limits,
     )
     directory = request.out / f".run={name}"
     directory.mkdir(parents=True)
-    return _Run(name, began, directory, state, spans, topics, tables, log)
+    return _Run(name, began, directory, state, spans, topics, tables, log, is_readable)
 
 
 # -- judging
@@ -201,12 +206,12 @@ def _over_time(run: _Run, findings: Sequence[Finding]) -> list[Bucket]:
 def _finish(run: _Run, request: Request, summary: Summary) -> Path:
     """Tables, reports, the next run's beginning, in this order: a run that breaks off leaves nothing to be believed."""
     _stored(run, CARRIED_TABLE, carry(run.tables, int(run.began.timestamp() * 1000) - request.carry_ms))
-    places = next_places(run.tables, run.spans, run.state)
     document = json.dumps(summary.as_json(), indent=2)
     write_whole(run.directory / "summary.json", document.encode())
     write_whole(run.directory / "report.html", html_page(summary).encode())
     write_whole(run.directory / "report.png", png_page(summary))
     done = request.out / f"run={run.name}"
     run.directory.rename(done)
-    save_state(request.out, State(run.name, places))
+    if run.is_readable:
+        save_state(request.out, State(run.name, next_places(run.tables, run.spans, run.state)))
     return done
