@@ -47,6 +47,7 @@ _EXIT_CODES = {
     ExitCode.FAILURE: "failed while running",
     ExitCode.USAGE: "wrong command line or configuration; trying again does not help",
     ExitCode.CANNOT_BIND: "cannot listen: an address is in use, or is none of this host's",
+    ExitCode.PROMISE_BROKEN: "`kproxy audit` found a promise broken",
 }
 
 

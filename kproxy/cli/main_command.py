@@ -13,7 +13,8 @@ from kproxy.errors import KproxyError
 _INTERRUPTED = 130
 _EXIT_CODES = (
     "\b\nExit codes:\n  0  all well\n  1  failed while running\n  2  wrong command line or configuration\n"
-    "  3  cannot listen: address in use, or none of this host's"
+    "  3  cannot listen: address in use, or none of this host's\n"
+    "  4  kproxy audit found a promise broken"
 )
 _SOURCES = (
     "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "

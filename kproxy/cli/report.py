@@ -19,12 +19,13 @@ def print_json(loaded: Loaded | None, problems: list[str]) -> None:
 def print_table(loaded: Loaded) -> None:
     """A table of option, value, unit and source."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
-    table = Table("option", "value", "unit", "source", title="Effective configuration of kproxy")
+    name_column = Column("option", no_wrap=True, overflow="ignore")  # to be copied whole
+    table = Table(name_column, "value", "unit", "source", title="Effective configuration of kproxy")
     for name, entry in OPTIONS.items():
         value = getattr(loaded.config, entry.attribute)
         shown = f"({entry.default_text})" if value is None and entry.default_text != "off" else show(value)

@@ -5,7 +5,8 @@ from kproxy.errors import KproxyError
 
 
 def test_the_numbers_of_the_exit_codes_stay() -> None:
-    assert {code.name: int(code) for code in ExitCode} == {"OK": 0, "FAILURE": 1, "USAGE": 2, "CANNOT_BIND": 3}
+    names = ("OK", "FAILURE", "USAGE", "CANNOT_BIND", "PROMISE_BROKEN")
+    assert {code.name: int(code) for code in ExitCode} == {name: number for number, name in enumerate(names)}
 
 
 @pytest.mark.parametrize("code", [ExitCode.USAGE, ExitCode.CANNOT_BIND])
