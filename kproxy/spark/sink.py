@@ -5,11 +5,12 @@ the tasks; another one asks for it again and calls ``commit`` or ``abort`` with 
 to know travels in the messages. A batch write has one writer, which is handed from process to process.
 """
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -25,6 +26,8 @@ from kproxy.spark.sink_task import Written, task_names, write_attempt
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writer.decider(told[0].owner).commit(batch_id, members)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
-        """Aborts what the batch's tasks have prepared, and what is open. KafkaError, Fenced."""
-        self._writer.decider().abort()
+        """Aborts what the batch's tasks have prepared, and what is open, if kproxy can be asked."""
+        _abort(self._writer.decider())
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -100,7 +103,15 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """As ``StreamWriter.abort``."""
-        self._writer.decider().abort()
+        _abort(self._writer.decider())
+
+
+def _abort(decider: Decider) -> None:
+    """What can't be aborted now is so by the next driver; an error here would hide from the user why the job failed."""
+    try:
+        decider.abort()
+    except KafkaError as error:
+        _LOG.warning("what the tasks wrote is aborted later: %s", error)
 
 
 def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWriter:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kproxy.client import OwnerId
+from kproxy.client import ControlError, OwnerId
 from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
 from kproxy.spark.sink_options import ControlAddress
@@ -58,6 +58,15 @@ def test_an_empty_batch_asks_for_nothing(control: FakeControl) -> None:
 def test_a_failed_batch_leaves_nothing(control: FakeControl) -> None:
     stream_writer(PLAIN, _SCHEMA).abort([None, _message("a")], 7)
     assert control.calls("abort")[-1] == {"owner": OWNER, "abort_others": True}
+
+
+def test_an_abort_that_fails_does_not_hide_why_the_job_did(
+    control: FakeControl, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = stream_writer(PLAIN, _SCHEMA)
+    control.fails = [ControlError(409, "PRODUCER_FENCED", "no", retriable=False)]
+    writer.abort([None], 7)
+    assert "another driver has taken" in caplog.text
 
 
 def test_each_batch_write_takes_the_id_and_has_a_batch_id_of_its_own(control: FakeControl) -> None:
