@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyspark
 
-import kproxy.spark.pipeline
 from kproxy.spark.pipeline.model import Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
 from kproxy.spark.session import QUIET
@@ -37,7 +36,7 @@ def submit_line(pipeline: Pipeline, environ: Mapping[str, str]) -> str:
         # The driver is on another machine, which has the file in its working directory.
         words += ["--files", file]
         file = pipeline.file.name
-    return shlex.join([*words, str(Path(kproxy.spark.pipeline.__file__).with_name("__main__.py")), file])
+    return shlex.join([*words, str(Path(__file__).with_name("__main__.py")), file])
 
 
 def _spark_submit(environ: Mapping[str, str]) -> str:
