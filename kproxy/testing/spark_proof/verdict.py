@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 
@@ -65,7 +65,10 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """For a file."""
-        return {**asdict(self), "holds": self.holds, "duplicates": self.duplicates}
+        topics = {topic: asdict(found) for topic, found in self.topics.items()}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        more = {"topics": topics, "kills": dict(self.kills), "holds": self.holds, "duplicates": self.duplicates}
+        return plain | more
 
 
 def exactness(numbers: Iterable[int], wanted: int) -> Exactness:
