@@ -104,8 +104,9 @@ class Stage:
             driver.note()
             if outcome.kills.total() < job.kills and time.monotonic() > next_kill:
                 what = chance.choice(_VICTIMS)
-                outcome.kills[what] += self._kill(what, driver, chance)
-                next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
+                if self._kill(what, driver, chance):
+                    outcome.kills[what] += 1
+                    next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
             tell("kills", outcome.kills.total())
             progress()
             time.sleep(_LOOK_SECONDS)
