@@ -27,6 +27,7 @@ _KNOWN: Final = (
     "kproxy.control.token.file",
     "kproxy.retry.timeout.ms",
     "checkpointlocation",
+    "queryname",
     "includeheaders",  # of Spark's own sink; there too a column of headers is written whatever it says
 )
 _PREFIX: Final = "kafka."
