@@ -3,7 +3,6 @@ import json
 import logging
 from typing import Any
 
-import pytest
 import structlog
 
 from kproxy.control.logging import RepeatLimit, configure_logging
