@@ -96,17 +96,19 @@ class Stage:
         """Kills what stands in the way; a driver that has ended otherwise than well is started again."""
         chance, job = random.Random(self.job.seed), self.job
         deadline, next_kill = time.monotonic() + job.seconds, time.monotonic() + job.pause
+        victim = chance.choice(_VICTIMS)
         while driver.exit_code != 0:
             if time.monotonic() > deadline:
                 raise ToolFailed(f"not copied within {job.seconds:.0f} s:\n{driver.tail()}")
             if driver.exit_code is not None:
                 driver.start()
             driver.note()
-            if outcome.kills.total() < job.kills and time.monotonic() > next_kill:
-                what = chance.choice(_VICTIMS)
-                if self._kill(what, driver, chance):
-                    outcome.kills[what] += 1
-                    next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
+            is_time = outcome.kills.total() < job.kills and time.monotonic() > next_kill
+            # Workers come and go: who is not there now is killed as soon as there is one.
+            if is_time and self._kill(victim, driver, chance):
+                outcome.kills[victim] += 1
+                victim = chance.choice(_VICTIMS)
+                next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
             tell("kills", outcome.kills.total())
             progress()
             time.sleep(_LOOK_SECONDS)
