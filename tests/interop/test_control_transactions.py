@@ -107,7 +107,7 @@ def test_kill_9_of_kproxy_aborts_what_is_open_and_leaves_what_is_prepared(stage:
     stage.write("2")
     stage.kproxy.kill()
     with _kproxy(stage.kafka, tmp_path, stage.client_id) as stage.kproxy:
-        with pytest.raises(ControlError, match="INVALID_TXN_STATE"):
+        with pytest.raises(ControlError, match="TRANSACTION_ABORTABLE"):
             stage.control.commit(open_one.transactional_id)
         assert stage.read() == stage.everywhere()
         stage.control.commit(prepared.transactional_id)
