@@ -100,3 +100,9 @@ def test_a_producer_is_not_forgotten_while_a_batch_is_on_its_way() -> None:
     calm = run(plan(client(*sends)))
     struck = run(plan(client(*sends), faults=tuple(faults)))
     assert [line for line in struck.trace if "state_lost" not in line] == list(calm.trace)
+
+
+def test_nobody_adds_partitions_while_all_brokers_are_down() -> None:
+    down = [fault("broker", 0.2, where=node / 3, much=0.5) for node in range(3)]
+    outcome = run(plan(client(send(b"a")), faults=(*down, fault("more_partitions", 0.5))))
+    assert outcome.broken is None
