@@ -8,16 +8,11 @@ import click
 
 from kproxy.testing.simulation.command import Simulation, Wanted, options, simulate
 from kproxy.testing.simulation.cuts import shrink
-from kproxy.testing.simulation.plan import FAULTS, Taste, make_plan
-from kproxy.testing.simulation.world import Outcome, run
+from kproxy.testing.simulation.plan import FAULTS, Taste
+from kproxy.testing.simulation.world import run_seed
 
 _SEEDS: Final = 2000
 _CHUNK: Final = 25
-
-
-def run_seed(taste: Taste, seed: int) -> Outcome:
-    """Runs the plan of a seed."""
-    return run(make_plan(seed, taste))
 
 
 @click.command()

@@ -29,6 +29,8 @@ from kproxy.testing.simulation.plan import (
     TOPIC,
     FaultPlan,
     Plan,
+    Taste,
+    make_plan,
 )
 from kproxy.testing.simulation.streams import BrokerStream
 
@@ -271,3 +273,8 @@ def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
     world = make(plan)
     with _deterministic(plan.seed), watched_logs(world.history):
         return trio.run(world.run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def run_seed(taste: Taste, seed: int) -> Outcome:
+    """Runs the plan of a seed. Processes that run seeds find it here; in ``__main__`` they could not."""
+    return run(make_plan(seed, taste))

@@ -5,11 +5,10 @@ from functools import partial
 import pytest
 
 from kproxy.testing.simulation import invariants
-from kproxy.testing.simulation.__main__ import run_seed
 from kproxy.testing.simulation.cuts import shrink
 from kproxy.testing.simulation.plan import Taste
 from kproxy.testing.simulation.runner import first_failure
-from kproxy.testing.simulation.world import run
+from kproxy.testing.simulation.world import run, run_seed
 
 
 @pytest.fixture

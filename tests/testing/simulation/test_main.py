@@ -1,5 +1,8 @@
 """The command."""
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -37,3 +40,11 @@ def test_a_fault_that_does_not_exist_is_refused() -> None:
     code, output = invoke("--faults", "cut,earthquake")
     assert code == 2
     assert "earthquake" in output
+
+
+@pytest.mark.parametrize("module", ["kproxy.testing.simulation", "kproxy.testing.simulation.transactions"])
+def test_seeds_run_in_processes_of_their_own(module: str) -> None:
+    line = [sys.executable, "-m", module, "--seeds", "2", "--first-seed", "4", "--jobs", "2"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 runs: " in done.stdout

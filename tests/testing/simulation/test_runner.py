@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from kproxy.testing.simulation.__main__ import run_seed
 from kproxy.testing.simulation.plan import Taste, make_plan
 from kproxy.testing.simulation.runner import first_failure, run_seeds
+from kproxy.testing.simulation.world import run_seed
 
 
 def test_what_runs_come_to_is_counted() -> None:

@@ -10,18 +10,12 @@ import click
 from kproxy.testing.simulation.command import Simulation, Wanted, options, simulate
 from kproxy.testing.simulation.plan import Plan
 from kproxy.testing.simulation.transactions.cuts import shrink
-from kproxy.testing.simulation.transactions.plan import FAULTS, Taste, WorldPlan, make_plan
-from kproxy.testing.simulation.transactions.world import run
-from kproxy.testing.simulation.world import Outcome
+from kproxy.testing.simulation.transactions.plan import FAULTS, Taste, WorldPlan
+from kproxy.testing.simulation.transactions.world import run_seed
 
 _SEEDS: Final = 300
 #: A run takes a second or two.
 _CHUNK: Final = 10
-
-
-def run_seed(taste: Taste, seed: int) -> Outcome:
-    """Runs the plan of a seed."""
-    return run(make_plan(seed, taste))
 
 
 def _cast(plan: Plan) -> Iterable[object]:

@@ -17,7 +17,7 @@ from kproxy.testing.simulation.transactions.calls import Calls
 from kproxy.testing.simulation.transactions.faults import FAULTS
 from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
-from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, WorldPlan
+from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, Taste, WorldPlan, make_plan
 from kproxy.testing.simulation.transactions.process import Process
 from kproxy.testing.simulation.transactions.producer import TransactionalProducer
 from kproxy.testing.simulation.transactions.reader import Reader
@@ -221,3 +221,8 @@ class TransactionWorld(base.World):
 def run(plan: WorldPlan) -> base.Outcome:
     """Runs a plan. The same plan gives the same outcome, trace and all."""
     return base.run(plan, lambda plan: TransactionWorld(cast(WorldPlan, plan)))
+
+
+def run_seed(taste: Taste, seed: int) -> base.Outcome:
+    """Runs the plan of a seed. Processes that run seeds find it here; in ``__main__`` they could not."""
+    return run(make_plan(seed, taste))
