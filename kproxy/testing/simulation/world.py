@@ -131,7 +131,7 @@ class World:
     def grow(self) -> None:
         """The topic gets more partitions, once."""
         topic = self.brokers.topics.get(TOPIC)
-        able = self.brokers.controller_alive and any(broker.alive for broker in self.brokers.brokers.values())
+        able = self.brokers.controller_alive and any(broker.serves for broker in self.brokers.brokers.values())
         if topic is not None and len(topic.partitions) == PARTITIONS and able:
             self.brokers.add_partitions(topic, BROKERS, BROKERS)
             self.brokers.notify()
