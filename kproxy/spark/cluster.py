@@ -15,8 +15,9 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.routing import Address
 from kproxy.spark.errors import KafkaError
-from kproxy.spark.wire import Address, Connection, error_name
+from kproxy.spark.wire import Connection, error_name
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.errors import OptionError
 from kproxy.spark.option_values import boolean, choice, number, offsets_json, topics_json
-from kproxy.spark.wire import Address
 
 __all__ = ["Bound", "ReadOptions", "Subscription", "read_options"]
 

@@ -1,19 +1,20 @@
 """One blocking connection to a broker or to kproxy, for Spark's processes, which know nothing of trio.
 
 Plain sockets, one request at a time, every wait bounded. The version of a request is the newest that both sides know,
-as ApiVersions (KIP-35, KIP-511) tells when the connection is opened. No TLS and no SASL, as in kproxy itself.
+as ApiVersions (KIP-35, KIP-511) tells when the connection is opened. No TLS and no SASL yet.
 """
 
 import socket
 from struct import Struct
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import kproxy
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import APIS, ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.routing import Address
 from kproxy.spark.errors import KafkaError
 
 _MessageT = TypeVar("_MessageT", bound=Message)
@@ -25,16 +26,6 @@ _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 #: An answer of more than this is damage, or a batch too large for a worker's memory.
 MOST_ANSWER_BYTES: Final = 160 << 20
 _STEP_BYTES: Final = 1 << 20
-
-
-class Address(NamedTuple):
-    """Where a broker, or kproxy in its place, listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def error_name(code: int) -> str:

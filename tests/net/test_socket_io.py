@@ -1,42 +1,20 @@
 """Non-blocking sockets."""
 
-import socket
-
 import pytest
 import trio
 import trio.testing
 
 from kproxy.net.socket_io import SocketIO
+from tests.net.byte_io import read, sockets
 from tests.net.harness import eventually
-
-
-def pair() -> tuple[SocketIO, SocketIO]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname())
-        two, _ = server.accept()
-    return SocketIO(one), SocketIO(two)
 
 
 def stalls(io: SocketIO) -> bool:
     return io.stalled_at is not None
 
 
-async def read(io: SocketIO, count: int) -> bytes:
-    data = b""
-    buffer = memoryview(bytearray(65536))
-    with trio.fail_after(5):
-        while len(data) < count:
-            got = io.receive_now([buffer])
-            if got is None:
-                await io.readable()
-                continue
-            assert got
-            data += buffer[:got]
-    return data
-
-
 async def test_buffers_arrive_in_order_however_many_and_however_slow_the_reader() -> None:
-    one, two = pair()
+    one, two = sockets()
     pieces = [b"%06d" % number * (1 + number % 50) for number in range(3000)]
     whole = b"".join(pieces) + bytes(8_000_000)
     async with trio.open_nursery() as nursery:
@@ -56,7 +34,7 @@ async def test_buffers_arrive_in_order_however_many_and_however_slow_the_reader(
 
 
 async def test_what_waits_to_be_written_of_a_shared_buffer_is_a_copy() -> None:
-    one, two = pair()
+    one, two = sockets()
     shared = bytearray(b"a" * 8_000_000)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.send_shared, memoryview(shared))
@@ -68,7 +46,7 @@ async def test_what_waits_to_be_written_of_a_shared_buffer_is_a_copy() -> None:
 
 
 async def test_reading_into_two_buffers_fills_the_first_one_first() -> None:
-    one, two = pair()
+    one, two = sockets()
     await one.send_all([b"abcdef"])
     await two.readable()
     first, second = memoryview(bytearray(4)), memoryview(bytearray(4))
@@ -82,7 +60,7 @@ async def test_reading_into_two_buffers_fills_the_first_one_first() -> None:
 
 
 async def test_closing_wakes_who_reads_and_who_writes_and_may_be_done_twice() -> None:
-    one, two = pair()
+    one, two = sockets()
 
     async def ended(wait: trio.Event) -> None:
         with pytest.raises(trio.ClosedResourceError):
@@ -106,7 +84,7 @@ async def test_closing_wakes_who_reads_and_who_writes_and_may_be_done_twice() ->
 
 
 async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -> None:
-    one, two = pair()
+    one, two = sockets()
     await one.send_all([b"abc"])
     await two.readable()
     await eventually(lambda: one.unacked() == 0)
@@ -122,7 +100,7 @@ async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -
 
 
 async def test_what_was_on_its_way_when_this_end_closed_is_not_surely_missing() -> None:
-    one, two = pair()
+    one, two = sockets()
     one.send_at_once([bytes(8_000_000)])
     assert one.unacked() > 0
     one.close()
@@ -132,7 +110,7 @@ async def test_what_was_on_its_way_when_this_end_closed_is_not_surely_missing() 
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_the_peers_end_is_seen_past_data_that_is_not_read_yet(reset: bool) -> None:
-    one, two = pair()
+    one, two = sockets()
     if reset:
         await one.send_all([b"never read"])
         await two.readable()
@@ -148,7 +126,7 @@ async def test_the_peers_end_is_seen_past_data_that_is_not_read_yet(reset: bool)
 
 
 def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
-    one, two = pair()
+    one, two = sockets()
     turns = [one.had_its_turn() for _ in range(64)]
     assert 0 < sum(turns) < 16
     for io in (one, two):
@@ -157,7 +135,7 @@ def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
 
 async def test_who_asks_behind_the_end_is_told_of_it() -> None:
     """A task may close what another one is about to read from."""
-    one, two = pair()
+    one, two = sockets()
     one.close()
     with pytest.raises(trio.ClosedResourceError):
         await one.readable()

@@ -1,6 +1,5 @@
 """TLS over non-blocking sockets."""
 
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,20 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.socket_io import SocketIO
 from kproxy.net.tls_context import TlsFiles, client_context, server_context
 from kproxy.net.tls_io import TlsIO
+from tests.net.byte_io import read, sockets
 from tests.net.certificates import Authority
 from tests.net.harness import eventually
 
 WHOLE = bytes(range(256)) * 40_000
-
-
-def sockets() -> tuple[SocketIO, SocketIO]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname())
-        two, _ = server.accept()
-    return SocketIO(one), SocketIO(two)
 
 
 @pytest.fixture
@@ -48,20 +40,6 @@ async def pair(files: TlsFiles) -> AsyncIterator[tuple[TlsIO, TlsIO]]:
         two.close()
 
 
-async def read(io: TlsIO, count: int, size: int = 65536) -> bytes:
-    data = b""
-    buffer = memoryview(bytearray(size))
-    with trio.fail_after(20):
-        while len(data) < count:
-            got = io.receive_now([buffer])
-            if got is None:
-                await io.readable()
-                continue
-            assert got
-            data += buffer[:got]
-    return data
-
-
 async def end(io: TlsIO) -> int | None:
     with trio.fail_after(20):
         while True:
@@ -83,7 +61,7 @@ async def test_buffers_arrive_in_order_whatever_their_sizes_and_the_readers(file
                 sent.append(await source.send_all([*pieces, b"", memoryview(whole)[len(b"".join(pieces)) :]]))
 
             nursery.start_soon(send)
-            assert await read(sink, len(whole), size) == whole
+            assert await read(sink, len(whole), size, seconds=20) == whole
             await eventually(lambda sent=sent: sent == [len(whole)])
             await eventually(lambda source=source: source.unacked() == 0)
 
@@ -104,10 +82,10 @@ async def test_reading_into_two_buffers_fills_the_first_one_first(files: TlsFile
 async def test_content_that_is_there_already_is_readable_though_the_socket_is_empty(files: TlsFiles) -> None:
     async with pair(files) as (one, two):
         await one.send_all([b"x" * 1000])
-        assert await read(two, 10, 10) == b"x" * 10
+        assert await read(two, 10, 10, seconds=20) == b"x" * 10
         with trio.fail_after(5):
             await two.readable()
-        assert await read(two, 990, 990) == b"x" * 990
+        assert await read(two, 990, 990, seconds=20) == b"x" * 990
 
 
 async def test_a_writer_waits_for_a_slow_reader_and_what_was_shared_is_a_copy(files: TlsFiles) -> None:
@@ -117,7 +95,7 @@ async def test_a_writer_waits_for_a_slow_reader_and_what_was_shared_is_a_copy(fi
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert one.stalled_at is not None
         shared[:] = b"b" * len(shared)
-        assert set(await read(two, len(shared))) == {ord("a")}
+        assert set(await read(two, len(shared), seconds=20)) == {ord("a")}
         await eventually(lambda: one.stalled_at is None)
 
 
@@ -134,7 +112,7 @@ async def test_what_goes_at_once_leaves_the_rest_in_the_list_and_nothing_is_lost
             later.append(await one.send_all(buffers))
 
         nursery.start_soon(rest)
-        assert await read(two, size) == b"head" + WHOLE
+        assert await read(two, size, seconds=20) == b"head" + WHOLE
         await eventually(lambda: later == [size - at_once])
 
 
@@ -149,7 +127,7 @@ async def test_a_list_is_never_empty_while_something_encrypted_waits(files: TlsF
                 break
         total += sum(map(len, buffers))
         nursery.start_soon(one.send_all, buffers)
-        assert len(await read(two, total)) == total
+        assert len(await read(two, total, seconds=20)) == total
 
 
 async def test_bytes_count_as_acknowledged_with_whole_records_only(files: TlsFiles) -> None:
@@ -158,7 +136,7 @@ async def test_bytes_count_as_acknowledged_with_whole_records_only(files: TlsFil
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert one.stalled_at is not None
         assert one.unacked() == 0  # nothing of it was told as written yet
-        await read(two, len(WHOLE))
+        await read(two, len(WHOLE), seconds=20)
     buffers: list[bytes | bytearray | memoryview] = []
     async with pair(files) as (one, two):
         written = 0
@@ -176,7 +154,7 @@ async def test_the_end_is_the_end_with_a_farewell_and_without(files: TlsFiles) -
         await one.send_all([b"bye"])
         one.close()
         one.close()
-        assert await read(two, 3) == b"bye"
+        assert await read(two, 3, seconds=20) == b"bye"
         assert await end(two) == 0
         await eventually(two.peer_closed)
         assert not two.was_reset()

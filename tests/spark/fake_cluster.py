@@ -10,8 +10,8 @@ from typing import Any
 import trio
 
 from kproxy.codec.messages import ApiKey
+from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import KafkaCluster
-from kproxy.spark.wire import Address
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 

@@ -12,9 +12,9 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.errors import KafkaError
-from kproxy.spark.wire import Address
 from kproxy.testing.fake_broker import Answer, Close, Edit
 from tests.spark.fake_cluster import Fake, fake_cluster
 

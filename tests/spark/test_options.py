@@ -2,10 +2,10 @@ import pickle
 
 import pytest
 
+from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import EARLIEST, LATEST, TopicPartition
 from kproxy.spark.errors import OptionError
 from kproxy.spark.options import Bound, ReadOptions, read_options
-from kproxy.spark.wire import Address
 
 _LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 _OFFSETS = '{"t": {"0": 5, "1": -2}}'

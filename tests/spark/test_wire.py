@@ -9,8 +9,9 @@ from kproxy.codec._generated.fetch import FetchRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.proxy.routing import Address
 from kproxy.spark.errors import KafkaError
-from kproxy.spark.wire import MOST_ANSWER_BYTES, Address, Connection, error_name
+from kproxy.spark.wire import MOST_ANSWER_BYTES, Connection, error_name
 from kproxy.testing.fake_broker import Answer
 from tests.spark.fake_cluster import Fake, fake_cluster
 
