@@ -97,9 +97,9 @@ def _load(file: Path) -> "Pipeline":
 
 
 def _problems(error: ConfigError) -> list[dict[str, object]]:
-    from kproxy.spark.pipeline import PipelineFileError
+    from kproxy.spark.pipeline import FileError
 
-    if isinstance(error, PipelineFileError):
+    if isinstance(error, FileError):
         return [{"line": place.line, "key": place.key, "text": text} for place, text in error.faults]
     return [{"line": None, "key": None, "text": text} for text in error.problems]
 

@@ -5,17 +5,17 @@
 
     from kproxy.spark.pipeline import load, run
 
-    pipeline = load(Path("orders.yaml"), os.environ)  # PipelineFileError names file, line and key of all that is wrong
+    pipeline = load(Path("orders.yaml"), os.environ)  # FileError names file, line and key of all that is wrong
     run(pipeline)
 
 ``load`` starts no JVM.
 """
 
+from kproxy.config.faults import FileError
 from kproxy.spark.pipeline.display import choose as choose_display
-from kproxy.spark.pipeline.faults import PipelineFileError
 from kproxy.spark.pipeline.load import load
 from kproxy.spark.pipeline.model import Pipeline
 from kproxy.spark.pipeline.run import run
 from kproxy.spark.pipeline.submit import submit_line
 
-__all__ = ["Pipeline", "PipelineFileError", "choose_display", "load", "run", "submit_line"]
+__all__ = ["FileError", "Pipeline", "choose_display", "load", "run", "submit_line"]

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from kproxy.config.faults import Faults, Place
 from kproxy.config.values import suggest
 from kproxy.spark.pipeline.data_source import option_faults
-from kproxy.spark.pipeline.faults import Faults, Place
 from kproxy.spark.pipeline.model import Pipeline, Step, TopicSource
 
 _NO_ATOMIC_RENAME = ("s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cos", "swift")

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from kproxy.config.faults import Place
 from kproxy.spark.errors import OptionError
 from kproxy.spark.options import read_options
-from kproxy.spark.pipeline.faults import Place
 from kproxy.spark.pipeline.model import Kafka, Pipeline, TopicSource
 from kproxy.spark.sink_options import parse
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from kproxy.config.faults import Fault, FileError, Place
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.errors import one_line
-from kproxy.spark.pipeline.faults import Fault, PipelineFileError, Place
 from kproxy.spark.pipeline.model import (
     Kafka,
     ParquetSource,
@@ -28,7 +28,7 @@ Frames = dict[str, DataFrame]
 
 
 def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
-    """All of them, in the order of the file. PipelineFileError names the line of what Spark won't have."""
+    """All of them, in the order of the file. FileError names the line of what Spark won't have."""
     frames: Frames = {}
     for source in pipeline.sources:
         with telling(pipeline, source.place):
@@ -41,11 +41,11 @@ def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
 
 @contextmanager
 def telling(pipeline: Pipeline, place: Place, prefix: str = "") -> Iterator[None]:
-    """What Spark or a step's function has against a part of the file becomes a PipelineFileError at its place."""
+    """What Spark or a step's function has against a part of the file becomes a FileError at its place."""
     try:
         yield
     except (PySparkException, StepError) as error:
-        raise PipelineFileError(str(pipeline.file), [Fault(place, f"{prefix}{one_line(error)}")]) from None
+        raise FileError(str(pipeline.file), [Fault(place, f"{prefix}{one_line(error)}")]) from None
 
 
 def _name(frames: Frames, name: str, frame: DataFrame) -> None:

@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
-from kproxy.config import ConfigError
+from kproxy.config.faults import Faults
+from kproxy.config.section import Section, top_of
 from kproxy.spark.pipeline.checks import check
-from kproxy.spark.pipeline.faults import Faults
 from kproxy.spark.pipeline.load_sources import read_source
 from kproxy.spark.pipeline.load_steps import read_sink, read_step
 from kproxy.spark.pipeline.model import Kafka, Pipeline
-from kproxy.spark.pipeline.section import Section
 
 _TRIGGERS = "must be 'availableNow', or 'continuous:' and an interval"
 
@@ -19,31 +16,15 @@ _TRIGGERS = "must be 'availableNow', or 'continuous:' and an interval"
 def load(file: Path, environ: Mapping[str, str]) -> Pipeline:
     """The pipeline of a file; ``environ`` gives its ``${NAME}``.
 
-    Raises PipelineFileError with all faults, ConfigError if the file can't be read or is no YAML.
+    Raises FileError with all faults, ConfigError if the file can't be read or is no YAML.
     """
     faults = Faults(str(file))
-    pipeline = _pipeline(file, Section(_root(file), "", faults, environ))
+    pipeline = _pipeline(file, top_of(file, faults, environ))
     # What can't be read can't be looked up either: rules between the parts would complain of the same thing again.
     faults.check()
     check(pipeline, faults)
     faults.check()
     return pipeline
-
-
-def _root(file: Path) -> yaml.Node:
-    try:
-        node: yaml.Node | None = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ConfigError([f"cannot read {file}: {why}"]) from None
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError([f"{file}{line}: {error.problem or error.context}"]) from None
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{file}: {str(error).splitlines()[0]}"]) from None
-    if node is None:
-        raise ConfigError([f"{file}: is empty"])
-    return node
 
 
 def _pipeline(file: Path, top: Section) -> Pipeline:

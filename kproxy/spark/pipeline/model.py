@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from kproxy.spark.pipeline.faults import Place
+from kproxy.config.faults import Place
 
 
 @dataclass(frozen=True, slots=True)

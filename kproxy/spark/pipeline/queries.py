@@ -9,8 +9,8 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from kproxy.config.faults import Fault, FileError, Place
 from kproxy.spark.pipeline.data_source import sink_options
-from kproxy.spark.pipeline.faults import Fault, PipelineFileError, Place
 from kproxy.spark.pipeline.frames import Frames, telling
 from kproxy.spark.pipeline.model import ParquetSink, Pipeline
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
@@ -34,7 +34,7 @@ class _Plan(NamedTuple):
 
 
 def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
-    """Starts all; those that run are stopped if one can't. PipelineFileError says what Spark has against it."""
+    """Starts all; those that run are stopped if one can't. FileError says what Spark has against it."""
     plans = [_to_parquet(pipeline, sink, frames) for sink in pipeline.parquet_sinks]
     if pipeline.topic_sinks:
         plans.insert(0, _to_topics(pipeline, frames))
@@ -81,4 +81,4 @@ def _to_parquet(pipeline: Pipeline, sink: ParquetSink, frames: Frames) -> _Plan:
 def _check_streaming(pipeline: Pipeline, place: Place, frame: DataFrame) -> None:
     if not frame.isStreaming:
         text = "comes from static sources alone: there is nothing that would begin a batch"
-        raise PipelineFileError(str(pipeline.file), [Fault(place, text)])
+        raise FileError(str(pipeline.file), [Fault(place, text)])

@@ -18,7 +18,7 @@ from kproxy.spark.session import spark_session
 def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = None) -> None:
     """Returns when all that was there is written (availableNow), or when it was told to stop, by ``stop`` or a signal.
 
-    Raises StartupError if Spark or kproxy can't be reached, PipelineFileError for what Spark says of the file,
+    Raises StartupError if Spark or kproxy can't be reached, FileError for what Spark says of the file,
     PipelineFailed if a query fails: the next run goes on at the last committed batch.
     """
     stop = stop or Stop()

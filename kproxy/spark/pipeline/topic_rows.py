@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
-from kproxy.spark.pipeline.faults import Fault, PipelineFileError
+from kproxy.config.faults import Fault, FileError
 from kproxy.spark.pipeline.frames import Frames, telling
 from kproxy.spark.pipeline.model import Pipeline, TopicSink
 
@@ -17,7 +17,7 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def topic_rows(pipeline: Pipeline, frames: Frames) -> DataFrame:
-    """Columns topic, key, value, and headers and partition if any sink has them. Raises PipelineFileError."""
+    """Columns topic, key, value, and headers and partition if any sink has them. Raises FileError."""
     sinks = pipeline.topic_sinks
     extra = [name for name in ("headers", "partition") if any(_has(sink, frames, name) for sink in sinks)]
     each = []
@@ -32,7 +32,7 @@ def _rows(pipeline: Pipeline, sink: TopicSink, frames: Frames, extra: list[str])
     frame = frames[sink.step.lower()]
     if not _has(sink, frames, "value"):
         text = f"{sink.step!r} has no column value: give 'value: to_json(struct(*))' or another expression"
-        raise PipelineFileError(str(pipeline.file), [Fault(sink.place, text)])
+        raise FileError(str(pipeline.file), [Fault(sink.place, text)])
     names = ["key", "value", *extra]
     given = frame.select(*(_column(sink, frames, name).alias(name) for name in names))
     for name in ("key", "value"):
@@ -55,7 +55,7 @@ def _column(sink: TopicSink, frames: Frames, name: str) -> Column:
 def _check_type(pipeline: Pipeline, sink: TopicSink, name: str, kind: DataType) -> None:
     if isinstance(kind, (ArrayType, MapType, StructType)):
         text = f"{name} is of type {kind.simpleString()}: make text of it, as with to_json"
-        raise PipelineFileError(str(pipeline.file), [Fault(sink.place, text)])
+        raise FileError(str(pipeline.file), [Fault(sink.place, text)])
 
 
 def _bytes(name: str, kind: DataType) -> Column:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.spark.pipeline import PipelineFileError
+from kproxy.spark.pipeline import FileError
 from tests.spark.pipeline.files import WHOLE, loaded
 
 STEPS = """\
@@ -16,7 +16,7 @@ trigger: availableNow
 
 
 def faults(folder: Path, text: str) -> list[str]:
-    with pytest.raises(PipelineFileError) as caught:
+    with pytest.raises(FileError) as caught:
         loaded(folder, text)
     return [line.removeprefix(f"{folder}/p.yaml:") for line in caught.value.problems]
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from kproxy.config import ConfigError
-from kproxy.spark.pipeline import PipelineFileError, load
+from kproxy.spark.pipeline import FileError, load
 from kproxy.spark.pipeline.model import ParquetSource, PythonStep, SqlStep, TopicSource, Watermark
 from tests.spark.pipeline.files import WHOLE, loaded, write
 
 
 def faults(folder: Path, text: str) -> list[str]:
-    with pytest.raises(PipelineFileError) as caught:
+    with pytest.raises(FileError) as caught:
         loaded(folder, text)
     return [line.removeprefix(f"{folder}/") for line in caught.value.problems]
 

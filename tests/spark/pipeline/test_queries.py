@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kproxy.spark.pipeline import Pipeline, PipelineFileError
+from kproxy.spark.pipeline import FileError, Pipeline
 from kproxy.spark.pipeline.display import JsonLines
 from kproxy.spark.pipeline.errors import PipelineFailed
 from kproxy.spark.pipeline.frames import build
@@ -116,7 +116,7 @@ def test_what_spark_says_is_told_with_the_line(
     (tmp_path / "none").mkdir()
     text = SMALL.format(sql=sql, sink=sink).replace("/none", str(tmp_path / "none"))
     pipeline = loaded(tmp_path, text)
-    with pytest.raises(PipelineFileError, match=line):
+    with pytest.raises(FileError, match=line):
         topic_rows(pipeline, build(pipeline, spark))
 
 

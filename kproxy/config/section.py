@@ -1,14 +1,16 @@
-"""One mapping of the file, read key by key: every value is checked where it is taken, with its line at hand."""
+"""One mapping of a file, read key by key: every value is checked where it is taken, with its line at hand."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
+from kproxy.config.faults import Faults, Place
+from kproxy.config.sources import ConfigError
 from kproxy.config.values import suggest
-from kproxy.spark.pipeline.faults import Faults, Place
-from kproxy.spark.pipeline.variables import expand
+from kproxy.config.variables import expand
 
 _T = TypeVar("_T")
 
@@ -190,3 +192,24 @@ def _entries(place: Place, node: yaml.Node) -> list[tuple[Place, Any]]:
 
 def _place(node: yaml.Node, key: str) -> Place:
     return Place(node.start_mark.line + 1, key)
+
+
+def top_of(file: Path, faults: Faults, environ: Mapping[str, str]) -> Section:
+    """The mapping at the top of a file; ConfigError if it can't be read, or is no YAML."""
+    return Section(_root(file), "", faults, environ)
+
+
+def _root(file: Path) -> yaml.Node:
+    try:
+        node: yaml.Node | None = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ConfigError([f"cannot read {file}: {why}"]) from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError([f"{file}{line}: {error.problem or error.context}"]) from None
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{file}: {str(error).splitlines()[0]}"]) from None
+    if node is None:
+        raise ConfigError([f"{file}: is empty"])
+    return node

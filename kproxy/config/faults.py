@@ -1,9 +1,9 @@
-"""What is wrong with a pipeline's file: collected, and told all at once."""
+"""What is wrong with a file of rules or of a pipeline: collected, and told all at once."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kproxy.config import ConfigError
+from kproxy.config.sources import ConfigError
 
 
 class Place(NamedTuple):
@@ -20,8 +20,8 @@ class Fault(NamedTuple):
     text: str
 
 
-class PipelineFileError(ConfigError):
-    """The file can't be run; ``problems`` has one line for each fault, ``faults`` the same in parts."""
+class FileError(ConfigError):
+    """The file can't be used; ``problems`` has one line for each fault, ``faults`` the same in parts."""
 
     def __init__(self, file: str, faults: list[Fault]) -> None:
         super().__init__([f"{file}:{place.line}: {_key(place)}{text}" for place, text in faults])
@@ -41,9 +41,9 @@ class Faults:
         self.found.append(Fault(place, text))
 
     def check(self) -> None:
-        """Raises PipelineFileError if there are any, in the order of the file."""
+        """Raises FileError if there are any, in the order of the file."""
         if self.found:
-            raise PipelineFileError(self.file, sorted(dict.fromkeys(self.found), key=lambda fault: fault.place.line))
+            raise FileError(self.file, sorted(dict.fromkeys(self.found), key=lambda fault: fault.place.line))
 
 
 def _key(place: Place) -> str:

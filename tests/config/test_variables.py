@@ -1,6 +1,6 @@
 import pytest
 
-from kproxy.spark.pipeline.variables import expand
+from kproxy.config.variables import expand
 
 ENVIRON = {"A": "1", "EMPTY": ""}
 
