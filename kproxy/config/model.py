@@ -18,6 +18,7 @@ from kproxy.config.values import (
     ISOLATION_LEVEL,
     ISOLATION_RULES,
     LISTEN_ADDRESS,
+    MAPPING_RULES,
     OPTIONAL_LISTEN_ADDRESS,
     OPTIONAL_PATH,
     PATTERNS,
@@ -34,6 +35,7 @@ from kproxy.config.values import (
 from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule, home_of
 from kproxy.proxy.permits import PermitRule
+from kproxy.proxy.principals import DEFAULT_MAPPING, MappingRule
 from kproxy.proxy.routing import Address
 
 _MIB = 1 << 20
@@ -123,6 +125,13 @@ class Config:
     )
     ssl_ca_location: Path | None = option(
         None, OPTIONAL_PATH, "PEM file of those who sign the clients' certificates; needed by ssl.client.auth."
+    )
+    ssl_principal_mapping_rules: tuple[MappingRule, ...] = option(
+        DEFAULT_MAPPING,
+        MAPPING_RULES,
+        "What a client with a certificate is called: RULE:PATTERN/REPLACEMENT/[L|U] and DEFAULT (the whole subject), "
+        "joined by commas; the first whose pattern matches the whole subject counts, a subject that none fits is "
+        "refused. Kafka's ssl.principal.mapping.rules.",
     )
     upstream_security_protocol: str = option(
         "plaintext",
@@ -327,8 +336,8 @@ class Config:
         (),
         PERMIT_RULES,
         "Which clients may use which transactional ids, by patterns of both: an id that a rule names is for clients "
-        "whose client.id fits one of its rules, others get TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id that no rule "
-        "names is for all.",
+        "whose client.id fits one of its rules, or whose principal does, where the rule says User:...; others get "
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id that no rule names is for all.",
     )
     transaction_admin_hosts: tuple[str, ...] = option(
         ("localhost",),

@@ -17,6 +17,7 @@ import yaml
 from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.proxy.permits import PermitRule
+from kproxy.proxy.principals import MappingRule, parse_mapping_rules
 from kproxy.proxy.routing import Address
 
 _Value = TypeVar("_Value")
@@ -289,6 +290,13 @@ def _commit_rule(producer: str, consumer: str) -> CommitRule | None:
     return CommitRule(producer.strip(), of if kind == "group" else None, of if kind == "client" else None)
 
 
+def _parse_mapping_rules(raw: Raw) -> tuple[MappingRule, ...]:
+    """Text as in Kafka's properties, or a list of rules."""
+    if isinstance(raw, list) and all(isinstance(rule, str) for rule in raw):
+        raw = ",".join(raw)
+    return parse_mapping_rules(_text(raw))
+
+
 def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
     if isinstance(raw, str):
@@ -326,6 +334,7 @@ ISOLATION_LEVEL = choice(READ_COMMITTED, READ_UNCOMMITTED)
 ISOLATION_RULES = Kind("list of client.id PATTERN=LEVEL", _parse_isolation_rules, "LIST")
 COMMIT_RULES = Kind("list of client.id PATTERN[=group:PATTERN or =client:PATTERN]", _parse_commit_rules, "LIST")
 PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit_rules, "LIST")
+MAPPING_RULES = Kind("list of RULE:PATTERN/REPLACEMENT/[L|U] or DEFAULT", _parse_mapping_rules, "LIST")
 PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
 HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
@@ -354,6 +363,8 @@ def _show_list(value: tuple[object, ...]) -> str:
             return ",".join(_show_commit_rule(rule) for rule in value if isinstance(rule, CommitRule))
         case [IsolationRule() | PermitRule(), *_]:
             return ",".join("=".join(rule) for rule in value if isinstance(rule, IsolationRule | PermitRule))
+        case [MappingRule(), *_]:
+            return ",".join(rule.text for rule in value if isinstance(rule, MappingRule))
         case [HomeRule("*", home)]:
             return home.value
         case [HomeRule(), *_]:

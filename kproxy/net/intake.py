@@ -7,6 +7,7 @@ import trio
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lanes import Lanes
+from kproxy.proxy.principals import of_certificate
 from kproxy.proxy.produce_gate import Need
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Intake:
         self._lanes = lanes
         self._keeper = keeper
         self._opened_at = trio.current_time()
+        self._introduced = False
         #: Requests that came together, before an answer to any.
         self._together = 1
 
@@ -40,6 +42,10 @@ class Intake:
         """
         connection, session = self._connection, self._session
         now = connection.heard + connection.wall
+        if not self._introduced:
+            self._introduced = True
+            rules = self._config.ssl_principal_mapping_rules
+            session.ctx.principal = of_certificate(connection.client.peer_certificate, rules)
         if len(frames) > 1:
             self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
         for frame in frames:
@@ -131,7 +137,8 @@ class Intake:
         self._session.gate.refuse_late(frame)
 
     async def _lease(self) -> None:
-        identity = Identity("", self._session.ctx.client_id, normal_host(self._connection.client.peer_host))
+        ctx = self._session.ctx
+        identity = Identity(ctx.principal, ctx.client_id, normal_host(self._connection.client.peer_host))
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = await self._lanes.lease(identity)
             member = self._keeper.join(identity, self._connection, self._opened_at)

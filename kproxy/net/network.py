@@ -29,6 +29,10 @@ class ByteIO(Protocol):
         """The name under which the peer asked for this end (TLS's SNI), once it has sent something; None without."""
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate (DER) that the peer showed and proved, once it has sent something; None without."""
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
 

@@ -46,6 +46,10 @@ class SocketIO:
         """Nobody is asked for by name without TLS."""
 
     @property
+    def peer_certificate(self) -> None:
+        """Nobody shows one without TLS."""
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
         host: str = self._sock.getsockname()[0]

@@ -104,6 +104,11 @@ class TlsIO:
         return asked_name(self._ssl)
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate (DER) that the peer showed, once the handshake is over: then it has been verified."""
+        return self._ssl.getpeercert(binary_form=True) if self._done else None
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
         return self._inner.local_host

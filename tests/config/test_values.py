@@ -33,6 +33,7 @@ ALL_KINDS: list[Kind[Any]] = [
     values.HOME_RULES,
     values.ISOLATION_RULES,
     values.COMMIT_RULES,
+    values.MAPPING_RULES,
     values.PATTERNS,
     whole_number(1, 10, "ms"),
     choice("red", "green"),

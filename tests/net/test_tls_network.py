@@ -8,12 +8,16 @@ import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec._generated.metadata import MetadataResponse
+from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.network import ByteIO
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.tls_context import TlsFiles, client_context
 from kproxy.net.tls_network import open_network
+from kproxy.proxy.permits import PermitRule
+from kproxy.proxy.principals import parse_mapping_rules
 from kproxy.proxy.stats import Stats
 from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, running, values_in
@@ -42,6 +46,11 @@ async def tls_client(port: int, files: TlsFiles, name: str = "localhost") -> Fra
     with trio.fail_after(10):
         await stream.do_handshake()
     return FrameClient(stream, "test")
+
+
+async def may_use(client: FrameClient, transactional_id: str) -> bool:
+    said = await client.call(InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000), 0)
+    return said.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def first_bytes(io: ByteIO) -> bytes:
@@ -168,6 +177,24 @@ class TestProxy:
                 with pytest.raises((OSError, trio.BrokenResourceError, ssl.SSLError, EOFError, AssertionError)):
                     await stranger.call(ApiVersionsRequest(), 0)
             await eventually(lambda: proxy.stats.connections_refused.get("tls_handshake") == 1)
+
+    async def test_a_certificate_says_who_the_client_is(self, authority: Authority) -> None:
+        files, mine = authority.issue("localhost"), authority.issue("me", to="me")
+        rules = {
+            "ssl_principal_mapping_rules": parse_mapping_rules("RULE:CN=(me),.*/$1/U"),
+            "transactional_id_clients": (PermitRule("mine", "User:ME"), PermitRule("other", "User:OTHER")),
+        }
+        asking = listening(files, ssl_client_auth="requested", ssl_ca_location=authority.ca, **rules)
+        async with proxied(**asking) as proxy:
+            async with await tls_client(proxy.port, mine) as client:
+                assert await may_use(client, "mine")
+                assert not await may_use(client, "other")
+            async with await tls_client(proxy.port, TlsFiles(ca=authority.ca)) as nobody:
+                assert not await may_use(nobody, "mine")
+            async with await tls_client(proxy.port, authority.issue("you", to="you")) as client:
+                await client.send(ApiVersionsRequest(), 0)
+                assert await client.ended()
+            assert proxy.stats.refusals["malformed"] == 1
 
     async def test_one_port_for_all_brokers_by_name(self, authority: Authority) -> None:
         files = authority.issue("kafka.test", "*.kafka.test")

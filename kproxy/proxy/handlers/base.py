@@ -8,6 +8,7 @@ from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
+from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
@@ -46,6 +47,8 @@ class Context:
     #: By compression type, the one to deliver instead, for this client (codes of Kafka's ``CompressionType``).
     transcode: Mapping[int, int]
     client_id: str = ""
+    #: Who the client is, in Kafka's form; surely known once a request is taken.
+    principal: str = ANONYMOUS
     #: What the broker of this connection serves, by API key.
     broker_versions: Mapping[int, VersionRange] = field(default_factory=dict)
     #: A batch in zstd was met, which Fetch below v10 can't carry: from now on fetch newer and re-encode.
@@ -96,7 +99,7 @@ class Context:
 
     def may_use(self, transactional_id: str) -> bool:
         """Whether this client may use a transactional id."""
-        return self.permits.may_use(transactional_id, self.client_id)
+        return self.permits.may_use(transactional_id, self.client_id, self.principal)
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""

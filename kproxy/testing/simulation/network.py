@@ -73,6 +73,10 @@ class VirtualIO:
     def server_name(self) -> None:
         """Nobody is asked for by name without TLS."""
 
+    @property
+    def peer_certificate(self) -> None:
+        """Nobody shows one without TLS."""
+
     async def send_shared(self, view: memoryview) -> int:
         """As ``send_all``."""
         return await self.send_all([bytes(view)])
