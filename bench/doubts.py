@@ -78,7 +78,7 @@ def _raise_doubts(way: _Way) -> int:
 def _in_doubt(way: _Way) -> int:
     with urllib.request.urlopen(way.http, timeout=5) as page:
         lines = page.read().decode().splitlines()
-    return int(float(next(line.split()[1] for line in lines if line.startswith("kproxy_in_doubt "))))
+    return int(float(next(line.split()[1] for line in lines if line.startswith("kproxy_batches_in_doubt "))))
 
 
 def _take_turns(targets: dict[str, Target], total_bytes: int) -> dict[str, list[float]]:

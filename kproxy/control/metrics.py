@@ -1,6 +1,5 @@
 """The Prometheus page, made from the counters of ``Stats`` at the moment somebody asks for it."""
 
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kproxy import __version__
 from kproxy.codec.messages import ApiKey
+from kproxy.control.connection_metrics import connection_families, process_families
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.control.transaction_metrics import transaction_families
 from kproxy.proxy.stats import Stats
@@ -49,8 +48,8 @@ class StatsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families, in the order of the page."""
-        yield from self._process()
-        yield from self._connections()
+        yield from process_families(self._stats)
+        yield from connection_families(self._stats)
         yield from self._requests()
         yield from self._bytes()
         yield from self._batches()
@@ -58,28 +57,6 @@ class StatsCollector(Collector):
         yield from self._recovery()
         yield from transaction_families(self._stats.transactions, self._now())
         yield from self._faults()
-
-    def _process(self) -> Iterator[Metric]:
-        info = GaugeMetricFamily(
-            "kproxy_build_info", "Always 1; its labels say what runs.", labels=("version", "python")
-        )
-        info.add_metric((__version__, platform.python_version()), 1)
-        yield info
-        yield GaugeMetricFamily("kproxy_ready", "1 if clients are served.", value=int(self._stats.ready))
-        yield GaugeMetricFamily("kproxy_brokers", "Brokers known.", value=self._stats.brokers)
-
-    def _connections(self) -> Iterator[Metric]:
-        stats = self._stats
-        yield GaugeMetricFamily("kproxy_connections", "Client connections open.", value=stats.connections_open)
-        yield CounterMetricFamily(
-            "kproxy_connections_accepted", "Client connections since the start.", value=stats.connections_total
-        )
-        yield counter(
-            "kproxy_connections_refused", "Client connections refused.", ("reason",), single(stats.connections_refused)
-        )
-        yield GaugeMetricFamily(
-            "kproxy_upstream_connections", "Connections to brokers open.", value=stats.upstream_connections_open
-        )
 
     def _requests(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
@@ -90,12 +67,24 @@ class StatsCollector(Collector):
             "Time from a request's last byte to its answer; long for Fetch and JoinGroup, which wait on purpose.",
             labels=("api_key", "api_version"),
         )
+        bytes_in: Counter[tuple[str, ...]] = Counter()
+        bytes_out: Counter[tuple[str, ...]] = Counter()
         for (key, version), stat in sorted(self._stats.requests.items()):
             labels = (api_name(key), str(version))
             total.add_metric(labels, stat.count)
             add_durations(seconds, labels, stat)
+            bytes_in[labels[:1]] += stat.bytes_in
+            bytes_out[labels[:1]] += stat.bytes_out
         yield total
         yield seconds
+        yield counter("kproxy_request_bytes", "Bytes of requests that were answered.", ("api_key",), bytes_in)
+        yield counter("kproxy_response_bytes", "Bytes of their answers.", ("api_key",), bytes_out)
+        yield counter(
+            "kproxy_requests_unanswered",
+            "Requests that ended their connection, because no answer could be had: the client sees a disconnect.",
+            ("api_key",),
+            {(api_name(key),): count for key, count in self._stats.requests_unanswered.items()},
+        )
         # A sum, because two client ids may become one when they are made printable.
         legacy: Counter[tuple[str, ...]] = Counter()
         for (key, version, client_id, software), count in self._stats.legacy_requests.items():
@@ -115,8 +104,14 @@ class StatsCollector(Collector):
         yield counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
         yield GaugeMetricFamily(
             "kproxy_buffered_bytes",
-            "Bytes held in buffers; near buffer.memory for long: brokers or readers are slower than the clients.",
+            "Bytes held in buffers; near kproxy_buffered_bytes_limit for long: brokers or readers are slower than the "
+            "clients.",
             value=stats.buffered_bytes,
+        )
+        yield GaugeMetricFamily(
+            "kproxy_buffered_bytes_limit",
+            "From here on kproxy stops reading: three quarters of buffer.memory.",
+            value=stats.buffered_bytes_limit,
         )
 
     def _batches(self) -> Iterator[Metric]:
@@ -131,7 +126,9 @@ class StatsCollector(Collector):
                 {(direction, str(magic)): count for (direction, magic), count in counts.items()},
             )
         yield GaugeMetricFamily("kproxy_producer_ids_active", "Producer ids in use.", value=stats.producer_ids_active)
-        yield GaugeMetricFamily("kproxy_sends_in_flight", "Stamped batches on their way.", value=stats.sends_in_flight)
+        yield GaugeMetricFamily(
+            "kproxy_batches_in_flight", "Stamped batches on their way.", value=stats.sends_in_flight
+        )
 
     def _retries(self) -> Iterator[Metric]:
         stats = self._stats
@@ -142,7 +139,7 @@ class StatsCollector(Collector):
             value=age(stats.oldest_unacknowledged, self._now()),
         )
         yield GaugeMetricFamily(
-            "kproxy_in_doubt",
+            "kproxy_batches_in_doubt",
             "Batches on ended connections whose clients may not have had the answer; if it stays high, clients time "
             "out or break off often: raise their time-outs.",
             value=stats.in_doubt,

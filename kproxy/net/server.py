@@ -65,6 +65,7 @@ class Server:
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
+        stats.connections_limit, stats.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         #: Set once the port to bootstrap from is known.
@@ -108,7 +109,9 @@ class Server:
         try:
             while True:
                 for _ in range(_OPEN_CHECKS):
-                    await trio.sleep(pause / _OPEN_CHECKS)
+                    due = trio.current_time() + pause / _OPEN_CHECKS
+                    await trio.sleep_until(due)
+                    self._stats.loop_delays.observe(trio.current_time() - due)
                     self._check_open(trio.current_time())
                 now = trio.current_time()
                 for connection in list(self._connections):
@@ -196,8 +199,8 @@ class Server:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
 
     async def _run(self, io: ByteIO, broker: Broker | None) -> None:
-        self._stats.connections_open += 1
-        self._stats.connections_total += 1
+        listener = "bootstrap" if broker is None else str(broker.node_id)
+        self._stats.connected(listener)
         self._by_host[io.peer_host] += 1
         try:
             connection = self._connection(io, partial(self._meant, io, broker))
@@ -206,13 +209,14 @@ class Server:
                 await connection.run()
             finally:
                 self._connections.discard(connection)
+                self._stats.software.left(connection.session.software)
         except OSError:
             io.close()  # it was gone before it was set up
         except Exception:
             # one connection's fault, even if it is a bug of ours, is not the others'
             log.exception("connection failed; this is a bug of kproxy, please report it")
         finally:
-            self._stats.connections_open -= 1
+            self._stats.connections[listener] -= 1
             self._by_host[io.peer_host] -= 1
             if not self._by_host[io.peer_host]:
                 del self._by_host[io.peer_host]

@@ -21,3 +21,11 @@ class Durations:
         self.count += 1
         self.seconds_sum += seconds
         self.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
+
+
+@dataclass(slots=True)
+class Requests(Durations):
+    """Requests of one kind: how long they took, and the bytes of all, and of their answers, prefixes included."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0

@@ -93,8 +93,9 @@ class Link:
                 return
             if slot.failed:
                 self.finished = True
+                self._stats.unanswered(slot.api_key)
                 return
-            self._stats.observe(slot.api_key, slot.api_version, self.now - slot.since)
+            before = self.position
             if not slot.silent:
                 assert slot.answer is not None
                 self.to_client.extend(slot.answer)
@@ -102,3 +103,5 @@ class Link:
                     self.position += len(frame)
                 if slot.owed is not None:
                     slot.owed.position, slot.owed.at = self.position, self.now
+            size = slot.streamed or self.position - before
+            self._stats.observe(slot.api_key, slot.api_version, self.now - slot.since, slot.size, size)

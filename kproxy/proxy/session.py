@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 from types import MappingProxyType
 
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
@@ -81,6 +82,8 @@ class Session:
         self._stats = stats
         self._transcode_for = transcode_for
         self._client_id: bytes | None = None
+        #: As what the client's software is counted; whoever ends the session counts it out.
+        self.software = stats.software.came()
         self._tokens: BareTokens | None = None
         self.link = Link(stats)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
@@ -145,6 +148,11 @@ class Session:
             self.ctx.client_id = name.decode("utf-8", "replace")
             self.ctx.transcode = self._transcode_for(self.ctx.client_id)
 
+    def _note_software(self, name: str, version: str) -> None:
+        self.ctx.software = name
+        self._stats.software.left(self.software)
+        self.software = self._stats.software.came(name, version)
+
     def _upstream_version(self, slot: Slot) -> int | None:
         """The version for the broker; None if the request was answered here. RemoteProtocolError: not served."""
         served = self.ctx.broker_versions.get(slot.api_key)
@@ -190,8 +198,8 @@ class Session:
         header = decode_request_header(view)
         request = request_class(slot.api_key).decode(view[header.size :], version, surplus=True)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
-        if slot.api_key == ApiKey.API_VERSIONS and version >= 3:
-            self.ctx.software = f"{getattr(request, 'client_software_name', '')}"
+        if isinstance(request, ApiVersionsRequest) and version >= 3:
+            self._note_software(request.client_software_name, request.client_software_version)
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
@@ -236,6 +244,7 @@ class Session:
         self.link.now = now
         self.link.position += size
         head = self.link.expected.popleft()
+        head.slot.streamed = size
         self.link.answer_raw(head.slot)
 
     def response(self, frame: bytearray, now: float, *, learnt: bool = False) -> list[tuple[int, Address]]:

@@ -29,6 +29,8 @@ class Slot:
     answer: Sequence[Buffer] | None = None
     #: What is noted of a Produce request until its client surely has had the answer.
     owed: Answer | None = None
+    #: Bytes of the answer that went to the client while they came.
+    streamed: int = 0
     #: No answer could be had: the connection ends when its turn comes.
     failed: bool = False
 

@@ -5,7 +5,8 @@ Plain attributes and dictionaries: counting must cost next to nothing, all forma
 
 from dataclasses import dataclass, field
 
-from kproxy.proxy.durations import Durations
+from kproxy.proxy.durations import Durations, Requests
+from kproxy.proxy.software import SoftwareCounts
 from kproxy.proxy.transaction_stats import TransactionStats
 
 OTHER_CLIENTS = "(other)"
@@ -26,13 +27,20 @@ class Stats:
     ready: bool = False
     brokers: int = 0
 
-    connections_open: int = 0
-    connections_total: int = 0
+    connections: dict[str, int] = field(default_factory=dict)
+    """Open, by listener: ``bootstrap``, or the id of the broker whose port it is."""
+    connections_accepted: dict[str, int] = field(default_factory=dict)
+    """Since the beginning, by listener."""
+    connections_limit: int = 0
+    software: SoftwareCounts = field(default_factory=SoftwareCounts)
+    """Open connections by what the client's software calls itself."""
     connections_refused: dict[str, int] = field(default_factory=dict)
     """By reason."""
 
-    requests: dict[tuple[int, int], Durations] = field(default_factory=dict)
+    requests: dict[tuple[int, int], Requests] = field(default_factory=dict)
     """By API key and version."""
+    requests_unanswered: dict[int, int] = field(default_factory=dict)
+    """By API key: their connections were ended, as no answer could be had."""
     legacy_requests: dict[tuple[int, int, str, str], int] = field(default_factory=dict)
     """Requests in versions that Kafka 4 removed, by API key, version, client.id and client software."""
 
@@ -59,6 +67,9 @@ class Stats:
     refusals: dict[str, int] = field(default_factory=dict)
     """By reason."""
     buffered_bytes: int = 0
+    buffered_bytes_limit: int = 0
+    loop_delays: Durations = field(default_factory=Durations)
+    """How late the event loop came to what was due, looked at a few times in each second."""
 
     in_doubt: int = 0
     """Batches on ended connections whose clients may not have had the answer."""
@@ -87,12 +98,28 @@ class Stats:
 
     _legacy_clients: set[tuple[str, str]] = field(default_factory=set)
 
-    def observe(self, api_key: int, api_version: int, seconds: float) -> None:
-        """Count one answered request and the seconds from its last byte to the first byte of its answer."""
+    @property
+    def connections_open(self) -> int:
+        """Client connections that are open, of all listeners."""
+        return sum(self.connections.values())
+
+    def connected(self, listener: str) -> None:
+        """Counts one client connection more."""
+        self.connections[listener] = self.connections.get(listener, 0) + 1
+        self.connections_accepted[listener] = self.connections_accepted.get(listener, 0) + 1
+
+    def observe(self, api_key: int, api_version: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
+        """Counts one answered request: the seconds from its last byte to its answer, and the bytes of both."""
         stat = self.requests.get((api_key, api_version))
         if stat is None:
-            stat = self.requests[api_key, api_version] = Durations()
+            stat = self.requests[api_key, api_version] = Requests()
         stat.observe(seconds)
+        stat.bytes_in += bytes_in
+        stat.bytes_out += bytes_out
+
+    def unanswered(self, api_key: int) -> None:
+        """Counts one request that ended its connection in place of an answer."""
+        self.requests_unanswered[api_key] = self.requests_unanswered.get(api_key, 0) + 1
 
     def count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         """Add to the conversion counters."""

@@ -62,10 +62,10 @@ def test_not_ready_although_a_broker_is_known() -> None:
 
 
 async def test_metrics_page() -> None:
-    status, headers, body = await fetch(Stats(connections_open=7), "/metrics")
+    status, headers, body = await fetch(Stats(connections={"bootstrap": 7}), "/metrics")
     assert status == 200
     assert headers["content-type"].startswith("text/plain")
-    assert "kproxy_connections 7.0\n" in body
+    assert 'kproxy_connections{listener="bootstrap"} 7.0\n' in body
     assert "process_resident_memory_bytes" in body
 
 

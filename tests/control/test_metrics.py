@@ -37,7 +37,14 @@ def fill_transactions(stats: TransactionStats) -> None:
 
 
 def filled() -> Stats:
-    stats = Stats(ready=True, brokers=3, connections_open=4, connections_total=5, buffered_bytes=6, epoch_bumps=7)
+    stats = Stats(ready=True, brokers=3, connections_limit=5, buffered_bytes=6, buffered_bytes_limit=60, epoch_bumps=7)
+    stats.connected("bootstrap")
+    stats.connected("2")
+    stats.connected("2")
+    stats.connections["2"] -= 1
+    stats.software.came("librdkafka", "2.8.0")
+    stats.loop_delays.observe(0.003)
+    stats.unanswered(3)
     stats.client_bytes_in, stats.client_bytes_out = 11, 12
     stats.upstream_bytes_in, stats.upstream_bytes_out = 13, 14
     stats.batches_stamped, stats.records_stamped = 15, 16
@@ -55,8 +62,8 @@ def filled() -> Stats:
     stats.fences["refused"] = 34
     stats.recoveries, stats.recovery_seconds = 35, 36.5
     fill_transactions(stats.transactions)
-    stats.observe(0, 2, 0.003)
-    stats.observe(0, 2, 100.0)
+    stats.observe(0, 2, 0.003, 100, 10)
+    stats.observe(0, 2, 100.0, 200, 20)
     stats.observe_legacy(0, 2, "shipper", "")
     return stats
 
@@ -66,29 +73,40 @@ def filled() -> Stats:
     [
         ("kproxy_ready", {}, 1),
         ("kproxy_brokers", {}, 3),
-        ("kproxy_connections", {}, 4),
-        ("kproxy_connections_accepted_total", {}, 5),
+        ("kproxy_connections", {"listener": "2"}, 1),
+        ("kproxy_connections_limit", {}, 5),
+        ("kproxy_connections_accepted_total", {"listener": "2"}, 2),
+        (
+            "kproxy_client_software_connections",
+            {"client_software": "librdkafka", "client_software_version": "2.8.0"},
+            1,
+        ),
         ("kproxy_connections_refused_total", {"reason": "max.connections"}, 22),
         ("kproxy_upstream_connections", {}, 19),
         ("kproxy_requests_total", {"api_key": "Produce", "api_version": "2"}, 2),
         ("kproxy_request_duration_seconds_count", {"api_key": "Produce", "api_version": "2"}, 2),
         ("kproxy_request_duration_seconds_sum", {"api_key": "Produce", "api_version": "2"}, 100.003),
+        ("kproxy_request_bytes_total", {"api_key": "Produce"}, 300),
+        ("kproxy_response_bytes_total", {"api_key": "Produce"}, 30),
+        ("kproxy_requests_unanswered_total", {"api_key": "Metadata"}, 1),
+        ("kproxy_loop_delay_seconds_count", {}, 1),
         ("kproxy_client_bytes_total", {"direction": "in"}, 11),
         ("kproxy_client_bytes_total", {"direction": "out"}, 12),
         ("kproxy_upstream_bytes_total", {"direction": "in"}, 13),
         ("kproxy_upstream_bytes_total", {"direction": "out"}, 14),
         ("kproxy_buffered_bytes", {}, 6),
+        ("kproxy_buffered_bytes_limit", {}, 60),
         ("kproxy_batches_stamped_total", {}, 15),
         ("kproxy_records_stamped_total", {}, 16),
         ("kproxy_batches_converted_total", {"direction": "up", "magic": "1"}, 20),
         ("kproxy_records_converted_total", {"direction": "down", "magic": "0"}, 21),
         ("kproxy_producer_ids_active", {}, 17),
-        ("kproxy_sends_in_flight", {}, 18),
+        ("kproxy_batches_in_flight", {}, 18),
         ("kproxy_epoch_bumps_total", {}, 7),
         ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
         ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
-        ("kproxy_in_doubt", {}, 26),
+        ("kproxy_batches_in_doubt", {}, 26),
         ("kproxy_records_matched_total", {}, 27),
         ("kproxy_records_stripped_total", {}, 28),
         ("kproxy_requests_dropped_total", {}, 29),
@@ -198,9 +216,9 @@ def test_the_page_of_the_documentation_lists_what_is_there() -> None:
 
 def test_nothing_that_clients_write_or_keep_secret_is_told() -> None:
     labels = {name for sample in samples(filled()) for name in sample.labels}
-    chosen_by_clients = {"client_id", "client_software", "topic"}
+    chosen_by_clients = {"client_id", "client_software", "client_software_version", "topic"}
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
-    assert labels == chosen_by_clients | own_words | {"version", "python"}
+    assert labels == chosen_by_clients | own_words | {"listener", "version", "python"}
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:

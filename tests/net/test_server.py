@@ -88,6 +88,32 @@ async def test_connections_beyond_the_limit_are_closed_at_once_and_room_is_found
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
+async def test_connections_are_counted_by_listener_and_by_software() -> None:
+    async with proxied(2) as proxy:
+        stats = proxy.stats
+        async with await proxy.client() as one, await proxy.client(2) as two:
+            await one.call(ApiVersionsRequest(), 0)
+            await two.call(ApiVersionsRequest(client_software_name="sarama", client_software_version="1.45"), 3)
+            assert stats.connections == {"bootstrap": 1, "2": 1}
+            assert stats.software.open == {("unknown", ""): 1, ("sarama", "1.45"): 1}
+        await eventually(lambda: not stats.connections_open)
+        assert stats.connections_accepted == {"bootstrap": 1, "2": 1}
+        assert not stats.software.open
+
+
+async def test_bytes_of_requests_and_answers_are_counted_by_api() -> None:
+    async with proxied() as proxy, await proxy.client() as client:
+        await client.call(ApiVersionsRequest(), 0)
+        counted = proxy.stats.requests[ApiKey.API_VERSIONS, 0]
+        assert counted.bytes_in == proxy.stats.client_bytes_in
+        assert counted.bytes_out == proxy.stats.client_bytes_out
+
+
+async def test_the_delay_of_the_event_loop_is_looked_at() -> None:
+    async with proxied() as proxy:
+        await eventually(lambda: proxy.stats.loop_delays.count > 1)
+
+
 async def test_one_address_may_hold_only_so_many_connections() -> None:
     async with proxied(max_connections_per_ip=2) as proxy:
         async with await proxy.client() as one, await proxy.client() as two:

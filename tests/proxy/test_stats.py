@@ -3,9 +3,9 @@ from kproxy.proxy.stats import OTHER_CLIENTS, Stats
 
 def test_observe_sums_by_key_and_version() -> None:
     stats = Stats()
-    stats.observe(0, 2, 0.25)
-    stats.observe(0, 2, 0.5)
-    stats.observe(0, 3, 1.0)
+    stats.observe(0, 2, 0.25, 1, 2)
+    stats.observe(0, 2, 0.5, 10, 20)
+    stats.observe(0, 3, 1.0, 3, 4)
     assert stats.requests[0, 2].count == 2
     assert stats.requests[0, 2].seconds_sum == 0.75
     assert stats.requests[0, 3].count == 1

@@ -13,8 +13,8 @@ from kproxy.testing.history import Outcome
 
 _LINE_EVERY_S: Final = 10.0
 _METRICS: Final = {
-    "kproxy_sends_in_flight": "in flight",
-    "kproxy_in_doubt": "in doubt",
+    "kproxy_batches_in_flight": "in flight",
+    "kproxy_batches_in_doubt": "in doubt",
     "kproxy_records_matched": "matched",
     "kproxy_records_stripped": "stripped",
     "kproxy_resends": "resends",

@@ -161,7 +161,7 @@ class Run:
 
     async def _in_flight(self) -> float:
         pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]
-        return sum(page.get("kproxy_sends_in_flight", 0.0) for page in pages)
+        return sum(page.get("kproxy_batches_in_flight", 0.0) for page in pages)
 
     async def _watch_metrics(self) -> None:
         while True:

@@ -16,7 +16,7 @@ def run(phase: str = "faults") -> Run:
     fields: dict[str, Any] = {
         "phase": phase,
         "plan": SimpleNamespace(seconds=60.0, seed=7),
-        "metrics": {"kproxy_in_doubt": 12.0, "kproxy_records_matched": 34.0, "other": 1.0},
+        "metrics": {"kproxy_batches_in_doubt": 12.0, "kproxy_records_matched": 34.0, "other": 1.0},
         "recorder": SimpleNamespace(
             records=Counter({Outcome.OK: 1234, Outcome.INFO: 5}), polled=99, errors=Counter({"connection reset": 3})
         ),
