@@ -7,6 +7,7 @@ import click
 
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
+from kproxy.cli.lazy import Elsewhere, LazyGroup
 from kproxy.config import ConfigError, ExitCode, load, load_with_sources
 from kproxy.errors import KproxyError
 
@@ -25,6 +26,17 @@ Examples:
   kproxy run --bootstrap-servers kafka-1:9092,kafka-2:9092
   kproxy run --bootstrap-servers kafka:9092 --listen 0.0.0.0:9092 --advertised-address gateway.example:9092
   KPROXY_BOOTSTRAP_SERVERS=kafka:9092 kproxy run --config kproxy.yaml --log-level debug"""
+
+_ELSEWHERE = {
+    "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
+    "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
+    "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
+    "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
+    "pipeline": Elsewhere(
+        "kproxy.cli.pipeline_commands", "pipeline", "Run pipelines on Spark, from a YAML file; exactly once."
+    ),
+    "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and look at transactions; print their log."),
+}
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -65,7 +77,7 @@ def _valid_words(error: click.UsageError) -> list[str]:
     return [f"see: {error.ctx.command_path} --help"]
 
 
-@click.group(invoke_without_command=True, epilog=_EXIT_CODES)
+@click.group(cls=LazyGroup, elsewhere=_ELSEWHERE, invoke_without_command=True, epilog=_EXIT_CODES)
 @click.option("--version", is_flag=True, help="Print the version and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --version: as JSON.")
 @click.pass_context
@@ -119,42 +131,6 @@ def check_config(as_json: bool, **params: Any) -> int:
     else:
         print_table(loaded)
     return ExitCode.OK
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def demo(arguments: tuple[str, ...]) -> int:
-    """Show a client of 2015 at work on a Kafka of today."""
-    from kproxy.demo.command import demo as command
-
-    return int(command.main(list(arguments), prog_name="kproxy demo", standalone_mode=False) or ExitCode.OK)
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def txn(arguments: tuple[str, ...]) -> int:
-    """Begin, decide and look at transactions; print their log."""
-    from kproxy.cli.txn_commands import txn as command
-
-    return int(command.main(list(arguments), prog_name="kproxy txn", standalone_mode=False) or ExitCode.OK)
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def pipeline(arguments: tuple[str, ...]) -> int:
-    """Run pipelines on Spark, from a YAML file; exactly once."""
-    from kproxy.cli.pipeline_commands import pipeline as command
-
-    return int(command.main(list(arguments), prog_name="kproxy pipeline", standalone_mode=False) or ExitCode.OK)
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def audit(arguments: tuple[str, ...]) -> int:
-    """Find out whether what kproxy promises holds on topics."""
-    from kproxy.cli.audit_command import audit as command
-
-    return int(command.main(list(arguments), prog_name="kproxy audit", standalone_mode=False) or ExitCode.OK)
 
 
 def _environment() -> dict[str, str]:

@@ -7,7 +7,7 @@ then has its default. ``load`` checks what people wrote and reports everything t
 from kproxy.config.exits import ExitCode, StartupError
 from kproxy.config.model import Config
 from kproxy.config.options import Option, options
-from kproxy.config.sources import ConfigError, Loaded, load, load_with_sources
+from kproxy.config.sources import ConfigError, Loaded, load, load_one, load_with_sources
 from kproxy.config.values import DeliverRule, show
 from kproxy.proxy.routing import Address
 
@@ -21,6 +21,7 @@ __all__ = [
     "Option",
     "StartupError",
     "load",
+    "load_one",
     "load_with_sources",
     "options",
     "show",

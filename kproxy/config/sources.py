@@ -95,6 +95,20 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
     return Loaded(config, {name: given[name].source if name in given else "default" for name in _OPTIONS})
 
 
+def load_one(name: str, flags: Mapping[str, str], environ: Mapping[str, str]) -> Any:
+    """The value of one option, whatever the others are worth; ConfigError if it cannot be."""
+    path = flags.get(CONFIG_FILE) or environ.get(CONFIG_FILE_VARIABLE)
+    given = _from_file(path) if path else {}
+    given |= dict(_from_environment(environ))
+    given |= {key: _Given(raw, _flag_source(key)) for key, raw in flags.items() if key == name}
+    problems: list[str] = []
+    values = _parse({name: given[name]} if name in given else {}, problems)
+    if problems:
+        raise ConfigError(problems)
+    attribute = _OPTIONS[name].attribute
+    return values.get(attribute, Config.__dataclass_fields__[attribute].default)
+
+
 def _from_file(path: str) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     for name, raw in _flatten(_read_file(path)):

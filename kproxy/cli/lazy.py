@@ -1,0 +1,47 @@
+"""A group of commands some of which are imported when they are used: ``--help`` must not wait for Spark or a demo."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import click
+
+_HELP_LIMIT: Final = 120
+
+
+class Elsewhere(NamedTuple):
+    """A command of another module, ``attribute`` in ``module``, and the line that ``--help`` of the group shows."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A group with commands of its own, and ``elsewhere``: those of other modules, by name."""
+
+    def __init__(self, *args: Any, elsewhere: Mapping[str, Elsewhere], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self.commands, *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported if need be; None if there is none of the name."""
+        place = self._elsewhere.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(place.module), place.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one line for each command, importing none."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+
+    def _summary(self, name: str) -> str:
+        place = self._elsewhere.get(name)
+        return place.summary if place else self.commands[name].get_short_help_str(_HELP_LIMIT)

@@ -1,0 +1,50 @@
+"""Commands of other modules: shown without being imported, run as if they were the group's own."""
+
+import subprocess
+import sys
+
+import click
+from click.testing import CliRunner
+
+from kproxy.cli.lazy import Elsewhere, LazyGroup
+
+HEALTH = Elsewhere("kproxy.cli.health_command", "health", "What the group says of it.")
+
+
+def _group() -> LazyGroup:
+    group = LazyGroup(
+        "tool", elsewhere={"far": HEALTH, "missing": Elsewhere("kproxy.no_such_module", "x", "Not there.")}
+    )
+    group.add_command(click.Command("near", help="A command of its own. With more to say.", callback=lambda: 7))
+    return group
+
+
+def test_help_shows_all_and_imports_none() -> None:
+    result = CliRunner().invoke(_group(), ["--help"])
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[-3:] == ["far What the group says of it.", "missing Not there.", "near A command of its own."]
+
+
+def test_both_kinds_run() -> None:
+    assert _group().main(["near"], standalone_mode=False) == 7
+    result = CliRunner().invoke(_group(), ["far", "--help"])
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage: tool far [OPTIONS]")
+
+
+def test_an_unknown_name_is_no_command() -> None:
+    group = _group()
+    assert group.get_command(click.Context(group), "further") is None
+
+
+def test_every_command_of_kproxy_can_be_had_and_help_imports_no_heavy_module() -> None:
+    script = (
+        "import sys, click\n"
+        "from kproxy.cli.main_command import cli\n"
+        "context = click.Context(cli)\n"
+        "cli.get_help(context)\n"
+        "assert not {'trio', 'starlette', 'pyspark', 'kproxy.demo', 'kproxy.client'} & set(sys.modules)\n"
+        "for name in cli.list_commands(context): assert cli.get_command(context, name).help, name\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
