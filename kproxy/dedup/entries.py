@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kproxy.codec.produce import PartitionData
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
 
 
@@ -76,6 +76,15 @@ class Entry:
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
         self.digests, self.offsets = digests, offsets
+
+    def taken_as(self, place: int, record: Digest) -> None:
+        """Takes note that a request is told of a record in place of ``record``: its own retries bear that time.
+
+        Otherwise a record with the time of the one in the log could be taken for it once more, and two be told of one.
+        """
+        assert self.digests is not None
+        if UNTIMED not in (self.digests[place].timestamp_ms, record.timestamp_ms):
+            self.digests[place] = record
 
     def part(self, places: Sequence[int]) -> "Entry":
         """Takes the records at ``places`` out, into an entry of their own."""

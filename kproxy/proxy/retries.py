@@ -58,22 +58,23 @@ class Retries:
         entries = doubts.candidates(self._member, key, self._answer.keys, self._now)
         found = match(digests, entries, doubts.rules, self._now)
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
-        self._move(part, [place for place in found if place is not None])
+        self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
         if new:
             self.new.add(key)
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
 
-    def _move(self, part: Part, places: list[Place]) -> None:
+    def _move(self, part: Part, matched: list[tuple[Place, Digest]]) -> None:
         """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""
-        for entry, at in places:
+        for (entry, at), record in matched:
             part.matched.append(entry.offsets[at])
-        for entry, taken in group(places):
+            entry.taken_as(at, record)
+        for entry, taken in group([place for place, _ in matched]):
             moved = entry.part(taken)
             if self._member.doubts.rules.stays_in_doubt():
                 self._answer.moved = (*self._answer.moved, moved)
-        self._stats.records_matched += len(places)
+        self._stats.records_matched += len(matched)
 
     def _rest(self, part: Part, data: memoryview, new: list[Record]) -> Batch:
         header = read_header(data)

@@ -1,7 +1,9 @@
 """What may be in doubt."""
 
+import pytest
+
 from kproxy.codec.produce import PartitionData
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.entries import Answer, Entry, Stamp
 
 
@@ -12,6 +14,14 @@ def test_records_are_taken_out_into_an_entry_of_their_own() -> None:
     assert (taken.offsets, entry.offsets) == ([4, 6], [5])
     assert [digest.content for digest in taken.digests or ()] == [b"a", b"c"]
     assert (taken.key, taken.stamp) == (entry.key, entry.stamp)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "then"), [(7, 7, 7), (7, 9, 9), (UNTIMED, 9, UNTIMED), (7, UNTIMED, 7)])
+def test_a_record_bears_the_time_under_which_it_was_told(ours: int, theirs: int, then: int) -> None:
+    entry = Entry((b"t", 0), Stamp(5, 0, 0, 4, 2), 1, sure=True, clean=False, since=9.0)
+    entry.recall([Digest(b"a", 1), Digest(b"b", ours)], [4, 5])
+    entry.taken_as(1, Digest(b"b", theirs))
+    assert entry.digests == [Digest(b"a", 1), Digest(b"b", then)]
 
 
 def test_partitions_are_named_once() -> None:

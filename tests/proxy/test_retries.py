@@ -23,9 +23,9 @@ def batch(text: str, *, time: int = 7, codec: int = 0) -> bytes:
     return bytes(build_batch(records, codec=codec))
 
 
-def in_doubt(one: Member, text: str) -> Entry:
+def in_doubt(one: Member, text: str, *, sure: bool = False) -> Entry:
     """Records in doubt at offset 40 and behind."""
-    entry = Entry(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=False, clean=False, since=NOW)
+    entry = Entry(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=False, since=NOW)
     entry.recall(digests_at(batch(text), LIMIT)[0], list(range(40, 40 + len(text))))
     one.doubts.add(entry)
     return entry
@@ -72,6 +72,19 @@ def test_records_without_a_time_of_their_own_are_found() -> None:
     in_doubt(one, "a")
     taker, _, _ = retries(one)
     assert taker.strip((part, memoryview(batch("a", time=99)), 1), arrival_ms=99) == []
+
+
+def test_what_was_taken_for_another_time_is_only_that_ones_to_repeat() -> None:
+    one = member()
+    in_doubt(one, "a", sure=True)
+    taker, answer, _ = retries(one)
+    assert taker.strip((Part(*KEY), memoryview(batch("a", time=99)), 1)) == []
+    (moved,) = answer.moved
+    moved.sure = False  # it was told a success, beside an error
+    one.doubts.add(moved)
+    taker, _, _ = retries(one)
+    assert len(taker.strip((Part(*KEY), memoryview(batch("a")), 1))) == 1
+    assert taker.strip((Part(*KEY), memoryview(batch("a", time=99)), 1)) == []
 
 
 def test_what_is_damaged_goes_on_as_it_is() -> None:
