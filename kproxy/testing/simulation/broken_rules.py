@@ -111,10 +111,10 @@ def only_failed(_: Rules, answer: Answer) -> bool:
     return answer.failed
 
 
-def pass_over(self: Retries, part: Part, places: list[Place]) -> None:
+def pass_over(self: Retries, part: Part, matched: list[tuple[Place, Digest]]) -> None:
     """Entries older than one that is repeated are in doubt no more."""
-    newest = max((entry.serial for entry, _ in places), default=-1)
-    _MOVE(self, part, places)
+    newest = max((entry.serial for (entry, _), _ in matched), default=-1)
+    _MOVE(self, part, matched)
     doubts = self._member.doubts
     for entry in list(doubts.entries.get((part.topic, part.index), ())):
         if entry.serial < newest:
