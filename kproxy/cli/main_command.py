@@ -28,6 +28,7 @@ Examples:
   KPROXY_BOOTSTRAP_SERVERS=kafka:9092 kproxy run --config kproxy.yaml --log-level debug"""
 
 _ELSEWHERE = {
+    "acl": Elsewhere("kproxy.cli.acl_commands", "acl", "Check rules of authorization, list and explain them."),
     "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
     "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),

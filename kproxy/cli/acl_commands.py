@@ -1,0 +1,163 @@
+"""``kproxy acl``: what a file of rules says, without a kproxy that runs."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from kproxy.config import ConfigError, ExitCode
+from kproxy.config.acl_file import load_rules
+from kproxy.proxy.authorization.rules import SUPPORTED, Operation, ResourceType, Rules, Subject, plain_address
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_EXAMPLES = """\b
+Examples:
+  kproxy acl check acl.yaml
+  kproxy acl list --acl-file acl.yaml --principal User:orders
+  kproxy acl explain --acl-file acl.yaml --principal User:orders --operation Write --topic orders
+  kproxy acl explain --acl-file acl.yaml --principal User:etl --host 10.1.2.3 --operation Read --group etl --json
+
+\b
+Exit codes:
+  0  allowed; the file is right
+  1  denied
+  2  wrong command line or file"""
+#: The options that name a resource.
+_NAMED: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+@click.group(name="acl", invoke_without_command=True, epilog=_EXAMPLES)
+@click.pass_context
+def acl(ctx: click.Context) -> None:
+    """Check a file of rules, list them, and explain what they decide."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _from_file(command: _Command) -> _Command:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option(
+            "--super-users",
+            metavar="LIST",
+            envvar="KPROXY_SUPER_USERS",
+            default="",
+            help="Principals that need no rule, joined by semicolons: kproxy's super.users.",
+        ),
+        click.option(
+            "--acl-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="KPROXY_ACL_FILE",
+            required=True,
+            help="The rules: kproxy's acl.file.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _rules(file: Path, super_users: str) -> Rules:
+    return load_rules(file, [name.strip() for name in super_users.split(";") if name.strip()])
+
+
+@acl.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(file: Path, as_json: bool) -> int:
+    """Check a file of rules: each fault with its line."""
+    problems: list[str] = []
+    count = 0
+    try:
+        count = len(load_rules(file).rules)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        problems = error.problems
+    if as_json:
+        _print_json({"ok": not problems, "problems": problems, "rules": count})
+    else:
+        click.echo(f"{file}: {count} rule{'' if count == 1 else 's'}, no faults")
+    return ExitCode.USAGE if problems else ExitCode.OK
+
+
+@acl.command(name="list")
+@_from_file
+@click.option("--principal", metavar="PRINCIPAL", help="Only rules about this principal, such as User:alice.")
+def list_(acl_file: Path, super_users: str, as_json: bool, principal: str | None) -> int:
+    """List the rules of a file."""
+    from kproxy.cli.acl_report import print_rules, rule_json
+
+    rules = _rules(acl_file, super_users)
+    found = [rule for rule in rules.rules if principal is None or rule.is_about_principal(principal)]
+    if as_json:
+        _print_json({"rules": [rule_json(rule) for rule in found], "super_users": sorted(rules.super_users)})
+    else:
+        print_rules(found, rules.super_users)
+    return ExitCode.OK
+
+
+@acl.command()
+@_from_file
+@click.option("--principal", default="User:ANONYMOUS", show_default=True, metavar="PRINCIPAL", help="Who asks.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="From which address.")
+@click.option("--client-id", default="", metavar="NAME", help="With which client.id.")
+@click.option(
+    "--operation",
+    required=True,
+    type=click.Choice([each.value for each in Operation if each is not Operation.ALL], case_sensitive=False),
+    help="Kafka's name of what is asked for.",
+)
+@click.option("--topic", metavar="NAME")
+@click.option("--group", metavar="NAME")
+@click.option("--transactional-id", metavar="NAME")
+@click.option("--cluster", is_flag=True)
+def explain(
+    acl_file: Path,
+    super_users: str,
+    as_json: bool,
+    principal: str,
+    host: str,
+    client_id: str,
+    operation: str,
+    cluster: bool,
+    **named: str | None,
+) -> int:
+    """Tell whether something is allowed, which rule decides, and why the others do not."""
+    from kproxy.cli.acl_report import explained, print_explained
+
+    type_, name = _resource(named, cluster)
+    asked = next(each for each in Operation if each.value.lower() == operation.lower())
+    if asked not in SUPPORTED[type_]:
+        there = ", ".join(each.value for each in Operation if each in SUPPORTED[type_])
+        raise click.UsageError(f"there is no {asked.value} on a {type_.value}, but {there}")
+    subject = Subject(principal, plain_address(host), client_id)
+    found = explained(_rules(acl_file, super_users), subject, asked, type_, name)
+    if as_json:
+        _print_json(found)
+    else:
+        print_explained(found)
+    return ExitCode.OK if found["allowed"] else ExitCode.FAILURE
+
+
+def _resource(named: dict[str, str | None], cluster: bool) -> tuple[ResourceType, str]:
+    from kproxy.proxy.authorization.rules import CLUSTER_NAME
+
+    given = [(type_, text) for key, type_ in _NAMED.items() if (text := named[key]) is not None]
+    if cluster:
+        given.append((ResourceType.CLUSTER, CLUSTER_NAME))
+    if len(given) != 1:
+        raise click.UsageError("give one of --topic, --group, --transactional-id and --cluster")
+    return given[0]
+
+
+def _print_json(found: object) -> None:
+    json.dump(found, sys.stdout, indent=2)
+    sys.stdout.write("\n")
