@@ -29,6 +29,8 @@ _TIMED: Final = 40
 _WATCHED: Final = 30
 _HALF: Final = 0.5
 _FROM_HERE: Final = 10
+_POLL_SECONDS: Final = 0.05
+_MOST_AT_ONCE: Final = 500
 
 
 class _Clock:
@@ -99,7 +101,9 @@ class _Watcher:
 
     def _read(self) -> None:
         while not self._stop:
-            for message in self._consumer.consume(num_messages=500, timeout=0.05):
+            # to wait for many would wait for the whole time-out, and every figure be a multiple of it
+            first = self._consumer.poll(_POLL_SECONDS)
+            for message in [first, *self._consumer.consume(_MOST_AT_ONCE, 0)] if first is not None else []:
                 if message.error() is None:
                     self._count(message.value() or b"")
         self._consumer.close()
