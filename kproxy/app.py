@@ -3,15 +3,19 @@
 import gc
 import resource
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import structlog
 import trio
 
 from kproxy import __version__
-from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
+from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
 from kproxy.control.http import serve_http
-from kproxy.control.logging import configure_logging
+from kproxy.control.logging import Logs
+from kproxy.control.settings import Settings
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
 from kproxy.net.tls_network import open_network
@@ -26,15 +30,20 @@ _GC_ALLOCATIONS = 20_000
 _OTHER_FILES = 1_000
 
 
-def run(config: Config) -> int:
-    """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin."""
-    configure_logging(config.log_level, config.log_format)
+def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
+    """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin.
+
+    ``read`` reads the configuration again, for SIGHUP and the control API.
+    """
+    settings, logs = Settings(loaded, read), Logs(loaded.config)
     # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
     gc.freeze()
     gc.set_threshold(_GC_ALLOCATIONS)
-    allow_connections(config.max_connections)
+    settings.follow(logs.reconfigure)
+    settings.follow(lambda config: allow_connections(config.max_connections))
+    allow_connections(loaded.config.max_connections)
     try:
-        return trio.run(_main, config)
+        return trio.run(_main, settings, logs)
     except* StartupError as group:
         error = _first(group)
     raise error
@@ -57,7 +66,8 @@ def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-async def _main(config: Config) -> int:
+async def _main(settings: Settings, logs: Logs) -> int:
+    config = settings.config
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
     cluster = Cluster(config, stats, _cluster_map(config), open_network(config, stats))
     try:
@@ -65,24 +75,32 @@ async def _main(config: Config) -> int:
             transactions = Transactions(cluster, config, stats, nursery)
             server = Server(config, stats, cluster, nursery, transactions)
             cluster.open_port = server.open_broker_port
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            settings.follow(server.reconfigure)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
                 http = await nursery.start(serve_http, config, stats)
                 nursery.start_soon(cluster.run)
                 nursery.start_soon(server.watch)
                 nursery.start_soon(transactions.run)
-                await nursery.start(serve_control, config, transactions.control)
+                await nursery.start(serve_control, config, transactions.control, config_routes(settings, logs))
                 address = await server.listen()
                 log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
-                async for signum in signals:
-                    log.info("stopping", signal=signal.Signals(signum).name)
-                    break
+                await _until_told_to_stop(signals, settings)
                 stats.ready, cluster.leaving = False, True
-                with trio.move_on_after(config.shutdown_grace_ms / 1000):
+                with trio.move_on_after(settings.config.shutdown_grace_ms / 1000):
                     await server.drain()
             nursery.cancel_scope.cancel()
     finally:
         cluster.close()
     return ExitCode.OK
+
+
+async def _until_told_to_stop(signals: AsyncIterator[int], settings: Settings) -> None:
+    async for signum in signals:
+        if signum != signal.SIGHUP:
+            log.info("stopping", signal=signal.Signals(signum).name)
+            return
+        with suppress(ConfigError):  # it is in the log, with all that is wrong
+            await settings.reload()
 
 
 def _cluster_map(config: Config) -> ClusterMap:

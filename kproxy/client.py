@@ -207,6 +207,23 @@ class ControlClient:
         """One of them."""
         return self._ask(described_from, "GET", _path(transactional_id))
 
+    def config(self) -> dict[str, Any]:
+        """The configuration in force: ``options``, each with name, value, unit, source and change."""
+        return self._ask(dict, "GET", "/v1/config")
+
+    def reload_config(self) -> dict[str, Any]:
+        """Has file, environment and flags read again: what was ``applied``, ``restart_needed`` and ``unchanged``."""
+        return self._ask(dict, "POST", "/v1/config/reload", {})
+
+    def log_levels(self) -> dict[str, Any]:
+        """``level``, and ``overrides``: a list of subsystem and level."""
+        return self._ask(dict, "GET", "/v1/logging")
+
+    def set_log_level(self, level: str, subsystem: str | None = None) -> dict[str, Any]:
+        """Sets what is logged at least, of one subsystem or of all; ``default``: as the options say. As above."""
+        body = {"level": level} | ({} if subsystem is None else {"subsystem": subsystem})
+        return self._ask(dict, "PUT", "/v1/logging", body)
+
     def transaction(
         self,
         transactional_id: str | None = None,

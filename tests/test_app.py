@@ -122,6 +122,25 @@ async def test_a_signal_ends_it_when_what_was_taken_is_answered(signum: signal.S
         assert values_in(fake.cluster, "t") == [b"a"]
 
 
+async def test_a_signal_has_the_configuration_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "kproxy.yaml"
+    file.write_text("log.level: info")
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, "--config", str(file)) as running:
+        await serving(running)
+        file.write_text("{log.level: info, max.connections: 0}")
+        running.process.send_signal(signal.SIGHUP)
+        line = await running.said("configuration not reloaded; nothing has changed")
+        assert "max.connections = '0'" in str(line["problems"])
+        file.write_text("{log.level: info, max.connections: 1, retry.window.ms: 5}")
+        running.process.send_signal(signal.SIGHUP)
+        line = await running.said("configuration reloaded")
+        assert line["applied"] == {"max.connections": "10000 -> 1"}
+        assert line["restart_needed"] == {"retry.window.ms": "120000 -> 5"}
+        async with await running.client() as first, await running.client() as second:
+            assert (await first.call(metadata(), 1)).brokers
+            assert await second.ended()
+
+
 async def test_the_end_does_not_wait_longer_than_it_may() -> None:
     async with open_fake_cluster() as fake, kproxy(fake.bootstrap, "--shutdown-grace-ms", "200") as running:
         fake.cluster.create_topic("t")

@@ -24,7 +24,11 @@ Only `bootstrap.servers` has to be given. Each option has three spellings:
 A flag beats the environment, that beats the file, that beats the default. In the file `log: {level: debug}` means the
 same as `log.level: debug`. An option that does not exist, or a value that cannot be, is an error and never ignored;
 all errors are shown at once. `kproxy check-config` takes the same options as `kproxy run` and prints every value with
-its source (`--json` for machines).
+its source (`--json` for machines); `kproxy config show` prints those of a kproxy that runs.
+
+`kproxy config reload`, or SIGHUP, has a running kproxy read them again ([operations.md](operations.md#reload)). The
+column *change* says what that is worth: with `reload` another value holds at once, with `new connections` for those
+that are made from then on, with `restart` it is named and waits for a restart.
 
 ```yaml
 bootstrap.servers: [kafka-1:9092, kafka-2:9092]
@@ -40,7 +44,7 @@ Kubernetes puts variables such as `KPROXY_PORT` and `KPROXY_SERVICE_HOST` into p
 these are no options, and kproxy passes over them.
 """
 
-_HEAD = "| option | default | unit | value | what for, and why so |\n|---|---|---|---|---|"
+_HEAD = "| option | default | unit | value | change | what for, and why so |\n|---|---|---|---|---|---|"
 
 _EXIT_CODES = {
     ExitCode.OK: "all well",
@@ -69,7 +73,8 @@ def _row(entry: Option) -> str:
         default = entry.default_text
     else:
         default = f"`{entry.default_text}`"
-    return f"| `{entry.name}` | {default} | {entry.kind.unit} | {entry.kind.label} | {entry.reason} |"
+    cells = (f"`{entry.name}`", default, entry.kind.unit, entry.kind.label, entry.change.value, entry.reason)
+    return f"| {' | '.join(cells)} |"
 
 
 def main(arguments: list[str]) -> int:

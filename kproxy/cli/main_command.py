@@ -8,7 +8,7 @@ import click
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
 from kproxy.cli.lazy import Elsewhere, LazyGroup
-from kproxy.config import ConfigError, ExitCode, load, load_with_sources
+from kproxy.config import ConfigError, ExitCode, load_with_sources
 from kproxy.errors import KproxyError
 
 _INTERRUPTED = 130
@@ -30,9 +30,12 @@ Examples:
 _ELSEWHERE = {
     "acl": Elsewhere("kproxy.cli.acl_commands", "acl", "Check rules of authorization, list and explain them."),
     "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
+    "check-config": Elsewhere("kproxy.cli.config_commands", "check", "Check the configuration, as config check."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
+    "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
     "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
+    "log-level": Elsewhere("kproxy.cli.config_commands", "log_level", "Show or set what a kproxy that runs logs."),
     "pipeline": Elsewhere(
         "kproxy.cli.pipeline_commands", "pipeline", "Run pipelines on Spark, from a YAML file; exactly once."
     ),
@@ -106,32 +109,14 @@ def _print_version(as_json: bool) -> None:
 @cli.command(cls=ConfigCommand, epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
 def run(**params: Any) -> int:
     """Run the proxy until SIGTERM or SIGINT."""
-    config = load(given_flags(params), _environment())
+    flags, environment = given_flags(params), _environment()
+    loaded = load_with_sources(flags, environment)
     from kproxy.app import run as run_proxy
 
-    return run_proxy(config)
+    return run_proxy(loaded, lambda: load_with_sources(flags, environment))
 
 
 run.help = f"{run.help}\n\n{_SOURCES}"
-
-
-@cli.command(cls=ConfigCommand, params=[click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")])
-def check_config(as_json: bool, **params: Any) -> int:
-    """Check the configuration and print every value with its source; takes the options of run."""
-    from kproxy.cli.report import print_json, print_table
-
-    try:
-        loaded = load_with_sources(given_flags(params), _environment())
-    except ConfigError as error:
-        if not as_json:
-            raise
-        print_json(None, error.problems)
-        return ExitCode.USAGE
-    if as_json:
-        print_json(loaded, [])
-    else:
-        print_table(loaded)
-    return ExitCode.OK
 
 
 def _environment() -> dict[str, str]:

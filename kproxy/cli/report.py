@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 
 from kproxy.cli.flags import OPTIONS
 from kproxy.config import Loaded, show
@@ -18,6 +19,22 @@ def print_json(loaded: Loaded | None, problems: list[str]) -> None:
 
 def print_table(loaded: Loaded) -> None:
     """A table of option, value, unit and source."""
+    rows = []
+    for name, entry in OPTIONS.items():
+        value = getattr(loaded.config, entry.attribute)
+        shown = f"({entry.default_text})" if value is None and entry.default_text != "off" else show(value)
+        rows.append((name, shown, entry.kind.unit, loaded.sources[name]))
+    _print("Effective configuration of kproxy", ("value", "unit", "source"), rows)
+
+
+def print_running(rows: Iterable[Mapping[str, str | int]]) -> None:
+    """A table of the options of a kproxy that runs, as its control API tells them."""
+    columns = ("value", "unit", "source", "change")
+    shown = [(str(row["name"]), *(show(row[column]) for column in columns)) for row in rows]
+    _print("Configuration in force", columns, shown)
+
+
+def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -25,12 +42,9 @@ def print_table(loaded: Loaded) -> None:
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
     name_column = Column("option", no_wrap=True, overflow="ignore")  # to be copied whole
-    table = Table(name_column, "value", "unit", "source", title="Effective configuration of kproxy")
-    for name, entry in OPTIONS.items():
-        value = getattr(loaded.config, entry.attribute)
-        shown = f"({entry.default_text})" if value is None and entry.default_text != "off" else show(value)
-        source = loaded.sources[name]
-        table.add_row(name, shown, entry.kind.unit, source, style="dim" if source == "default" else "bold")
+    table = Table(name_column, *columns, title=title)
+    for row in rows:
+        table.add_row(*row, style="dim" if "default" in row else "bold")
     console.print(table, markup=False)
 
 

@@ -1,24 +1,15 @@
 """``kproxy txn``: transactions by hand, through the control API of a kproxy that runs."""
 
-import json
 import os
-import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from kproxy.client import DEFAULT_SOCKET, DEFAULT_TIMEOUT_MS, ControlClient
+from kproxy.cli.where import WHERE, control_client, control_options, print_json
+from kproxy.client import DEFAULT_TIMEOUT_MS
 from kproxy.config import ExitCode, load
 from kproxy.config.sources import CONFIG_FILE
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_WHERE = """\b
-Where kproxy is found:
-  its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
-  its loopback port (control.http), at --url and with --token-file"""
 
 _EXAMPLES = """\b
 Examples:
@@ -31,7 +22,7 @@ Examples:
   kproxy txn log --bootstrap-servers kafka:9092 --transactional-id kproxy-loader"""
 
 
-@click.group(name="txn", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{_WHERE}")
+@click.group(name="txn", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{WHERE}")
 @click.pass_context
 def txn(ctx: click.Context) -> None:
     """Begin, decide and look at transactions; print their log."""
@@ -39,49 +30,14 @@ def txn(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def _control(command: _Command) -> _Command:
-    """The options that say where kproxy is, and ``--json``."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--token-file", metavar="FILE", envvar="KPROXY_CONTROL_TOKEN_FILE", help="Token for --url."),
-        click.option("--url", metavar="URL", help="http://HOST:PORT of control.http, in place of the socket."),
-        click.option(
-            "--socket",
-            "socket_path",
-            metavar="PATH",
-            envvar="KPROXY_CONTROL_SOCKET",
-            default=DEFAULT_SOCKET,
-            show_default=True,
-            help="Unix socket of kproxy's control.socket.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _client(socket_path: str, url: str | None, token_file: str | None) -> ControlClient:
-    try:
-        # The socket asks for no token, so that one in the environment is left unread.
-        return ControlClient(socket_path, url=url, token_file=token_file if url else None)
-    except OSError as error:
-        raise click.UsageError(f"cannot read --token-file {token_file}: {error.strerror}") from None
-    except ValueError as error:
-        raise click.UsageError(f"--url {error}") from None
-
-
 def _tell(found: Described, as_json: bool) -> int:
     from kproxy.cli.txn_report import print_described
 
     if as_json:
-        _print_json(described_json(found))
+        print_json(described_json(found))
     else:
         print_described(found)
     return ExitCode.OK
-
-
-def _print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
 
 
 _members = click.option(
@@ -119,7 +75,7 @@ _owner = click.option(
     type=_timeout,
     help=f"After so long without a decision it is aborted.  [default: {DEFAULT_TIMEOUT_MS}; of a member: the id's]",
 )
-@_control
+@control_options
 def begin(
     client_id: str | None,
     transactional_id: str | None,
@@ -134,7 +90,7 @@ def begin(
         if client_id is None or transactional_id is None:
             raise click.UsageError("--member needs --client-id and --transactional-id")
         return _tell(
-            _client(**where).begin_member(
+            control_client(**where).begin_member(
                 transactional_id, member, client_id=client_id, owner=owner, timeout_ms=timeout_ms
             ),
             as_json,
@@ -143,7 +99,7 @@ def begin(
         raise click.UsageError("--owner is for a --member: who begins a transaction of its own takes the id")
     if client_id is None and transactional_id is None:
         raise click.UsageError("give --client-id, --transactional-id or both")
-    found = _client(**where).begin(
+    found = control_client(**where).begin(
         client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms or DEFAULT_TIMEOUT_MS
     )
     return _tell(found, as_json)
@@ -159,10 +115,10 @@ def begin(
     show_default=True,
     help="After so long without a decision what members have open is aborted.",
 )
-@_control
+@control_options
 def initialize(transactional_id: str, client_id: str, timeout_ms: int, as_json: bool, **where: Any) -> int:
     """Take an id for a group of producers: who had it is fenced, what is prepared stays."""
-    found = _client(**where).initialize(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
+    found = control_client(**where).initialize(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
     return _tell(found, as_json)
 
 
@@ -172,7 +128,7 @@ def initialize(transactional_id: str, client_id: str, timeout_ms: int, as_json: 
 @_members
 @_owner
 @_others
-@_control
+@control_options
 def commit(
     transactional_id: str,
     batch_id: str | None,
@@ -183,7 +139,7 @@ def commit(
     **where: Any,
 ) -> int:
     """Commit: all is seen from now on."""
-    found = _client(**where).commit(
+    found = control_client(**where).commit(
         transactional_id, batch_id=batch_id, members=members, owner=owner, abort_others=abort_others
     )
     return _tell(found, as_json)
@@ -194,7 +150,7 @@ def commit(
 @_members
 @_owner
 @_others
-@_control
+@control_options
 def abort(
     transactional_id: str,
     members: tuple[str, ...],
@@ -204,17 +160,17 @@ def abort(
     **where: Any,
 ) -> int:
     """Abort: nothing of it will ever be seen."""
-    found = _client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
+    found = control_client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
     return _tell(found, as_json)
 
 
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
 @_member
-@_control
+@control_options
 def prepare(transactional_id: str, member: str | None, as_json: bool, **where: Any) -> int:
     """Make it durable: it waits for a commit or an abort, however long."""
-    client = _client(**where)
+    client = control_client(**where)
     found = client.prepare(transactional_id) if member is None else client.prepare_member(transactional_id, member)
     return _tell(found, as_json)
 
@@ -222,28 +178,28 @@ def prepare(transactional_id: str, member: str | None, as_json: bool, **where: A
 @txn.command("abandon")
 @click.argument("transactional_id", metavar="ID")
 @click.option("--member", metavar="NAME", required=True, help="The member, at the kproxy where it began.")
-@_control
+@control_options
 def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> int:
     """Give up the part of a member that is open; the others go on."""
-    return _tell(_client(**where).abort_member(transactional_id, member), as_json)
+    return _tell(control_client(**where).abort_member(transactional_id, member), as_json)
 
 
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
-@_control
+@control_options
 def describe(transactional_id: str, as_json: bool, **where: Any) -> int:
     """Show one transactional id and its transaction."""
-    return _tell(_client(**where).describe(transactional_id), as_json)
+    return _tell(control_client(**where).describe(transactional_id), as_json)
 
 
 @txn.command()
 @click.argument("producer_id", metavar="PRODUCER_ID", type=click.IntRange(1, (1 << 63) - 1))
-@_control
+@control_options
 def reject(producer_id: int, as_json: bool, **where: Any) -> int:
     """Pass over what readers wait for, though its transaction log was lost."""
-    rejected = _client(**where).reject(producer_id)
+    rejected = control_client(**where).reject(producer_id)
     if as_json:
-        _print_json({"producer_id": rejected})
+        print_json({"producer_id": rejected})
     else:
         click.echo(f"what was written under producer id {rejected} is aborted")
     return ExitCode.OK
@@ -251,14 +207,14 @@ def reject(producer_id: int, as_json: bool, **where: Any) -> int:
 
 @txn.command(name="list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only those in this state; may be repeated.")
-@_control
+@control_options
 def list_ids(states: tuple[str, ...], as_json: bool, **where: Any) -> int:
     """List all transactional ids."""
     from kproxy.cli.txn_report import print_list
 
-    rows = _client(**where).list(states)
+    rows = control_client(**where).list(states)
     if as_json:
-        _print_json([listed_json(row) for row in rows])
+        print_json([listed_json(row) for row in rows])
     else:
         print_list(rows)
     return ExitCode.OK

@@ -6,23 +6,28 @@ then has its default. ``load`` checks what people wrote and reports everything t
 
 from kproxy.config.exits import ExitCode, StartupError
 from kproxy.config.model import Config
-from kproxy.config.options import Option, options
+from kproxy.config.options import Change, Option, options
+from kproxy.config.reload import Changed, Reload, merge
 from kproxy.config.sources import ConfigError, Loaded, load, load_one, load_with_sources
 from kproxy.config.values import DeliverRule, show
 from kproxy.proxy.routing import Address
 
 __all__ = [
     "Address",
+    "Change",
+    "Changed",
     "Config",
     "ConfigError",
     "DeliverRule",
     "ExitCode",
     "Loaded",
     "Option",
+    "Reload",
     "StartupError",
     "load",
     "load_one",
     "load_with_sources",
+    "merge",
     "options",
     "show",
 ]

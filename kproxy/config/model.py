@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kproxy.config.options import describe, option
+from kproxy.config.log_levels import LEVEL, LOG_LEVEL_RULES
+from kproxy.config.options import Change, describe, option
 from kproxy.config.values import (
     ADDRESSES,
     BOOLEAN,
@@ -28,6 +29,7 @@ from kproxy.config.values import (
     READ_COMMITTED,
     DeliverRule,
     IsolationRule,
+    LogLevelRule,
     choice,
     pattern,
     whole_number,
@@ -166,6 +168,7 @@ class Config:
         "Longest request from a client; a longer one ends its connection. Kafka's socket.request.max.bytes. "
         "If not given, never more than buffer.memory.",
         group="Memory and sizes",
+        change=Change.NEW_CONNECTIONS,
     )
     connection_buffer_bytes: int = option(
         8 * _MIB,
@@ -185,6 +188,7 @@ class Config:
         whole_number(1, 1_000_000, "connections"),
         "Clients connected at a time; more are closed at once and counted, so that a reconnect storm cannot "
         "take all file descriptors.",
+        change=Change.RELOAD,
     )
     max_connections_per_ip: int = option(
         1_000_000,
@@ -192,6 +196,7 @@ class Config:
         "As max.connections, for each address that clients come from: then one host that leaks connections, or means "
         "ill, leaves room to the others. Not limited by default, since a sidecar's clients all have one address. "
         "Kafka's max.connections.per.ip.",
+        change=Change.RELOAD,
     )
     decompression_max_bytes: int = option(
         64 * _MIB,
@@ -204,12 +209,14 @@ class Config:
         _BYTES,
         "Converted batches are split so that none is longer. Kafka's message.max.bytes; set it to the smallest "
         "of your topics. If not given, never more than max.frame.bytes.",
+        change=Change.NEW_CONNECTIONS,
     )
     fetch_max_bytes: int = option(
         16 * _MIB,
         _BYTES,
         "Longest Fetch answer that is converted for an old client; bounds the memory of one conversion. Old "
         "clients ask for at most 1 MiB a partition by default.",
+        change=Change.NEW_CONNECTIONS,
     )
     frame_timeout_ms: int = option(
         30_000,
@@ -217,11 +224,13 @@ class Config:
         "A request that has begun must be complete within this time, else its connection is closed: half a "
         "request must not hold memory for ever.",
         group="Times",
+        change=Change.RELOAD,
     )
     connections_max_idle_ms: int = option(
         600_000,
         _MS,
         "A client that sends nothing for so long is disconnected. Kafka's connections.max.idle.ms.",
+        change=Change.RELOAD,
     )
     upstream_connect_timeout_ms: int = option(
         10_000,
@@ -254,6 +263,7 @@ class Config:
         10_000,
         whole_number(0, _HOUR_MS, "ms"),
         "After SIGTERM: time for requests in flight to be answered. Well under the 30 s that Kubernetes allows.",
+        change=Change.RELOAD,
     )
     idempotence_enable: bool = option(
         True,
@@ -338,12 +348,14 @@ class Config:
         "Which clients may use which transactional ids, by patterns of both: an id that a rule names is for clients "
         "whose client.id fits one of its rules, or whose principal does, where the rule says User:...; others get "
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id that no rule names is for all.",
+        change=Change.NEW_CONNECTIONS,
     )
     transaction_admin_hosts: tuple[str, ...] = option(
         ("localhost",),
         PATTERNS,
         "From which hosts, by patterns of their addresses, any of kproxy's open transactions may be aborted with "
         "kafka-transactions.sh. localhost is every loopback address.",
+        change=Change.NEW_CONNECTIONS,
     )
     on_offset_commit: tuple[CommitRule, ...] = option(
         (),
@@ -412,18 +424,21 @@ class Config:
         "default helps two Node.js clients which hand on compressed bytes as data, or die. zstd always becomes "
         "gzip below Fetch v10, which cannot say zstd.",
         group="Old clients",
+        change=Change.NEW_CONNECTIONS,
     )
     legacy_isolation_level: str = option(
         READ_COMMITTED,
         ISOLATION_LEVEL,
         "What consumers read that can't say so (Fetch v0-v3, ListOffsets v0-v1). read_committed: no records of "
         "transactions that were aborted, and none that are not decided yet.",
+        change=Change.NEW_CONNECTIONS,
     )
     isolation_level_overrides: tuple[IsolationRule, ...] = option(
         (),
         ISOLATION_RULES,
         "What consumers read whatever they ask for; the first client.id pattern that matches counts. For clients with "
         "no isolation.level, or whose read_committed delivers aborted records (kafka-go, kafka-python before 3).",
+        change=Change.NEW_CONNECTIONS,
     )
     legacy_clients_max: int = option(
         200,
@@ -452,12 +467,22 @@ class Config:
     )
     log_level: str = option(
         "info",
-        choice("debug", "info", "warning", "error"),
-        "Least weight of what is logged; info is quiet.",
+        LEVEL,
+        "Least weight of what is logged; info is quiet. kproxy log-level sets it while kproxy runs.",
         group="To watch",
+        change=Change.RELOAD,
+    )
+    log_level_overrides: tuple[LogLevelRule, ...] = option(
+        (),
+        LOG_LEVEL_RULES,
+        "Other levels for parts of kproxy, by the subsystem that each line names: server=debug,tls=error.",
+        change=Change.RELOAD,
     )
     log_format: str = option(
-        "auto", choice("auto", "console", "json"), "auto: console on a terminal, else one JSON object a line."
+        "auto",
+        choice("auto", "console", "json"),
+        "auto: console on a terminal, else one JSON object a line.",
+        change=Change.RELOAD,
     )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kproxy.config.values import show
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
 _KEY = "option"
 _Value = TypeVar("_Value")
+
+
+class Change(Enum):
+    """When another value takes effect in a kproxy that runs."""
+
+    RESTART = "restart"
+    """Behind a restart."""
+    RELOAD = "reload"
+    """With a reload, everywhere."""
+    NEW_CONNECTIONS = "new connections"
+    """With a reload, for connections made from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,7 @@ class Option:
     default_is_text: bool
     """True if the default is worked out, so that its text is a description and no value."""
     required: bool
+    change: Change
 
     @property
     def name(self) -> str:
@@ -50,17 +63,28 @@ class Option:
 
 
 def describe(
-    kind: Kind[Any], reason: str, *, group: str = "", default_text: str | None = None
-) -> Mapping[str, tuple[Kind[Any], str, str, str | None]]:
+    kind: Kind[Any],
+    reason: str,
+    *,
+    group: str = "",
+    default_text: str | None = None,
+    change: Change = Change.RESTART,
+) -> Mapping[str, tuple[Kind[Any], str, str, str | None, Change]]:
     """Metadata of a field; ``group`` stands at the first field of each group, ``default_text`` replaces the default."""
-    return {_KEY: (kind, reason, group, default_text)}
+    return {_KEY: (kind, reason, group, default_text, change)}
 
 
 def option(
-    default: _Value, kind: Kind[_Value], reason: str, *, group: str = "", default_text: str | None = None
+    default: _Value,
+    kind: Kind[_Value],
+    reason: str,
+    *,
+    group: str = "",
+    default_text: str | None = None,
+    change: Change = Change.RESTART,
 ) -> _Value:
     """A field of ``Config`` with a default; to a type checker it is the default, as in ``dataclasses.field``."""
-    metadata = describe(kind, reason, group=group, default_text=default_text)
+    metadata = describe(kind, reason, group=group, default_text=default_text, change=change)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -69,11 +93,11 @@ def options(model: type[Any]) -> dict[str, Option]:
     table = {}
     group = ""
     for field in dataclasses.fields(model):
-        kind, reason, new_group, default_text = field.metadata[_KEY]
+        kind, reason, new_group, default_text, change = field.metadata[_KEY]
         group = new_group or group
         required = field.default is dataclasses.MISSING
         shown = "" if required else show(field.default)
         is_text = default_text is not None
-        entry = Option(field.name, kind, group, reason, default_text or shown, is_text, required)
+        entry = Option(field.name, kind, group, reason, default_text or shown, is_text, required, change)
         table[entry.name] = entry
     return table

@@ -47,6 +47,13 @@ class IsolationRule(NamedTuple):
     level: str
 
 
+class LogLevelRule(NamedTuple):
+    """What is logged of one subsystem, at least."""
+
+    subsystem: str
+    level: str
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[_Value]):
     """A kind of value: how the documentation calls it, its parser, its place holder in help, its unit or nothing."""
@@ -243,7 +250,7 @@ def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
     if isinstance(raw, str) and "=" not in raw:
         return (HomeRule("*", _home(raw)),)
     wanted = "must be auto, broker, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker"
-    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in _pairs(raw, "transactional ids", wanted))
+    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in rule_pairs(raw, "transactional ids", wanted))
 
 
 def _parse_permit_rules(raw: Raw) -> tuple[PermitRule, ...]:
@@ -251,7 +258,7 @@ def _parse_permit_rules(raw: Raw) -> tuple[PermitRule, ...]:
     if isinstance(raw, str) and raw.strip() in ("", "{}"):
         return ()
     wanted = "must be TRANSACTIONAL_ID=CLIENT_ID rules, such as orders-*=order-service*"
-    pairs = _pairs(raw, "transactional ids", wanted)
+    pairs = rule_pairs(raw, "transactional ids", wanted)
     if not all(isinstance(client_id, str) and client_id.strip() for _, client_id in pairs):
         raise ValueError(wanted)
     return tuple(PermitRule(id_pattern, client_id.strip()) for id_pattern, client_id in pairs)
@@ -297,7 +304,7 @@ def _parse_mapping_rules(raw: Raw) -> tuple[MappingRule, ...]:
     return parse_mapping_rules(_text(raw))
 
 
-def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
+def rule_pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
     if isinstance(raw, str):
         pairs = [(pattern.strip(), word) for pattern, _, word in (item.rpartition("=") for item in raw.split(","))]
@@ -317,7 +324,8 @@ def _parse_isolation_rules(raw: Raw) -> tuple[IsolationRule, ...]:
         return ()
     wanted = "must be PATTERN=LEVEL rules, such as dashboard-*=read_uncommitted"
     return tuple(
-        IsolationRule(client_id, ISOLATION_LEVEL.parse(level)) for client_id, level in _pairs(raw, "client ids", wanted)
+        IsolationRule(client_id, ISOLATION_LEVEL.parse(level))
+        for client_id, level in rule_pairs(raw, "client ids", wanted)
     )
 
 
@@ -361,8 +369,8 @@ def _show_list(value: tuple[object, ...]) -> str:
             return f"{{{', '.join(_show_rule(rule) for rule in value if isinstance(rule, DeliverRule))}}}"
         case [CommitRule(), *_]:
             return ",".join(_show_commit_rule(rule) for rule in value if isinstance(rule, CommitRule))
-        case [IsolationRule() | PermitRule(), *_]:
-            return ",".join("=".join(rule) for rule in value if isinstance(rule, IsolationRule | PermitRule))
+        case [IsolationRule() | PermitRule() | LogLevelRule(), *_]:
+            return ",".join("=".join(rule) for rule in value if isinstance(rule, tuple))
         case [MappingRule(), *_]:
             return ",".join(rule.text for rule in value if isinstance(rule, MappingRule))
         case [HomeRule("*", home)]:

@@ -1,7 +1,7 @@
 """The routes of the control API: JSON in, one call of the transactions' service, JSON out."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
@@ -33,8 +33,8 @@ _MORE_FAULTS: Final = 5
 _Change = Callable[[str, dict[str, Any]], Awaitable[Described]]
 
 
-def make_api(control: TransactionControl) -> Starlette:
-    """The ASGI application, without its guard; ``control`` does the work."""
+def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlette:
+    """The ASGI application, without its guard; ``control`` does the work, ``more`` are routes of other parts."""
     api = _Api(control)
     one = f"{TRANSACTIONS}/{{transactional_id}}"
     routes = [
@@ -50,6 +50,7 @@ def make_api(control: TransactionControl) -> Starlette:
         Route(f"{one}/members/{{member}}/begin", api.begin_member, methods=["POST"]),
         Route(f"{one}/members/{{member}}/prepare", api.prepare_member, methods=["POST"]),
         Route(f"{one}/members/{{member}}/abort", api.abort_member, methods=["POST"]),
+        *more,
     ]
     # 404 and 405 are HTTPExceptions, too; what else is raised is a flaw of ours, and logged by the server.
     handlers: dict[Any, Any] = {
@@ -83,7 +84,7 @@ class _Api:
         return JSONResponse(described_json(await self._control.describe(_id(request))))
 
     async def begin(self, request: Request) -> Response:
-        body = await _body(request, schemas.BEGIN)
+        body = await read_body(request, schemas.BEGIN)
         found = await self._control.begin(
             client_id=body.get("client_id"),
             transactional_id=body.get("transactional_id"),
@@ -149,14 +150,14 @@ class _Api:
         given = request.path_params["producer_id"]
         if not (given.isascii() and given.isdigit()):
             raise invalid(f"The producer id must be a whole number, not {given!r}.")
-        await _body(request, schemas.REJECT)
+        await read_body(request, schemas.REJECT)
         await self._control.reject(int(given))
         log.info("producer id rejected", producer_id=int(given))
         return JSONResponse({"producer_id": int(given)})
 
     async def _change(self, request: Request, schema: Schema, done: str, change: _Change) -> Response:
         name = _id(request)
-        found = await change(name, await _body(request, schema))
+        found = await change(name, await read_body(request, schema))
         log.info(f"transaction {done}", transactional_id=name)
         return JSONResponse(described_json(found))
 
@@ -185,7 +186,7 @@ def _parts(body: dict[str, Any]) -> dict[str, Any]:
     return {"members": tuple(body.get("members", ())), "owner": _owner(body), "abort_others": others}
 
 
-async def _body(request: Request, schema: Schema) -> dict[str, Any]:
+async def read_body(request: Request, schema: Schema) -> dict[str, Any]:
     """The JSON object that was sent, checked; empty if there is no body."""
     raw = bytearray()
     with trio.move_on_after(_BODY_SECONDS) as scope:

@@ -1,9 +1,11 @@
 """The control API's listeners: a Unix socket for this user, loopback for who has the token."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import trio
+from starlette.routing import Route
 
 from kproxy.config import Address, Config
 from kproxy.control.api import make_api
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
 async def serve_control(
     config: Config,
     control: TransactionControl,
+    more: Sequence[Route] = (),
     *,
     task_status: trio.TaskStatus[Address | None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; ``started`` gets the bound TCP address, or None, once all listeners accept connections.
+    """Serve until cancelled, ``more`` routes beside those of ``control``.
+
+    ``started`` gets the bound TCP address, or None, once all listeners accept connections.
 
     Returns at once if both listeners are off. StartupError if one can't listen or there is no token.
     """
@@ -36,7 +41,7 @@ async def serve_control(
             sockets = await bind_tcp("control.http", config.control_http)
             bound = Address(config.control_http.host, sockets[0].getsockname()[1])
             served.append((Rules(host_names(bound), token), sockets))
-        api = make_api(control)
+        api = make_api(control, more)
         async with trio.open_nursery() as nursery:
             for rules, sockets in served:
                 await nursery.start(serve_app, Guard(api, rules), sockets)

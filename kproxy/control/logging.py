@@ -1,18 +1,23 @@
 """Structured logs on stderr: readable on a terminal, else one JSON object a line.
 
 Every line has ``event``, ``level``, ``timestamp`` (ISO 8601, UTC) and ``subsystem``. Loggers are made by
-``structlog.get_logger(subsystem="net")``. The logging of libraries goes the same way, from warnings up.
+``structlog.get_logger("kproxy.server")`` for the subsystem ``server``; each (``kproxy.config.log_levels.SUBSYSTEMS``)
+may have a level of its own. The logging of libraries goes the same way, from warnings up.
 """
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
 
+from kproxy.config import Config
+from kproxy.config.values import LogLevelRule
+
+_PREFIX = "kproxy."
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FIRST_KEYS = ("timestamp", "level", "subsystem", "event")
 
@@ -60,28 +65,94 @@ class _ToStructlog(logging.Handler):
         log.log(max(record.levelno, logging.WARNING), record.getMessage(), exc_info=record.exc_info)
 
 
-def configure_logging(level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Set up the logging of the process; to be called once, before the first line.
+class _NamedLogger(structlog.WriteLogger):
+    """Writes the lines of one subsystem."""
+
+    def __init__(self, file: TextIO, subsystem: str) -> None:
+        super().__init__(file)
+        self.subsystem = subsystem
+
+
+class _Weigh:
+    """The first processor: drops what is lighter than its subsystem's level, which may be lower than others'."""
+
+    def __init__(self, level: str, overrides: Iterable[LogLevelRule]) -> None:
+        self._level = _LEVELS[level]
+        self._own = {rule.subsystem: _LEVELS[rule.level] for rule in overrides}
+        self.lowest = min((self._level, *self._own.values()))
+
+    def __call__(self, logger: _NamedLogger, method: str, event: EventDict) -> EventDict:
+        subsystem = event.setdefault("subsystem", logger.subsystem)
+        if _LEVELS.get(method, logging.ERROR) < self._own.get(subsystem, self._level):
+            raise structlog.DropEvent
+        return event
+
+
+def configure_logging(
+    level: str, log_format: str, stream: TextIO | None = None, overrides: Iterable[LogLevelRule] = ()
+) -> None:
+    """Set up the logging of the process, before the first line; may be called again, for loggers that exist, too.
 
     ``level``: debug, info, warning or error. ``log_format``: console, json or auto (console on a terminal).
     """
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
     console = log_format == "console" or (log_format == "auto" and terminal)
+    weigh = _Weigh(level, overrides)
     structlog.configure(
         processors=[
+            weigh,
             RepeatLimit(),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _order_keys,
             *_renderers(console, colors=terminal),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        wrapper_class=structlog.make_filtering_bound_logger(weigh.lowest),
+        logger_factory=lambda *names: _NamedLogger(stream, "".join(names[:1]).removeprefix(_PREFIX) or "kproxy"),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers[:] = [_ToStructlog(logging.WARNING)]
+
+
+class Logs:
+    """The logging of a kproxy that runs: set up by its options, changed by hand until these say something else."""
+
+    def __init__(self, config: Config, stream: TextIO | None = None) -> None:
+        """Sets it up; ``stream`` is stderr if not given."""
+        self._stream = stream
+        self._options = self._of(config)
+        self.level, self.overrides, self._format = self._options
+        self._configure()
+
+    @staticmethod
+    def _of(config: Config) -> tuple[str, dict[str, str], str]:
+        return config.log_level, dict(config.log_level_overrides), config.log_format
+
+    def reconfigure(self, config: Config) -> None:
+        """Takes over what its options say; if they are the same as before, what was set by hand stays."""
+        options = self._of(config)
+        if options != self._options:
+            self._options = options
+            self.level, self.overrides, self._format = options
+            self._configure()
+
+    def set(self, level: str | None, subsystem: str | None = None) -> None:
+        """Another level, for one subsystem or for all that have none of their own. None: none of its own any more."""
+        overrides = dict(self.overrides)
+        if subsystem is None:
+            self.level = level or self._options[0]
+        elif level is None:
+            overrides.pop(subsystem, None)
+        else:
+            overrides[subsystem] = level
+        self.overrides = overrides
+        self._configure()
+
+    def _configure(self) -> None:
+        rules = [LogLevelRule(*item) for item in self.overrides.items()]
+        configure_logging(self.level, self._format, self._stream, rules)
 
 
 def _renderers(console: bool, colors: bool) -> list[Processor]:
@@ -91,5 +162,4 @@ def _renderers(console: bool, colors: bool) -> list[Processor]:
 
 
 def _order_keys(logger: Any, method: str, event: EventDict) -> EventDict:
-    event.setdefault("subsystem", "kproxy")
     return {key: event[key] for key in _FIRST_KEYS} | dict(event)

@@ -3,11 +3,14 @@
 from http import HTTPStatus
 from typing import Any, Final
 
-from kproxy.control import problems, schemas
+from kproxy.control import config_schemas, problems, schemas
 from kproxy.control.json_schema import Schema
 
 TRANSACTIONS: Final = "/v1/transactions"
 REJECT: Final = "/v1/producers/{producer_id}/reject"
+CONFIG: Final = "/v1/config"
+RELOAD: Final = f"{CONFIG}/reload"
+LOGGING: Final = "/v1/logging"
 VERSION: Final = "1.0.0"
 
 _JSON: Final = "application/json"
@@ -43,6 +46,11 @@ def document() -> dict[str, Any]:
                 "TransactionList": schemas.LIST,
                 "Reject": schemas.REJECT,
                 "Rejected": schemas.REJECTED,
+                "Config": config_schemas.CONFIG,
+                "Reload": config_schemas.RELOAD,
+                "Reloaded": config_schemas.RELOADED,
+                "SetLevel": config_schemas.SET_LEVEL,
+                "Logging": config_schemas.LOGGING,
                 "Problem": schemas.PROBLEM,
             },
             "securitySchemes": {
@@ -139,6 +147,21 @@ def _paths() -> dict[str, Any]:
             "post": _operation("initialize", "Takes the id: who had it is fenced.", "Transaction", "Initialize"),
         },
         **_member_paths(named),
+        **_config_paths(),
+    }
+
+
+def _config_paths() -> dict[str, Any]:
+    reload = "Reads file, environment and flags again, and applies what needs no restart."
+    return {
+        CONFIG: {"get": _operation("config", "The configuration in force, and where each value comes from.", "Config")},
+        RELOAD: {"post": _operation("reload", reload, "Reloaded", "Reload")},
+        LOGGING: {
+            "get": _operation("logging", "The levels of logs.", "Logging"),
+            "put": _operation(
+                "set_level", "Sets one, until the options change or kproxy ends.", "Logging", "SetLevel", required=True
+            ),
+        },
     }
 
 

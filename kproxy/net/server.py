@@ -78,15 +78,14 @@ class Server:
         self.reading = transactions.reading if transactions is not None else None
         self._by_host: Counter[str] = Counter()
         self._wall = cluster.network.wall() - trio.current_time()
-        self._limits = SessionLimits(
-            producer=ProducerLimits(
-                in_flight=config.max_in_flight_per_partition,
-                max_batch_bytes=config.max_message_bytes,
-                max_decompressed_bytes=config.decompression_max_bytes,
-            ),
-            held_bytes=config.connection_buffer_bytes,
-            idempotence=config.idempotence_enable,
-        )
+        self._limits = _session_limits(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """From now on this holds; what a connection took over at its beginning stays as it was."""
+        self._config = config
+        self._limits = _session_limits(config)
+        for connection in self._connections:
+            connection.config = config
 
     async def listen(self) -> Address:
         """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it can't be had."""
@@ -104,10 +103,10 @@ class Server:
 
     async def watch(self) -> None:
         """Ends what has lasted too long, for ever."""
-        shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
-        pause = min(_WATCH_SECONDS, shortest / 4000)
         try:
             while True:
+                shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
+                pause = min(_WATCH_SECONDS, shortest / 4000)
                 for _ in range(_OPEN_CHECKS):
                     due = trio.current_time() + pause / _OPEN_CHECKS
                     await trio.sleep_until(due)
@@ -270,6 +269,18 @@ class Server:
             connection.drain()
         while self._connections:  # noqa: ASYNC110 - a set that empties from many tasks, looked at on the way out only
             await trio.sleep(_DRAIN_POLL_SECONDS)
+
+
+def _session_limits(config: Config) -> SessionLimits:
+    return SessionLimits(
+        producer=ProducerLimits(
+            in_flight=config.max_in_flight_per_partition,
+            max_batch_bytes=config.max_message_bytes,
+            max_decompressed_bytes=config.decompression_max_bytes,
+        ),
+        held_bytes=config.connection_buffer_bytes,
+        idempotence=config.idempotence_enable,
+    )
 
 
 def _transcode(config: Config, client_id: str) -> dict[int, int]:

@@ -10,7 +10,9 @@ import pytest
 
 from kproxy import __version__
 from kproxy.cli import main
-from kproxy.config import Config, ExitCode, StartupError, options
+from kproxy.config import Config, ExitCode, Loaded, StartupError, options
+
+Runner = Callable[[Loaded, Callable[[], Loaded]], int]
 
 SERVERS = "--bootstrap-servers=kafka:9092"
 
@@ -26,22 +28,23 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Instead of the proxy: what it would have been started with."""
     configs: list[Config] = []
 
-    def run(config: Config) -> int:
-        configs.append(config)
+    def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
+        assert read() == loaded
+        configs.append(loaded.config)
         return 0
 
     replace_run(monkeypatch, run)
     return configs
 
 
-def replace_run(monkeypatch: pytest.MonkeyPatch, run: Callable[[Config], int]) -> None:
+def replace_run(monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
     module = ModuleType("kproxy.app")
     module.run = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "kproxy.app", module)
 
 
-def fail_with(error: BaseException) -> Callable[[Config], int]:
-    def run(config: Config) -> int:
+def fail_with(error: BaseException) -> Runner:
+    def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
         raise error
 
     return run
@@ -59,7 +62,7 @@ def test_run_passes_the_configuration_on(started: list[Config], monkeypatch: pyt
 
 
 def test_run_returns_what_the_proxy_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_run(monkeypatch, lambda config: 1)
+    replace_run(monkeypatch, lambda loaded, read: 1)
     assert main(["run", SERVERS]) == ExitCode.FAILURE
 
 

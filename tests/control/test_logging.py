@@ -1,11 +1,17 @@
 import io
 import json
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import structlog
 
-from kproxy.control.logging import RepeatLimit, configure_logging
+import kproxy
+from kproxy.config import Address, Config
+from kproxy.config.log_levels import SUBSYSTEMS
+from kproxy.config.values import LogLevelRule
+from kproxy.control.logging import Logs, RepeatLimit, configure_logging
 
 
 class Terminal(io.StringIO):
@@ -110,3 +116,58 @@ def test_events_that_never_repeat_do_not_fill_the_memory() -> None:
     for number in range(10):
         assert limit(None, "error", {"event": str(number)}) == {"event": str(number)}
     assert limit(None, "error", {"event": "0"}) == {"event": "0"}
+
+
+def test_a_logger_says_its_subsystem() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    structlog.get_logger("kproxy.server").info("listening")
+    structlog.get_logger().info("plain")
+    assert [line["subsystem"] for line in lines(stream)] == ["server", "kproxy"]
+
+
+def test_a_subsystem_may_tell_more_or_less_than_the_others() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream, [LogLevelRule("server", "debug"), LogLevelRule("tls", "error")])
+    for subsystem in ("server", "tls", "app"):
+        log = structlog.get_logger(f"kproxy.{subsystem}")
+        log.debug("d")
+        log.info("i")
+        log.error("e")
+    told = [(line["subsystem"], line["event"]) for line in lines(stream)]
+    assert told == [("server", "d"), ("server", "i"), ("server", "e"), ("tls", "e"), ("app", "i"), ("app", "e")]
+
+
+def test_levels_change_for_loggers_that_exist() -> None:
+    stream, log = io.StringIO(), structlog.get_logger("kproxy.server")
+    logs = Logs(make_config(), stream)
+    log.debug("1")
+    logs.set("debug", "server")
+    log.debug("2")
+    logs.set(None, "server")
+    log.debug("3")
+    logs.set("debug")
+    log.debug("4")
+    logs.set(None)
+    log.debug("5")
+    assert [line["event"] for line in lines(stream)] == ["2", "4"]
+
+
+def test_what_was_set_by_hand_stays_until_the_options_change() -> None:
+    logs = Logs(make_config(), io.StringIO())
+    logs.set("debug", "server")
+    logs.reconfigure(make_config())
+    assert (logs.level, logs.overrides) == ("info", {"server": "debug"})
+    logs.reconfigure(make_config(log_level="warning", log_level_overrides=(LogLevelRule("tls", "debug"),)))
+    assert (logs.level, logs.overrides) == ("warning", {"tls": "debug"})
+
+
+def test_every_subsystem_of_the_code_is_one_that_may_be_named() -> None:
+    named = set()
+    for path in Path(kproxy.__file__).parent.rglob("*.py"):
+        named |= set(re.findall(r'^log = structlog\.get_logger\("kproxy\.(\w+)"\)', path.read_text(), re.MULTILINE))
+    assert named == set(SUBSYSTEMS)
+
+
+def make_config(**changes: Any) -> Config:
+    return Config(bootstrap_servers=(Address("kafka", 9092),), log_format="json", **changes)

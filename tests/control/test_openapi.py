@@ -15,6 +15,7 @@ from kproxy.control.api import make_api
 from kproxy.control.guard import Guard, Rules, host_names
 from kproxy.control.openapi import document
 from tests.control.asgi import call
+from tests.control.fake_settings import settings_routes
 from tests.control.fake_transactions import FakeTransactions
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,7 +46,7 @@ WRONG: list[dict[str, str | None]] = [
 
 def operations() -> Iterator[tuple[str, str]]:
     for path, item in document()["paths"].items():
-        yield from ((path, verb) for verb in item if verb in ("get", "post"))
+        yield from ((path, verb) for verb in item if verb in ("get", "post", "put"))
 
 
 def references(node: Any) -> Iterator[str]:
@@ -67,7 +68,7 @@ def test_the_file_agrees_with_the_code() -> None:
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
     routes = {
         (route.path, method.lower())
-        for route in make_api(FakeTransactions()).routes
+        for route in make_api(FakeTransactions(), settings_routes()).routes
         if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
@@ -85,7 +86,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_operations_have_names_of_their_own() -> None:
     names = [document()["paths"][path][verb]["operationId"] for path, verb in operations()]
-    assert len(names) == len(set(names)) == 12
+    assert len(names) == len(set(names)) == 16
 
 
 @pytest.mark.parametrize("path", [path for path, _ in operations()])
@@ -97,7 +98,7 @@ def test_parameters_of_paths_are_declared(path: str) -> None:
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 async def test_no_route_and_no_verb_is_served_without_credentials(wrong: dict[str, str | None]) -> None:
     control = FakeTransactions()
-    app = Guard(make_api(control), Rules(host_names(LISTENER), TOKEN.encode()))
+    app = Guard(make_api(control, settings_routes()), Rules(host_names(LISTENER), TOKEN.encode()))
     headers = [(name, value) for name, value in {**GOOD, **wrong}.items() if value is not None]
     for verb, path in product(VERBS, PATHS):
         answer = await call(app, verb, path, headers, b'{"client_id": "a"}')
@@ -106,13 +107,15 @@ async def test_no_route_and_no_verb_is_served_without_credentials(wrong: dict[st
 
 
 async def test_with_credentials_every_route_is_served() -> None:
-    app = Guard(make_api(FakeTransactions()), Rules(host_names(LISTENER), TOKEN.encode()))
+    app = Guard(make_api(FakeTransactions(), settings_routes()), Rules(host_names(LISTENER), TOKEN.encode()))
     for path, verb in operations():
-        answer = await call(app, verb.upper(), filled_in(path), GOOD.items(), b"{}")
+        body = b'{"level": "info"}' if verb == "put" else b"{}"
+        answer = await call(app, verb.upper(), filled_in(path), GOOD.items(), body)
         assert answer.status not in (401, 403, 405, 415, 500), path
 
 
 def test_the_documentation_lists_every_route() -> None:
-    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
-    listed = {(path, verb.lower()) for verb, path in re.findall(r"^\| `(GET|POST) (/v1/\S+)` \|", page, re.MULTILINE)}
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("transactions.md", "operations.md")]
+    found = re.findall(r"^\| `(GET|POST|PUT) (/v1/\S+)` \|", "\n".join(pages), re.MULTILINE)
+    listed = {(path, verb.lower()) for verb, path in found}
     assert listed == set(operations())

@@ -1,0 +1,114 @@
+"""``kproxy config`` and ``kproxy log-level``: options before they are used, and in a kproxy that runs."""
+
+import os
+from typing import Any
+
+import click
+
+from kproxy.cli.flags import ConfigCommand, given_flags
+from kproxy.cli.where import WHERE, control_client, control_options, print_json
+from kproxy.config import ConfigError, ExitCode, load_with_sources
+from kproxy.config.log_levels import LEVELS, SUBSYSTEMS
+from kproxy.config.sources import CONFIG_FILE
+
+_ALL = "all"
+_DEFAULT = "default"
+_EXAMPLES = """\b
+Examples:
+  kproxy config check /etc/kproxy/kproxy.yaml
+  kproxy config show --json
+  kproxy config reload"""
+_LEVEL_EXAMPLES = """\b
+Examples:
+  kproxy log-level
+  kproxy log-level server debug
+  kproxy log-level server default
+  kproxy log-level all warning"""
+
+
+@click.group(invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{WHERE}")
+@click.pass_context
+def config(ctx: click.Context) -> None:
+    """Check options; show those of a kproxy that runs, and have it read them again."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@config.command(
+    cls=ConfigCommand,
+    params=[
+        click.Argument(["file"], metavar="[FILE]", required=False),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+    ],
+)
+def check(file: str | None, as_json: bool, **params: Any) -> int:
+    """Check the configuration and print every value with its source; takes the options of run."""
+    from kproxy.cli.report import print_json as print_report
+    from kproxy.cli.report import print_table
+
+    if file is not None and params[CONFIG_FILE] is not None:
+        raise click.UsageError(f"the file is given twice: {file} and --{CONFIG_FILE} {params[CONFIG_FILE]}")
+    try:
+        loaded = load_with_sources(given_flags({**params, CONFIG_FILE: file or params[CONFIG_FILE]}), dict(os.environ))
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print_report(None, error.problems)
+        return ExitCode.USAGE
+    if as_json:
+        print_report(loaded, [])
+    else:
+        print_table(loaded)
+    return ExitCode.OK
+
+
+@config.command()
+@control_options
+def show(as_json: bool, **where: Any) -> int:
+    """Show the configuration in force, and where each value comes from."""
+    from kproxy.cli.report import print_running
+
+    found = control_client(**where).config()
+    if as_json:
+        print_json(found)
+    else:
+        print_running(found["options"])
+    return ExitCode.OK
+
+
+@config.command()
+@control_options
+def reload(as_json: bool, **where: Any) -> int:
+    """Have file, environment and flags read again; says what that has changed."""
+    found = control_client(**where).reload_config()
+    if as_json:
+        print_json(found)
+        return ExitCode.OK
+    for row in found["applied"]:
+        click.echo(f"applied ({row['change']}): {row['name']}: {row['before']} -> {row['after']}")
+    for row in found["restart_needed"]:
+        click.echo(f"needs a restart: {row['name']}: {row['before']} -> {row['after']}")
+    click.echo(f"{len(found['unchanged'])} options are unchanged")
+    return ExitCode.OK
+
+
+@click.command("log-level", epilog=f"{_LEVEL_EXAMPLES}\n\n{WHERE}")
+@click.argument("subsystem", required=False, type=click.Choice([_ALL, *SUBSYSTEMS]), metavar="[SUBSYSTEM]")
+@click.argument("level", required=False, type=click.Choice([*LEVELS, _DEFAULT]), metavar="[LEVEL]")
+@control_options
+def log_level(subsystem: str | None, level: str | None, as_json: bool, **where: Any) -> int:
+    """Show what a kproxy that runs logs at least, or set it, for all or one subsystem; default: as its options say."""
+    if subsystem is not None and level is None:
+        raise click.UsageError(f"give a level, too: {', '.join([*LEVELS, _DEFAULT])}")
+    client = control_client(**where)
+    if level is None:
+        found = client.log_levels()
+    else:
+        found = client.set_log_level(level, None if subsystem == _ALL else subsystem)
+    if as_json:
+        print_json(found)
+        return ExitCode.OK
+    click.echo(f"{_ALL}: {found['level']}")
+    for row in found["overrides"]:
+        click.echo(f"{row['subsystem']}: {row['level']}")
+    return ExitCode.OK

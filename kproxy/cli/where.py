@@ -1,0 +1,54 @@
+"""Options that say where a running kproxy is found, for the commands that ask it something."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from kproxy.client import DEFAULT_SOCKET, ControlClient
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+WHERE: Final = """\b
+Where kproxy is found:
+  its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
+  its loopback port (control.http), at --url and with --token-file"""
+
+
+def control_options(command: _Command) -> _Command:
+    """The options that say where kproxy is, and ``--json``."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--token-file", metavar="FILE", envvar="KPROXY_CONTROL_TOKEN_FILE", help="Token for --url."),
+        click.option("--url", metavar="URL", help="http://HOST:PORT of control.http, in place of the socket."),
+        click.option(
+            "--socket",
+            "socket_path",
+            metavar="PATH",
+            envvar="KPROXY_CONTROL_SOCKET",
+            default=DEFAULT_SOCKET,
+            show_default=True,
+            help="Unix socket of kproxy's control.socket.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def control_client(socket_path: str, url: str | None, token_file: str | None) -> ControlClient:
+    """The client for what was given. UsageError if that can't be."""
+    try:
+        # The socket asks for no token, so that one in the environment is left unread.
+        return ControlClient(socket_path, url=url, token_file=token_file if url else None)
+    except OSError as error:
+        raise click.UsageError(f"cannot read --token-file {token_file}: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"--url {error}") from None
+
+
+def print_json(value: object) -> None:
+    """For programs."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")

@@ -1,0 +1,48 @@
+"""Levels of logs, and the parts of kproxy that have one of their own."""
+
+from typing import Final
+
+from kproxy.config.values import Kind, LogLevelRule, Raw, choice, rule_pairs, suggest
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+SUBSYSTEMS: Final = (
+    "app",
+    "broker_log",
+    "cluster",
+    "connection",
+    "control",
+    "doubts",
+    "group_offsets",
+    "lane_log",
+    "own_topic",
+    "resend",
+    "server",
+    "tls",
+    "topic_policies",
+    "transaction_log",
+    "transactions",
+    "unknown_producer_ids",
+)
+"""What ``subsystem`` says in a line; in the code ``structlog.get_logger("kproxy.app")``."""
+
+LEVEL: Final = choice(*LEVELS)
+
+
+def parse_subsystem(word: str) -> str:
+    """One of ``SUBSYSTEMS``. ValueError says which there are."""
+    name = word.strip().lower()
+    if name not in SUBSYSTEMS:
+        raise ValueError(f"subsystem {name!r} must be one of {', '.join(SUBSYSTEMS)}{suggest(name, SUBSYSTEMS)}")
+    return name
+
+
+def _parse_rules(raw: Raw) -> tuple[LogLevelRule, ...]:
+    """``SUBSYSTEM=LEVEL,SUBSYSTEM=LEVEL``, or a mapping of the same; nothing for no rule."""
+    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+        return ()
+    pairs = rule_pairs(raw, "subsystems", "must be SUBSYSTEM=LEVEL rules, such as server=debug,tls=error")
+    return tuple(LogLevelRule(parse_subsystem(name), LEVEL.parse(level)) for name, level in pairs)
+
+
+LOG_LEVEL_RULES: Final = Kind("list of SUBSYSTEM=LEVEL", _parse_rules, "LIST")

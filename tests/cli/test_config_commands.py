@@ -1,0 +1,120 @@
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from kproxy.cli import main
+from kproxy.config import Address, Config, ExitCode
+from kproxy.control.config_api import config_routes
+from kproxy.control.control_server import serve_control
+from kproxy.control.logging import Logs
+from tests.control.fake_settings import make_settings
+from tests.control.fake_transactions import FakeTransactions
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("KPROXY_")]:
+        monkeypatch.delenv(name)
+
+
+async def with_control(tmp_path: Path, given: dict[str, str], work: Callable[[list[str]], None]) -> None:
+    """Runs commands against the real server; ``work`` gets the option that names its socket."""
+    path = tmp_path / "c.sock"
+    settings = make_settings(given)
+    routes = config_routes(settings, Logs(settings.config, io.StringIO()))
+    config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=path)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_control, config, FakeTransactions(), routes)
+            await trio.to_thread.run_sync(work, ["--socket", str(path)])
+            nursery.cancel_scope.cancel()
+
+
+async def test_the_configuration_in_force(tmp_path: Path, capsys: Out) -> None:
+    def work(where: list[str]) -> None:
+        assert main(["config", "show", *where]) == ExitCode.OK
+        assert main(["config", "show", "--json", *where]) == ExitCode.OK
+
+    await with_control(tmp_path, {"max.connections": "7"}, work)
+    table, brace, text = capsys.readouterr().out.partition("{\n")
+    row = next(line for line in table.splitlines() if "max.connections " in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+        "max.connections", "7", "connections", "flag --max-connections", "reload",
+    ]  # fmt: skip
+    assert {"name": "log.level", "value": "info", "unit": "", "source": "default", "change": "reload"} in json.loads(
+        brace + text
+    )["options"]
+
+
+async def test_a_reload_says_by_option_what_it_did(tmp_path: Path, capsys: Out) -> None:
+    given: dict[str, str] = {}
+
+    def work(where: list[str]) -> None:
+        given.update({"max.connections": "7", "fetch.max.bytes": "2048", "retry.window.ms": "5"})
+        assert main(["config", "reload", *where]) == ExitCode.OK
+        given["max.connections"] = "many"
+        assert main(["config", "reload", *where]) == ExitCode.FAILURE
+        given["max.connections"] = "8"
+        assert main(["config", "reload", "--json", *where]) == ExitCode.OK
+
+    await with_control(tmp_path, given, work)
+    out, err = capsys.readouterr()
+    assert "applied (reload): max.connections: 10000 -> 7" in out
+    assert "applied (new connections): fetch.max.bytes: 16777216 -> 2048" in out
+    assert "needs a restart: retry.window.ms: 120000 -> 5" in out
+    assert "options are unchanged" in out
+    assert "kproxy: INVALID_CONFIG: Nothing has changed. max.connections = 'many'" in err
+    assert json.loads(out[out.index("{") :])["applied"][0]["after"] == 8
+
+
+async def test_levels_of_logs(tmp_path: Path, capsys: Out) -> None:
+    def work(where: list[str]) -> None:
+        assert main(["log-level", *where]) == ExitCode.OK
+        assert main(["log-level", "server", "debug", *where]) == ExitCode.OK
+        assert main(["log-level", "all", "error", *where]) == ExitCode.OK
+        assert main(["log-level", "server", "default", "--json", *where]) == ExitCode.OK
+        assert main(["log-level", "server", *where]) == ExitCode.USAGE
+        assert main(["log-level", "sever", "debug", *where]) == ExitCode.USAGE
+
+    await with_control(tmp_path, {}, work)
+    out, err = capsys.readouterr()
+    assert out[: out.index("{")].split("\n") == [
+        "all: info",
+        "all: info",
+        "server: debug",
+        "all: error",
+        "server: debug",
+        "",
+    ]
+    assert json.loads(out[out.index("{") :])["overrides"] == []
+    assert "give a level, too: debug, info, warning, error, default" in err
+    assert "'sever' is not one of" in err
+
+
+def test_a_file_is_checked(tmp_path: Path, capsys: Out) -> None:
+    file = tmp_path / "kproxy.yaml"
+    file.write_text("{bootstrap.servers: 'kafka:9092', max.connections: 7}")
+    assert main(["config", "check", "--json", str(file)]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["options"]["max.connections"] == {"value": 7, "source": f"file {file}"}
+    file.write_text("{bootstrap.servers: 'kafka:9092', max.conections: 7}")
+    assert main(["config", "check", str(file)]) == ExitCode.USAGE
+    assert "did you mean 'max.connections'" in capsys.readouterr().err
+    assert main(["config", "check", str(file), "--config", str(file)]) == ExitCode.USAGE
+    assert "the file is given twice" in capsys.readouterr().err
+
+
+def test_help(capsys: Out) -> None:
+    assert main(["config"]) == ExitCode.OK
+    assert "kproxy config reload" in capsys.readouterr().out
+
+
+def test_nobody_there_is_one_clear_line(tmp_path: Path, capsys: Out) -> None:
+    assert main(["config", "show", "--socket", str(tmp_path / "none")]) == ExitCode.FAILURE
+    assert capsys.readouterr().err.count("\n") == 1
