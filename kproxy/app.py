@@ -5,6 +5,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 
 import structlog
 import trio
@@ -13,10 +14,12 @@ from kproxy import __version__
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
 from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
+from kproxy.control.fact_routes import fact_routes
 from kproxy.control.http import serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.settings import Settings
 from kproxy.net.cluster import Cluster
+from kproxy.net.facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.tls_network import open_network
 from kproxy.net.txn.service import Transactions
@@ -77,11 +80,15 @@ async def _main(settings: Settings, logs: Logs) -> int:
             cluster.open_port = server.open_broker_port
             settings.follow(server.reconfigure)
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-                http = await nursery.start(serve_http, config, stats)
+                facts = Facts(config, stats, cluster, server)
+                nursery.start_soon(facts.run)
+                http = await nursery.start(serve_http, config, stats, facts, transactions.control)
                 nursery.start_soon(cluster.run)
                 nursery.start_soon(server.watch)
                 nursery.start_soon(transactions.run)
-                await nursery.start(serve_control, config, transactions.control, config_routes(settings, logs))
+                routes = [*config_routes(settings, logs), *fact_routes(facts)]
+                refused = partial(stats.count_http_refused, "control")
+                await nursery.start(serve_control, config, transactions.control, routes, refused)
                 address = await server.listen()
                 log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
                 await _until_told_to_stop(signals, settings)

@@ -224,6 +224,22 @@ class ControlClient:
         body = {"level": level} | ({} if subsystem is None else {"subsystem": subsystem})
         return self._ask(dict, "PUT", "/v1/logging", body)
 
+    def status(self) -> dict[str, Any]:
+        """What this kproxy is doing, in short; fields as docs/openapi.json has them."""
+        return self._ask(dict, "GET", "/v1/status")
+
+    def clients(self) -> dict[str, Any]:
+        """``total`` and ``clients``: who is connected, the busiest first."""
+        return self._ask(dict, "GET", "/v1/clients")
+
+    def lanes(self) -> dict[str, Any]:
+        """``total`` and ``lanes``: producer ids and who writes under them, those that wait first."""
+        return self._ask(dict, "GET", "/v1/lanes")
+
+    def brokers(self) -> dict[str, Any]:
+        """``total`` and ``brokers``."""
+        return self._ask(dict, "GET", "/v1/brokers")
+
     def transaction(
         self,
         transactional_id: str | None = None,

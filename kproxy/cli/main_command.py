@@ -31,14 +31,17 @@ _ELSEWHERE = {
     "acl": Elsewhere("kproxy.cli.acl_commands", "acl", "Check rules of authorization, list and explain them."),
     "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
     "check-config": Elsewhere("kproxy.cli.config_commands", "check", "Check the configuration, as config check."),
+    "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List who is connected to a running kproxy."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
     "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
     "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
+    "lanes": Elsewhere("kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and who writes under them."),
     "log-level": Elsewhere("kproxy.cli.config_commands", "log_level", "Show or set what a kproxy that runs logs."),
     "pipeline": Elsewhere(
         "kproxy.cli.pipeline_commands", "pipeline", "Run pipelines on Spark, from a YAML file; exactly once."
     ),
+    "status": Elsewhere("kproxy.cli.status_commands", "status", "Show what a running kproxy is doing."),
     "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and look at transactions; print their log."),
 }
 

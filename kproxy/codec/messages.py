@@ -17,7 +17,7 @@ from kproxy.errors import LocalProtocolError, RemoteProtocolError
 if TYPE_CHECKING:
     from kproxy.codec.primitives import Buffer
 
-__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "request_class", "response_class"]
+__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "request_class", "response_class"]
 
 
 class Message:
@@ -85,6 +85,11 @@ def _message_class(api_key: int, kind: str) -> type[Message]:
     name = APIS[api_key][0]
     module = import_module(f"kproxy.codec._generated.{ApiKey(api_key).name.lower()}")
     return cast("type[Message]", getattr(module, name + kind))
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, ``ListOffsets``; the number as text if it is not known."""
+    return APIS[api_key][0] if api_key in APIS else str(api_key)
 
 
 def request_class(api_key: int) -> type[Message]:

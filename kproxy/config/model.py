@@ -90,7 +90,8 @@ class Config:
     http: Address | None = option(
         Address("127.0.0.1", 19644),
         OPTIONAL_LISTEN_ADDRESS,
-        "Metrics, health and readiness. Loopback, because the page has no password; off or empty: no HTTP at all.",
+        "Metrics, health, readiness and the status page (docs/status.md). Loopback, since it has no password; "
+        "off or empty: no HTTP at all.",
     )
     instance_id: str = option(
         socket.gethostname(),
@@ -462,8 +463,8 @@ class Config:
     control_token_file: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "Holds the token that every request to control.http must bear: 16 to 1024 printable characters. Read at the "
-        "start.",
+        "Holds the token that every request to control.http must bear, and every abort on the status page: 16 to 1024 "
+        "printable characters. Read at the start.",
     )
     log_level: str = option(
         "info",

@@ -52,17 +52,24 @@ def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlet
         Route(f"{one}/members/{{member}}/abort", api.abort_member, methods=["POST"]),
         *more,
     ]
-    # 404 and 405 are HTTPExceptions, too; what else is raised is a flaw of ours, and logged by the server.
-    handlers: dict[Any, Any] = {
-        Problem: _problem,
-        TxnError: _txn_error,
-        HTTPException: _http_error,
-        ClientDisconnect: _gone,
-        Exception: _flaw,
-    }
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    # 404 and 405 are HTTPExceptions, too
+    app = Starlette(routes=routes, exception_handlers=error_answers() | {HTTPException: _http_error})
     app.router.redirect_slashes = False
     return app
+
+
+def page_routes(control: TransactionControl) -> list[Route]:
+    """What the status page has of it: the list, and the abort of one."""
+    api = _Api(control)
+    return [
+        Route(TRANSACTIONS, api.list, methods=["GET"]),
+        Route(f"{TRANSACTIONS}/{{transactional_id}}/abort", api.abort, methods=["POST"]),
+    ]
+
+
+def error_answers() -> dict[Any, Any]:
+    """By the class of an error who answers it; what no other takes is a flaw of ours, and logged by the server."""
+    return {Problem: _problem, TxnError: _txn_error, ClientDisconnect: _gone, Exception: _flaw}
 
 
 class _Api:

@@ -1,6 +1,6 @@
 """The control API's listeners: a Unix socket for this user, loopback for who has the token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from kproxy.config import Address, Config
 from kproxy.control.api import make_api
-from kproxy.control.guard import Guard, Rules, host_names, read_token
+from kproxy.control.guard import Guard, Rules, by_rules, host_names, read_token
 from kproxy.control.serving import bind_tcp, serve_app, unix_listener
 from kproxy.control.transactions import TransactionControl
 
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     import socket
 
 
+def _count_nowhere(reason: str) -> None:
+    """For who does not want to know."""
+
+
 async def serve_control(
     config: Config,
     control: TransactionControl,
     more: Sequence[Route] = (),
+    refused: Callable[[str], None] = _count_nowhere,
     *,
     task_status: trio.TaskStatus[Address | None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -44,5 +49,5 @@ async def serve_control(
         api = make_api(control, more)
         async with trio.open_nursery() as nursery:
             for rules, sockets in served:
-                await nursery.start(serve_app, Guard(api, rules), sockets)
+                await nursery.start(serve_app, Guard(api, by_rules(rules), refused), sockets)
             task_status.started(bound)

@@ -1,6 +1,6 @@
 """Who may use the control API: no web page by a browser's hand, nobody without the token."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
@@ -29,6 +29,13 @@ class Rules(NamedTuple):
     token: bytes | None
 
 
+class Refusal(NamedTuple):
+    """Why a request is not served: a word to count it by, and what to answer."""
+
+    reason: str
+    problem: Problem
+
+
 def host_names(address: Address) -> frozenset[bytes]:
     """All that a client of this address may write into Host: never a name that somebody else's DNS gives out."""
     names = {str(Address(host, address.port)).lower() for host in ("localhost", "127.0.0.1", "::1", address.host)}
@@ -48,27 +55,36 @@ def read_token(path: Path) -> bytes:
     return token
 
 
-def refusal(headers: Headers, rules: Rules) -> Problem | None:
+def refusal(headers: Headers, rules: Rules) -> Refusal | None:
     """Why a request is not served; None if it is."""
+    by_name = values_by_name(headers)
+    if any(name in by_name for name in _BROWSER_HEADERS):
+        return forbidden("origin", "The control API is not for browsers: send neither Origin nor Sec-Fetch-Site.")
+    hosts = [value.lower() for value in by_name.get(b"host", [])]
+    if rules.hosts is not None and (len(hosts) != 1 or hosts[0] not in rules.hosts):
+        return forbidden("host", "Host must be this listener's address, such as localhost and the port.")
+    return None if rules.token is None else without_token(by_name, rules.token)
+
+
+def values_by_name(headers: Headers) -> dict[bytes, list[bytes]]:
+    """The values of each header, by its name in small letters."""
     by_name: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         by_name.setdefault(name.lower(), []).append(value)
-    if any(name in by_name for name in _BROWSER_HEADERS):
-        return _forbidden("The control API is not for browsers: send neither Origin nor Sec-Fetch-Site.")
-    hosts = [value.lower() for value in by_name.get(b"host", [])]
-    if rules.hosts is not None and (len(hosts) != 1 or hosts[0] not in rules.hosts):
-        return _forbidden("Host must be this listener's address, such as localhost and the port.")
-    if rules.token is not None and not _bears(by_name.get(b"authorization", []), rules.token):
-        return Problem(
-            HTTPStatus.UNAUTHORIZED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            "Send the token of control.token.file: Authorization: Bearer TOKEN.",
-        )
-    return None
+    return by_name
 
 
-def _forbidden(detail: str) -> Problem:
-    return Problem(HTTPStatus.FORBIDDEN, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, detail)
+def without_token(by_name: dict[bytes, list[bytes]], token: bytes) -> Refusal | None:
+    """The refusal of a request that does not bear the token; None if it does."""
+    if _bears(by_name.get(b"authorization", []), token):
+        return None
+    detail = "Send the token of control.token.file: Authorization: Bearer TOKEN."
+    return Refusal("token", Problem(HTTPStatus.UNAUTHORIZED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, detail))
+
+
+def forbidden(reason: str, detail: str) -> Refusal:
+    """A refusal that no token would mend."""
+    return Refusal(reason, Problem(HTTPStatus.FORBIDDEN, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, detail))
 
 
 def _bears(values: list[bytes], token: bytes) -> bool:
@@ -80,12 +96,21 @@ def _bears(values: list[bytes], token: bytes) -> bool:
     return scheme.lower() == b"bearer" and right
 
 
-class Guard:
-    """ASGI in front of the application: what breaks a rule does not reach it."""
+def by_rules(rules: Rules) -> Callable[[Scope], Refusal | None]:
+    """What a ``Guard`` asks, in front of the control API."""
+    return lambda scope: refusal(scope["headers"], rules)
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+
+class Guard:
+    """ASGI in front of the application: what breaks a rule does not reach it, and is counted."""
+
+    def __init__(
+        self, app: ASGIApp, refuses: Callable[[Scope], Refusal | None], refused: Callable[[str], None]
+    ) -> None:
+        """``refuses`` says why a request is not served; ``refused`` is told the reason of each that is not."""
         self._app = app
-        self._rules = rules
+        self._refuses = refuses
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; a websocket is closed before it is one."""
@@ -94,10 +119,11 @@ class Guard:
         elif scope["type"] != "http":
             await self._app(scope, receive, send)
         else:
-            problem = refusal(scope["headers"], self._rules)
-            if problem is not None:
-                headers = {"www-authenticate": "Bearer"} if problem.status is HTTPStatus.UNAUTHORIZED else None
-                await answer(problem, headers)(scope, receive, send)
+            found = self._refuses(scope)
+            if found is not None:
+                self._refused(found.reason)
+                headers = {"www-authenticate": "Bearer"} if found.reason == "token" else None
+                await answer(found.problem, headers)(scope, receive, send)
                 return
             # Routes see the path as it was sent: a %2F in a transactional id does not end it.
             await self._app({**scope, "path": scope["raw_path"].decode("latin-1")}, receive, send)

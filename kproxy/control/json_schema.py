@@ -6,8 +6,16 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
-_TYPES: Mapping[str, type] = MappingProxyType(
-    {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+_TYPES: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
+    {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
 )
 
 
@@ -27,10 +35,12 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _object(value: dict[str, Any], schema: Schema, name: str) -> Iterator[str]:
-    properties = schema["properties"]
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
     for key, inner in value.items():
         if key in properties:
             yield from faults(inner, properties[key], key)
+        elif isinstance(others, Mapping):
+            yield from faults(inner, others, key)
         else:
             yield f"{key!a} is none of the fields: {', '.join(properties) or 'there are none'}"
     yield from (f"{key} is missing" for key in schema.get("required", ()) if key not in value)

@@ -9,19 +9,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kproxy.codec.messages import ApiKey
+from kproxy.codec.messages import api_name
 from kproxy.control.connection_metrics import connection_families, process_families
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.control.transaction_metrics import transaction_families
 from kproxy.proxy.stats import Stats
-
-
-def api_name(api_key: int) -> str:
-    """Kafka's name of an API, ``ListOffsets``; the number as text if it is not known."""
-    try:
-        return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
-    except ValueError:
-        return str(api_key)
 
 
 def make_registry(stats: Stats) -> CollectorRegistry:
@@ -204,4 +196,11 @@ class StatsCollector(Collector):
         yield CounterMetricFamily("kproxy_epoch_bumps", "Producer epochs given up.", value=stats.epoch_bumps)
         yield counter("kproxy_resends", "Batches sent again.", ("reason",), single(stats.resends))
         yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals))
+        yield counter(
+            "kproxy_http_requests_refused",
+            "Requests to the status page (http) and the control API (control) that were refused; token: somebody "
+            "guesses, or has an old one; host, origin: a web page of somebody else's tries.",
+            ("listener", "reason"),
+            stats.http_refused,
+        )
         yield counter("kproxy_upstream_errors", "Faults towards brokers.", ("kind",), single(stats.upstream_errors))

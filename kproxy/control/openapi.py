@@ -3,7 +3,8 @@
 from http import HTTPStatus
 from typing import Any, Final
 
-from kproxy.control import config_schemas, problems, schemas
+from kproxy.control import config_schemas, fact_schemas, problems, schemas
+from kproxy.control.fact_routes import BROKERS, CLIENTS, LANES, STATUS
 from kproxy.control.json_schema import Schema
 
 TRANSACTIONS: Final = "/v1/transactions"
@@ -51,6 +52,10 @@ def document() -> dict[str, Any]:
                 "Reloaded": config_schemas.RELOADED,
                 "SetLevel": config_schemas.SET_LEVEL,
                 "Logging": config_schemas.LOGGING,
+                "Status": fact_schemas.STATUS,
+                "ClientList": fact_schemas.CLIENTS,
+                "LaneList": fact_schemas.LANES,
+                "BrokerList": fact_schemas.BROKERS,
                 "Problem": schemas.PROBLEM,
             },
             "securitySchemes": {
@@ -97,6 +102,7 @@ def _paths() -> dict[str, Any]:
                 "responses": {"200": this},
             }
         },
+        **_fact_paths(),
         TRANSACTIONS: {
             "get": _operation("list", "All transactional ids that the log knows.", "TransactionList")
             | {"parameters": [states]},
@@ -163,6 +169,16 @@ def _config_paths() -> dict[str, Any]:
             ),
         },
     }
+
+
+def _fact_paths() -> dict[str, Any]:
+    rows = (
+        (STATUS, "status", "The whole in short.", "Status"),
+        (CLIENTS, "clients", "Who is connected, the busiest first.", "ClientList"),
+        (LANES, "lanes", "Producer ids and who writes under them, those that wait first.", "LaneList"),
+        (BROKERS, "brokers", "The brokers, by id.", "BrokerList"),
+    )
+    return {path: {"get": _operation(name, summary, answer)} for path, name, summary, answer in rows}
 
 
 def _member_paths(named: list[Any]) -> dict[str, Any]:

@@ -128,7 +128,8 @@ _STARTED: Final[Schema] = {
 _INSTANCE: Final[Schema] = {"type": "string", "description": "instance.id of the kproxy that owns the id."}
 
 
-def _all_required(properties: Schema, description: str) -> Schema:
+def all_required(properties: Schema, description: str) -> Schema:
+    """An object of an answer: all its fields are always there."""
     return {
         "type": "object",
         "description": description,
@@ -137,7 +138,7 @@ def _all_required(properties: Schema, description: str) -> Schema:
     }
 
 
-LISTED: Final = _all_required(
+LISTED: Final = all_required(
     {
         "transactional_id": TRANSACTIONAL_ID,
         "state": STATE,
@@ -148,12 +149,12 @@ LISTED: Final = _all_required(
     },
     "A transactional id in the list.",
 )
-LIST: Final = _all_required({"transactions": {"type": "array", "items": LISTED}}, "All transactional ids.")
+LIST: Final = all_required({"transactions": {"type": "array", "items": LISTED}}, "All transactional ids.")
 
-_PLACE: Final = _all_required(
+_PLACE: Final = all_required(
     {"topic": {"type": "string"}, "partition": {"type": "integer", "minimum": 0}}, "A partition."
 )
-_PART: Final = _all_required(
+_PART: Final = all_required(
     {
         "name": {"type": "string", "description": "Of the member; empty for what the owner wrote itself."},
         **_PRODUCER,
@@ -162,7 +163,7 @@ _PART: Final = _all_required(
     "What is decided together with the rest.",
 )
 _OUTCOME: Final[Schema] = {
-    **_all_required(
+    **all_required(
         {
             "committed": {"type": "boolean"},
             "reason": {"type": "string"},
@@ -172,7 +173,7 @@ _OUTCOME: Final[Schema] = {
     ),
     "type": ["object", "null"],
 }
-DESCRIBED: Final = _all_required(
+DESCRIBED: Final = all_required(
     {
         "transactional_id": TRANSACTIONAL_ID,
         "state": STATE,
@@ -189,10 +190,10 @@ DESCRIBED: Final = _all_required(
     },
     "A transactional id and its transaction.",
 )
-REJECTED: Final = _all_required(
+REJECTED: Final = all_required(
     {"producer_id": {"type": "integer", "minimum": 1, "maximum": _INT64_MAX}}, "A producer id that is rejected."
 )
-PROBLEM: Final = _all_required(
+PROBLEM: Final = all_required(
     {
         "type": {"type": "string", "description": "urn:kproxy:error: and the name of the error."},
         "title": {"type": "string", "description": "The name of the error, as Kafka has it."},

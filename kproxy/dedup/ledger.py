@@ -45,6 +45,10 @@ class Ledger:
         surplus = self.in_doubt - MAX_ENTRIES
         return self._drop_oldest(surplus) if surplus > 0 else 0
 
+    def counts(self) -> dict[Identity, int]:
+        """How many batches of each producer are in doubt, where there are some."""
+        return {identity: doubts.count for identity, doubts in self._doubts.items() if doubts.count}
+
     def _drop_oldest(self, surplus: int) -> int:
         oldest: list[tuple[float, int, Doubts, Entry]] = sorted(
             (

@@ -9,6 +9,7 @@ from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message, response_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import ByteIO, Network
+from kproxy.proxy.releases import release_of
 from kproxy.proxy.routing import Address, VersionRange
 
 _READ = 65536
@@ -31,6 +32,9 @@ class BrokerClient:
         self._correlation_id = 0
         #: What the broker serves, by API key.
         self.versions: dict[int, VersionRange] = {}
+        #: The release that it is most like, and its finalized features (KIP-584).
+        self.release = ""
+        self.features: dict[str, int] = {}
 
     @classmethod
     async def open(cls, network: Network, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
@@ -57,6 +61,8 @@ class BrokerClient:
         if response.error_code:
             raise RemoteProtocolError(f"{self._address} answered ApiVersions with error {response.error_code}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        self.features = {row.name: row.max_version_level for row in response.finalized_features}
+        self.release = release_of(self.versions, {row.name: row.max_version for row in response.supported_features})
 
     @staticmethod
     def _api_versions(body: memoryview, version: int) -> ApiVersionsResponse:

@@ -94,6 +94,8 @@ class Cluster:
         self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
         self.map.members = {row.node_id for row in response.brokers}
+        for row in response.brokers:
+            self.map.brokers[row.node_id].rack = row.rack
         for node_id in set(self.map.brokers) - self.map.members:
             # its port stays: a broker that restarts comes back under its id
             self.map.brokers[node_id].versions = None
@@ -142,7 +144,8 @@ class Cluster:
             known = self._clients.pop(broker.address, None)
             if known is not None:
                 known.close()  # it may be from before an upgrade
-            broker.versions = (await self.client(broker.address)).versions
+            client = await self.client(broker.address)
+            broker.versions, broker.release, broker.features = client.versions, client.release, client.features
         return broker.versions
 
     async def ask_any(self, request: Message, versions: VersionRange) -> Message:
@@ -206,9 +209,12 @@ class Cluster:
         await self.learn([(response.node_id, Address(response.host, response.port))])
         return self.map.brokers.get(response.node_id)
 
-    def count_error(self, kind: str) -> None:
-        """Counts a failure towards the brokers."""
+    def count_error(self, kind: str, broker: Broker | None = None) -> None:
+        """Counts a failure towards the brokers, or towards one."""
         self._stats.upstream_errors[kind] = self._stats.upstream_errors.get(kind, 0) + 1
+        if broker is not None:
+            broker.errors += 1
+            broker.last_error = kind, self.network.wall()
 
     def close(self) -> None:
         """Closes kproxy's own connections."""

@@ -22,6 +22,7 @@ from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
+from kproxy.proxy.handlers.base import Fault
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Errand, Session, Waiting
 from kproxy.proxy.stats import Stats
@@ -72,6 +73,8 @@ class Connection:
         session.link.empty_at = self.heard + wall
         #: Whether something was there to read already when a long wait was over.
         self._left_over = False
+        #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
+        self.opened_at, self.received = self.heard, 0
         #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
         self.written = 0
         #: Bytes behind these of which the kernel may have taken some.
@@ -185,6 +188,7 @@ class Connection:
                 return
             self.heard = self._emptied_at = trio.current_time()
             self.stats.client_bytes_in += count
+            self.received += count
             frames = self._frames(count, room)
             await self._intake.take(frames)
             self._pending = 0
@@ -253,7 +257,7 @@ class Connection:
             and self._upstream is not None
         ):
             # batches that get no answer in time are as good as lost: they are sent again over another connection
-            self.cluster.count_error("timeout")
+            self.cluster.count_error("timeout", self._broker)
             self._upstream.close()
 
     def check_open(self, now: float) -> None:
@@ -336,7 +340,7 @@ class Connection:
                 )
                 break
             except (OSError, RemoteProtocolError):
-                self.cluster.count_error("connect")
+                self.cluster.count_error("connect", broker)
                 self.cluster.doubt()
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
@@ -373,7 +377,7 @@ class Connection:
         except (OSError, trio.ClosedResourceError):
             pass
         except (RemoteProtocolError, LocalProtocolError) as error:
-            self.cluster.count_error("protocol")
+            self.cluster.count_error("protocol", self._broker)
             node_id = self._broker.node_id if self._broker else None
             log.warning("answer of a broker can't be used", broker=node_id, error=str(error))
             self.session.link.finished = True
@@ -385,7 +389,7 @@ class Connection:
         if self._streaming:
             self.session.link.finished = True
         if not self.session.idle:
-            self.cluster.count_error("disconnected")
+            self.cluster.count_error("disconnected", self._broker)
         if self._broker is not None:
             self._broker.versions = None
         self.session.upstream_lost()
@@ -556,3 +560,4 @@ class Connection:
 
     def _count_refusal(self, reason: str) -> None:
         self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1
+        self.session.ctx.fault = Fault(reason, trio.current_time() + self.wall)

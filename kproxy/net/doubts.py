@@ -84,6 +84,10 @@ class DoubtKeeper:
         if dropped:
             self._count_failure("too_many", dropped)
 
+    def counts(self) -> dict[Identity, int]:
+        """How many batches of each producer are in doubt, where there are some."""
+        return self._ledger.counts()
+
     def look(self, member: Member, hindrance: Hindrance, now: float) -> None:
         """Begins to remove what hinders a request, unless that is being done for its producer; see ``changed``.
 

@@ -108,6 +108,11 @@ class Lanes:
         if len(self._resting) > _MOST_RESTING:
             self._wake(next(iter(self._resting)))
 
+    def held(self) -> list[tuple[Lane, Identity, bool]]:
+        """All lanes that a producer has or may have again, with it; True: a connection has it now."""
+        leased = [(lane, lease.identity, True) for lane, lease in self._leases.items()]
+        return leased + [(lane, rest.lease.identity, False) for lane, rest in self._resting.items()]
+
     # -- where lanes come from
 
     async def _next(self, identity: Identity) -> tuple[Lane, _Lease]:

@@ -1,7 +1,7 @@
 """Listeners: one port to bootstrap from, one for each broker; and the limits on who may connect."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.last_faults import LastFaults
 from kproxy.proxy.permits import Permits, is_admin
 from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
@@ -61,7 +62,7 @@ class Server:
         self._cluster = cluster
         self._nursery = nursery
         self.lanes = Lanes(cluster, config, stats, LaneLog(cluster, config, stats))
-        self._keeper = DoubtKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
+        self.keeper = DoubtKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -71,6 +72,7 @@ class Server:
         #: Set once the port to bootstrap from is known.
         self._bound = trio.Event()
         self._connections: set[Connection] = set()
+        self.last_faults = LastFaults()
         self._serial = count(1)
         self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.ways_in) if transactions is not None else None
         self._views = transactions.views if transactions is not None else None
@@ -86,6 +88,11 @@ class Server:
         self._limits = _session_limits(config)
         for connection in self._connections:
             connection.config = config
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The clients' connections."""
+        return self._connections
 
     async def listen(self) -> Address:
         """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it can't be had."""
@@ -115,9 +122,9 @@ class Server:
                 now = trio.current_time()
                 for connection in list(self._connections):
                     connection.check(now)
-                self._keeper.sweep(now + self._wall)
+                self.keeper.sweep(now + self._wall)
         finally:
-            self._keeper.broker_log.close()
+            self.keeper.broker_log.close()
 
     def _check_open(self, now: float) -> None:
         oldest: float | None = None
@@ -209,6 +216,7 @@ class Server:
             finally:
                 self._connections.discard(connection)
                 self._stats.software.left(connection.session.software)
+                self.last_faults.note(connection.session.ctx, io.peer_host)
         except OSError:
             io.close()  # it was gone before it was set up
         except Exception:
@@ -226,7 +234,7 @@ class Server:
             self._session(io),
             self._cluster,
             self.lanes,
-            self._keeper,
+            self.keeper,
             self._config,
             self._stats,
             self._budget,

@@ -31,6 +31,7 @@ class Link:
 
     __slots__ = (
         "_stats",
+        "answered",
         "connected",
         "empty_at",
         "expected",
@@ -40,6 +41,7 @@ class Link:
         "position",
         "to_client",
         "to_upstream",
+        "used",
     )
 
     def __init__(self, stats: Stats) -> None:
@@ -60,6 +62,9 @@ class Link:
         self.empty_at = 0.0
         #: The client's connection has to end, once ``to_client`` is written.
         self.finished = False
+        #: Requests answered so far, and by API key the version of the last one.
+        self.answered = 0
+        self.used: dict[int, int] = {}
 
     def relay(self, slot: Slot, frame: Buffer) -> None:
         """Sends a request on as it is; its answer is the client's as it is."""
@@ -96,6 +101,8 @@ class Link:
                 self._stats.unanswered(slot.api_key)
                 return
             before = self.position
+            self.answered += 1
+            self.used[slot.api_key] = slot.api_version
             if not slot.silent:
                 assert slot.answer is not None
                 self.to_client.extend(slot.answer)

@@ -18,7 +18,7 @@ from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.captures import Captured, captured_parts
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.producing import Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, first_content
@@ -341,6 +341,7 @@ class ProduceGate:
 
     def _count_refusal(self, reason: str) -> None:
         self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
+        self._ctx.fault = Fault(reason, self._link.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]
@@ -367,9 +368,9 @@ class ProduceGate:
 
     def _answer_call(self, call: Call) -> None:
         if call.owed is not None and self.member is not None:
-            _note_failures(call.owed, call.owed.sends)
+            self._note_failures(call.owed, call.owed.sends)
             if call.raw is None:
-                _note_failures(call.owed, call.parts)  # what was not sent
+                self._note_failures(call.owed, call.parts)  # what was not sent
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return
@@ -451,12 +452,21 @@ class ProduceGate:
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)
 
+    def _note_failures(self, owed: Answer, parts: Iterable[Send | Part]) -> None:
+        for part in parts:
+            if not part.error_code:
+                continue
+            self._ctx.fault = Fault(f"Produce: {_error_name(part.error_code)}", self._link.now)
+            if _may_be_sent_again(part.error_code):
+                owed.failed = True
+                owed.failures = (*owed.failures, part.key)
 
-def _note_failures(owed: Answer, parts: Iterable[Send | Part]) -> None:
-    for part in parts:
-        if part.error_code and _may_be_sent_again(part.error_code):
-            owed.failed = True
-            owed.failures = (*owed.failures, part.key)
+
+def _error_name(error_code: int) -> str:
+    try:
+        return ErrorCode(error_code).name
+    except ValueError:
+        return f"error {error_code}"
 
 
 def _may_be_sent_again(error_code: int) -> bool:

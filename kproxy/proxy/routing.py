@@ -54,6 +54,14 @@ class Broker:
     port: int | None = None
     #: Advertised versions by API key, first and last; None until asked, and again after each lost connection.
     versions: dict[int, VersionRange] | None = None
+    #: As Metadata names it; None: it has none.
+    rack: str | None = None
+    #: The release that it is most like, and its finalized features, as they were last seen; for people.
+    release: str | None = None
+    features: dict[str, int] = field(default_factory=dict)
+    #: What failed towards it: how often, and what last and when (seconds since the epoch).
+    errors: int = 0
+    last_error: tuple[str, float] | None = None
 
 
 @dataclass(slots=True)

@@ -149,7 +149,7 @@ class Session:
             self.ctx.transcode = self._transcode_for(self.ctx.client_id)
 
     def _note_software(self, name: str, version: str) -> None:
-        self.ctx.software = name
+        self.ctx.software, self.ctx.software_version = name, version
         self._stats.software.left(self.software)
         self.software = self._stats.software.came(name, version)
 

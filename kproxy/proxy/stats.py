@@ -66,6 +66,8 @@ class Stats:
     """By reason."""
     refusals: dict[str, int] = field(default_factory=dict)
     """By reason."""
+    http_refused: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Requests to kproxy's own pages, by listener ("http", "control") and reason ("host", "origin", "token", ...)."""
     buffered_bytes: int = 0
     buffered_bytes_limit: int = 0
     loop_delays: Durations = field(default_factory=Durations)
@@ -120,6 +122,10 @@ class Stats:
     def unanswered(self, api_key: int) -> None:
         """Counts one request that ended its connection in place of an answer."""
         self.requests_unanswered[api_key] = self.requests_unanswered.get(api_key, 0) + 1
+
+    def count_http_refused(self, listener: str, reason: str) -> None:
+        """Counts one request to a page of kproxy's own that was refused."""
+        self.http_refused[listener, reason] = self.http_refused.get((listener, reason), 0) + 1
 
     def count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         """Add to the conversion counters."""

@@ -13,7 +13,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message, request_class, response_class
+from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message, api_name, request_class, response_class
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 
@@ -171,3 +171,14 @@ def test_bytes_behind_a_message_are_allowed_only_where_asked_for() -> None:
     assert FindCoordinatorRequest.decode(data + b"\0", 0, surplus=True).key == "g"
     with pytest.raises(RemoteProtocolError):
         FindCoordinatorRequest.decode(data[:-1], 0, surplus=True)
+
+
+def test_api_names_are_kafkas() -> None:
+    assert [api_name(key) for key in (0, 2, 18, 22, 61)] == [
+        "Produce",
+        "ListOffsets",
+        "ApiVersions",
+        "InitProducerId",
+        "DescribeProducers",
+    ]
+    assert api_name(9999) == "9999"

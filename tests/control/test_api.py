@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.control.api import MAX_BODY_BYTES, make_api
-from kproxy.control.guard import Guard, Rules
+from kproxy.control.guard import Guard, Rules, by_rules
 from kproxy.control.json_schema import faults
 from kproxy.control.openapi import document
 from kproxy.control.schemas import DESCRIBED, LIST, PROBLEM
@@ -24,7 +24,7 @@ CHANGES = ("commit", "abort", "prepare")
 
 
 def served(control: FakeTransactions) -> ASGIApp:
-    return Guard(make_api(control), Rules(hosts=None, token=None))
+    return Guard(make_api(control), by_rules(Rules(hosts=None, token=None)), [].append)
 
 
 async def test_begin_by_client_id() -> None:

@@ -4,13 +4,17 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from kproxy.config import Address, StartupError
-from kproxy.control.guard import Guard, Rules, host_names, read_token, refusal
+from kproxy.control.guard import Guard, Rules, by_rules, host_names, read_token, refusal
 from tests.control.asgi import call
 
 TOKEN = b"correct-horse-battery"
 RULES = Rules(host_names(Address("127.0.0.1", 19645)), TOKEN)
 HOST = (b"host", b"127.0.0.1:19645")
 BEARER = (b"authorization", b"Bearer " + TOKEN)
+
+
+def refuse_nothing(reason: str) -> None:
+    raise AssertionError(reason)
 
 
 async def reached(scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,9 +62,16 @@ def test_who_has_the_token_and_names_the_listener_is_served(headers: list[tuple[
     ],
 )
 def test_nobody_else_is(headers: list[tuple[bytes, bytes]], status: int) -> None:
-    problem = refusal(headers, RULES)
-    assert problem is not None
-    assert problem.status == status
+    found = refusal(headers, RULES)
+    assert found is not None
+    assert found.problem.status == status
+    assert found.reason == _reason(headers, status)
+
+
+def _reason(headers: list[tuple[bytes, bytes]], status: int) -> str:
+    if status == 401:
+        return "token"
+    return "origin" if {name.lower() for name, _ in headers} & {b"origin", b"sec-fetch-site"} else "host"
 
 
 def test_the_unix_socket_asks_for_no_token_and_yet_serves_no_browser() -> None:
@@ -77,14 +88,17 @@ def test_on_the_port_of_http_the_port_may_be_left_out() -> None:
 
 
 async def test_what_is_refused_does_not_reach_the_application() -> None:
-    answer = await call(Guard(reached, RULES), "POST", "/v1/transactions", [("host", "127.0.0.1:19645")])
+    refused: list[str] = []
+    answer = await call(
+        Guard(reached, by_rules(RULES), refused.append), "POST", "/v1/transactions", [("host", "127.0.0.1:19645")]
+    )
     assert (answer.status, answer.error) == (401, "CLUSTER_AUTHORIZATION_FAILED")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert TOKEN not in answer.body
 
 
 async def test_the_application_sees_the_path_as_it_was_sent() -> None:
-    answer = await call(Guard(reached, Rules(None, None)), "GET", "/v1/a%2Fb%20c")
+    answer = await call(Guard(reached, by_rules(Rules(None, None)), refuse_nothing), "GET", "/v1/a%2Fb%20c")
     assert answer.body == b"/v1/a%2Fb%20c"
 
 
@@ -97,7 +111,9 @@ async def test_a_websocket_is_closed() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Guard(reached, Rules(None, None))({"type": "websocket", "headers": []}, receive, send)
+    await Guard(reached, by_rules(Rules(None, None)), refuse_nothing)(
+        {"type": "websocket", "headers": []}, receive, send
+    )
     assert [message["type"] for message in sent] == ["websocket.close"]
 
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from kproxy import __version__
-from kproxy.control.metrics import StatsCollector, api_name, make_registry, render
+from kproxy.control.metrics import StatsCollector, make_registry, render
 from kproxy.proxy.durations import LATENCY_BUCKETS
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.transaction_stats import TransactionStats
@@ -58,6 +58,7 @@ def filled() -> Stats:
     stats.in_doubt, stats.records_matched, stats.records_stripped = 26, 27, 28
     stats.requests_dropped, stats.requests_timed_out = 29, 30
     stats.readbacks, stats.readback_bytes = 31, 32
+    stats.count_http_refused("http", "origin")
     stats.readbacks_failed["timeout"] = 33
     stats.fences["refused"] = 34
     stats.recoveries, stats.recovery_seconds = 35, 36.5
@@ -105,6 +106,7 @@ def filled() -> Stats:
         ("kproxy_epoch_bumps_total", {}, 7),
         ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
+        ("kproxy_http_requests_refused_total", {"listener": "http", "reason": "origin"}, 1),
         ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
         ("kproxy_batches_in_doubt", {}, 26),
         ("kproxy_records_matched_total", {}, 27),
@@ -237,14 +239,3 @@ def test_a_strange_client_id_harms_nothing(client_id: str) -> None:
     assert sum(sample.value for sample in found) == 2
     assert all(sample.labels.items() >= labels.items() for sample in found)
     assert value(stats, "kproxy_brokers") == 2
-
-
-def test_api_names_are_kafkas() -> None:
-    assert [api_name(key) for key in (0, 2, 18, 22, 61)] == [
-        "Produce",
-        "ListOffsets",
-        "ApiVersions",
-        "InitProducerId",
-        "DescribeProducers",
-    ]
-    assert api_name(9999) == "9999"

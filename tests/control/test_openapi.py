@@ -12,9 +12,11 @@ from starlette.routing import Route
 
 from kproxy.config import Address
 from kproxy.control.api import make_api
-from kproxy.control.guard import Guard, Rules, host_names
+from kproxy.control.fact_routes import fact_routes
+from kproxy.control.guard import Guard, Rules, by_rules, host_names
 from kproxy.control.openapi import document
 from tests.control.asgi import call
+from tests.control.fake_facts import FakeFacts
 from tests.control.fake_settings import settings_routes
 from tests.control.fake_transactions import FakeTransactions
 
@@ -44,6 +46,15 @@ WRONG: list[dict[str, str | None]] = [
 ]
 
 
+def more_routes() -> list[Route]:
+    return [*settings_routes(), *fact_routes(FakeFacts())]
+
+
+def guarded(control: FakeTransactions) -> Guard:
+    rules = Rules(host_names(LISTENER), TOKEN.encode())
+    return Guard(make_api(control, more_routes()), by_rules(rules), [].append)
+
+
 def operations() -> Iterator[tuple[str, str]]:
     for path, item in document()["paths"].items():
         yield from ((path, verb) for verb in item if verb in ("get", "post", "put"))
@@ -68,7 +79,7 @@ def test_the_file_agrees_with_the_code() -> None:
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
     routes = {
         (route.path, method.lower())
-        for route in make_api(FakeTransactions(), settings_routes()).routes
+        for route in make_api(FakeTransactions(), more_routes()).routes
         if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
@@ -86,7 +97,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_operations_have_names_of_their_own() -> None:
     names = [document()["paths"][path][verb]["operationId"] for path, verb in operations()]
-    assert len(names) == len(set(names)) == 16
+    assert len(names) == len(set(names)) == 20
 
 
 @pytest.mark.parametrize("path", [path for path, _ in operations()])
@@ -98,7 +109,7 @@ def test_parameters_of_paths_are_declared(path: str) -> None:
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 async def test_no_route_and_no_verb_is_served_without_credentials(wrong: dict[str, str | None]) -> None:
     control = FakeTransactions()
-    app = Guard(make_api(control, settings_routes()), Rules(host_names(LISTENER), TOKEN.encode()))
+    app = guarded(control)
     headers = [(name, value) for name, value in {**GOOD, **wrong}.items() if value is not None]
     for verb, path in product(VERBS, PATHS):
         answer = await call(app, verb, path, headers, b'{"client_id": "a"}')
@@ -107,7 +118,7 @@ async def test_no_route_and_no_verb_is_served_without_credentials(wrong: dict[st
 
 
 async def test_with_credentials_every_route_is_served() -> None:
-    app = Guard(make_api(FakeTransactions(), settings_routes()), Rules(host_names(LISTENER), TOKEN.encode()))
+    app = guarded(FakeTransactions())
     for path, verb in operations():
         body = b'{"level": "info"}' if verb == "put" else b"{}"
         answer = await call(app, verb.upper(), filled_in(path), GOOD.items(), body)
@@ -115,7 +126,9 @@ async def test_with_credentials_every_route_is_served() -> None:
 
 
 def test_the_documentation_lists_every_route() -> None:
-    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("transactions.md", "operations.md")]
+    pages = [
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("transactions.md", "operations.md", "status.md")
+    ]
     found = re.findall(r"^\| `(GET|POST|PUT) (/v1/\S+)` \|", "\n".join(pages), re.MULTILINE)
     listed = {(path, verb.lower()) for verb, path in found}
     assert listed == set(operations())

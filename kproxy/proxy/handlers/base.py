@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 Place: TypeAlias = tuple[str, int]
 
 
+class Fault(NamedTuple):
+    """What went wrong for a client: a word or two, and when (seconds since the epoch)."""
+
+    reason: str
+    at: float
+
+
 class Passed(NamedTuple):
     """Where nothing can be delivered to a consumer: its offset, the next that may hold something, and who hinders."""
 
@@ -65,6 +72,9 @@ class Context:
     now: float = 0.0
     #: What ApiVersions v3 and later called the client's software (KIP-511).
     software: str = ""
+    software_version: str = ""
+    #: The last thing that was refused to this client, or that its broker answered with an error; for people.
+    fault: Fault | None = None
     #: What kproxy's transaction log says; None if it is not read.
     decisions: Decisions | None = None
     #: Whether the offsets of groups may stand in kproxy's transaction log.

@@ -1,0 +1,104 @@
+"""Who may use the status page: anybody may look who names it rightly, nobody aborts without the token.
+
+The page has no password, so what protects it from web pages of others is what their browsers can't forge: Host, which
+names the site whose DNS led here (DNS rebinding), Origin and Sec-Fetch-Site.
+"""
+
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from starlette.types import Scope
+
+from kproxy.config import Address, Config
+from kproxy.control.guard import Refusal, forbidden, values_by_name, without_token
+
+#: For machines, which may have any name for this host; they show nothing that a web page could use.
+_FOR_MACHINES: Final = ("/metrics", "/healthz", "/readyz")
+_API: Final = "/v1/"
+_READS: Final = ("GET", "HEAD")
+#: Values of Sec-Fetch-Site: of a request by the page itself, or by a person's hand.
+_OWN_SITES: Final = (b"same-origin", b"none")
+
+Headers = dict[bytes, list[bytes]]
+
+
+class PageRules(NamedTuple):
+    """What the page asks of a request."""
+
+    #: Host names that lead here by the operator's will; addresses and localhost always do.
+    names: frozenset[str]
+    #: None: nobody aborts here.
+    token: bytes | None
+
+
+def page_rules(config: Config, token: bytes | None) -> PageRules:
+    """The rules of this kproxy's page."""
+    named = (config.http, config.advertised_address)
+    return PageRules(frozenset(address.host.lower() for address in named if address is not None), token)
+
+
+def page_refusal(scope: Scope, rules: PageRules) -> Refusal | None:
+    """Why a request is not served; None if it is."""
+    path = scope["path"]
+    if path in _FOR_MACHINES:
+        return None
+    headers = values_by_name(scope["headers"])
+    host = _host(headers)
+    if host is None or not (_is_address(host) or host.host in rules.names):
+        return forbidden("host", "Host must be this host's IP address, localhost, or the name that http has.")
+    if not path.startswith(_API):
+        return None
+    if not _is_own(headers):
+        return forbidden("origin", "Only the status page itself may ask this of a browser.")
+    return None if scope["method"] in _READS else _may_not_change(scope, headers, host, rules)
+
+
+def abort_ability(scope: Scope, rules: PageRules) -> str:
+    """Whether the page that is asked for may have buttons: "token" if so, "remote" or "off" if not."""
+    host = _host(values_by_name(scope["headers"]))
+    if host is None or not _is_local(scope, host):
+        return "remote"
+    return "off" if rules.token is None else "token"
+
+
+def _may_not_change(scope: Scope, headers: Headers, host: Address, rules: PageRules) -> Refusal | None:
+    if not _is_local(scope, host):
+        return forbidden("remote", "The token travels in plain text, so only over loopback: use kproxy txn abort.")
+    if rules.token is None:
+        return forbidden("off", "Give control.token.file, whose token such a request must bear; or use kproxy txn.")
+    return without_token(headers, rules.token)
+
+
+def _is_local(scope: Scope, host: Address) -> bool:
+    client = scope.get("client")
+    return host.is_loopback and client is not None and Address(client[0], 0).is_loopback
+
+
+def _host(headers: Headers) -> Address | None:
+    """What Host says; None if it does not say one thing."""
+    values = headers.get(b"host", [])
+    if len(values) != 1:
+        return None
+    text = values[0].decode("latin-1").lower()
+    name, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        name, port = text, "80"
+    return Address(name.strip("[]"), int(port)) if name and port.isascii() and port.isdigit() else None
+
+
+def _is_address(host: Address) -> bool:
+    if host.host == "localhost":
+        return True
+    try:
+        ip_address(host.host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(headers: Headers) -> bool:
+    """Whether no other site's page has a hand in a request."""
+    if any(site not in _OWN_SITES for site in headers.get(b"sec-fetch-site", [])):
+        return False
+    own = b"http://" + headers[b"host"][0].lower()
+    return all(origin.lower() == own for origin in headers.get(b"origin", []))

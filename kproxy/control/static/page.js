@@ -1,0 +1,288 @@
+"use strict";
+// Asks for the facts every two seconds and writes them into the page; all text goes in as text, never as HTML.
+
+const INTERVAL_MS = 2000;
+const PATIENCE_MS = 10000;
+const SVG = "http://www.w3.org/2000/svg";
+const REASONS = {
+  off: "To abort from here, give kproxy a control.token.file. Or use: kproxy txn abort ID",
+  remote: "Aborts go over loopback only, because the token travels in plain text. On kproxy's host use: kproxy txn abort ID",
+};
+// Producer ids have 64 bits, numbers of JavaScript 53.
+const LONG_IDS = /"producer_id":(\d{16,})/g;
+const ability = document.body.dataset.abort;
+const byId = (id) => document.getElementById(id);
+
+// -- words
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+
+function size(bytes) {
+  let unit = 0;
+  while (bytes >= 1000 && unit < 3) {
+    bytes /= 1000;
+    unit += 1;
+  }
+  return `${short.format(bytes)} ${["B", "kB", "MB", "GB"][unit]}`;
+}
+
+function span(ms) {
+  if (ms < 1000) return `${ms} ms`;
+  let seconds = Math.floor(ms / 1000);
+  const words = [];
+  for (const [length, unit] of [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]]) {
+    const count = Math.floor(seconds / length);
+    seconds -= count * length;
+    if (count && words.length < 2) words.push(`${count} ${unit}`);
+  }
+  return words.join(" ");
+}
+
+const moment = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+const failure = (row) => (row.last_error ? `${row.last_error.reason}, ${moment(row.last_error.at_ms)}` : "");
+
+// -- tables
+
+// Each column: its title, what it shows of a row, and the class of its cells (a word, or what a row says).
+const COLUMNS = {
+  clients: [
+    ["client.id", (row) => row.client_id || "(none)"],
+    ["Software", (row) => `${row.software_name} ${row.software_version}`.trim() || "not told"],
+    ["Host", (row) => row.host],
+    ["Principal", (row) => row.principal],
+    ["Connections", (row) => whole.format(row.connections), "number"],
+    ["Requests/s", (row) => whole.format(row.per_second.requests), "number"],
+    ["In/s", (row) => size(row.per_second.bytes_in), "number"],
+    ["Out/s", (row) => size(row.per_second.bytes_out), "number"],
+    ["Versions used last", (row) => Object.entries(row.versions).map(([api, v]) => `${api} v${v}`).join(", "), "wide"],
+    ["Last error", failure, "wide"],
+  ],
+  transactions: [
+    ["Transactional id", (row) => row.transactional_id],
+    ["client.id", (row) => row.client_id],
+    ["Producer", (row) => `${row.producer_id}, epoch ${row.producer_epoch}`],
+    ["Open for", (row, now) => (row.started_ms === null ? "" : span(Math.max(now - row.started_ms, 0))), "number"],
+    ["Instance", (row) => row.instance_id],
+  ],
+  lanes: [
+    ["Producer id", (row) => (row.producer_id === null ? "–" : String(row.producer_id))],
+    ["Epoch", (row) => (row.epoch === null ? "–" : row.epoch), "number"],
+    ["State", (row) => row.state],
+    ["client.id", (row) => row.client_id],
+    ["Host", (row) => row.host],
+    ["Partitions", (row) => whole.format(row.partitions), "number"],
+    ["In flight", (row) => whole.format(row.in_flight), "number"],
+    ["Unacknowledged", (row) => (row.unacknowledged_ms ? span(row.unacknowledged_ms) : "–"), "number"],
+    ["In doubt", (row) => whole.format(row.in_doubt), (row) => (row.in_doubt ? "number warn" : "number")],
+  ],
+  brokers: [
+    ["Broker", (row) => row.node_id],
+    ["Address", (row) => row.address],
+    ["State", (row) => (row.up ? "up" : "down"), (row) => (row.up ? "" : "warn")],
+    ["Like Kafka", (row) => row.release || "not asked yet"],
+    ["Rack", (row) => row.rack || "–"],
+    ["Port here", (row) => (row.port === null ? "none" : row.port), "number"],
+    ["Connections", (row) => whole.format(row.connections), "number"],
+    ["Errors", (row) => whole.format(row.errors), "number"],
+    ["Last error", failure, "wide"],
+  ],
+  errors: [
+    ["When", (row) => moment(row.at_ms)],
+    ["client.id", (row) => row.client_id],
+    ["Host", (row) => row.host],
+    ["What", (row) => row.reason, "wide"],
+  ],
+};
+
+function cell(kind, text, name) {
+  const found = document.createElement(kind);
+  found.textContent = text;
+  if (name) found.className = name;
+  return found;
+}
+
+function fill(id, rows, total, now, more) {
+  const columns = COLUMNS[id];
+  const head = document.createElement("tr");
+  for (const [title, , name] of columns) {
+    const th = cell("th", title, typeof name === "function" ? name({}) : name);
+    th.scope = "col";
+    head.append(th);
+  }
+  if (more) head.append(cell("th", "", ""));
+  const body = rows.map((row) => {
+    const line = document.createElement("tr");
+    for (const [, show, name] of columns) {
+      line.append(cell("td", show(row, now), typeof name === "function" ? name(row) : name));
+    }
+    if (more) line.append(more(row));
+    return line;
+  });
+  const over = total - rows.length;
+  if (!rows.length || over > 0) {
+    const line = document.createElement("tr");
+    const only = cell("td", rows.length ? `and ${whole.format(over)} more` : "none", "none");
+    only.colSpan = columns.length + (more ? 1 : 0);
+    line.append(only);
+    body.push(line);
+  }
+  const thead = document.createElement("thead");
+  const tbody = document.createElement("tbody");
+  thead.append(head);
+  tbody.append(...body);
+  byId(id).replaceChildren(thead, tbody);
+}
+
+// -- figures
+
+function draw(id, values) {
+  const svg = byId(id);
+  const width = 90;
+  const top = Math.max(...values, 1e-9);
+  svg.setAttribute("viewBox", `0 0 ${width} 30`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  const first = width - values.length;
+  const points = values.map((value, at) => `${first + at + 0.5},${(29 - (28 * value) / top).toFixed(2)}`);
+  const line = document.createElementNS(SVG, "polyline");
+  line.setAttribute("class", "line");
+  line.setAttribute("points", points.join(" "));
+  const area = document.createElementNS(SVG, "polygon");
+  area.setAttribute("class", "area");
+  if (points.length) area.setAttribute("points", `${first + 0.5},30 ${points.join(" ")} ${width - 0.5},30`);
+  svg.replaceChildren(area, line);
+}
+
+function figures(status) {
+  const { per_second: rate, history, transactions } = status;
+  document.title = `kproxy ${status.instance_id}`;
+  byId("instance").textContent = `${status.version} · ${status.instance_id}`;
+  const state = byId("state");
+  const word = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
+  if (state.textContent !== word) state.textContent = word;
+  state.className = `pill ${status.ready ? "good" : "bad"}`;
+  byId("about").textContent =
+    `clients at ${status.listen}, brokers from ${status.bootstrap_servers}, running for ${span(status.now_ms - status.started_ms)}`;
+  byId("requests").textContent = `${whole.format(rate.requests)}/s`;
+  byId("bytes-in").textContent = `${size(rate.bytes_in)}/s`;
+  byId("bytes-out").textContent = `${size(rate.bytes_out)}/s`;
+  draw("requests-line", history.requests);
+  draw("bytes-in-line", history.bytes_in);
+  draw("bytes-out-line", history.bytes_out);
+  byId("connections").textContent = whole.format(status.connections);
+  byId("connections-note").textContent =
+    `of at most ${whole.format(status.max_connections)}; buffers hold ${size(status.buffered_bytes)} of ${size(status.buffer_memory)}`;
+  byId("in-doubt").textContent = whole.format(status.in_doubt);
+  const waits = status.unacknowledged_ms ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}` : "nothing unacknowledged";
+  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out`;
+  byId("open").textContent = whole.format(transactions.open);
+  byId("open-note").textContent =
+    `open here, ${whole.format(transactions.prepared)} prepared; ${whole.format(transactions.commits)} committed, ${whole.format(transactions.aborts)} aborted`;
+}
+
+// -- aborts
+
+const dialog = byId("ask");
+let token = "";
+let asked = "";
+
+function abortCell(row) {
+  const found = document.createElement("td");
+  const button = cell("button", "Abort", "danger");
+  button.type = "button";
+  button.disabled = ability !== "token";
+  button.setAttribute("aria-label", `Abort ${row.transactional_id}`);
+  button.addEventListener("click", () => {
+    asked = row.transactional_id;
+    byId("ask-name").textContent = asked;
+    byId("ask-error").textContent = "";
+    byId("token").value = token;
+    dialog.showModal();
+  });
+  found.append(button);
+  return found;
+}
+
+async function abort() {
+  token = byId("token").value.trim();
+  byId("ask-yes").disabled = true;
+  try {
+    const answer = await fetch(`/v1/transactions/${encodeURIComponent(asked)}/abort`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+      body: "{}",
+    });
+    if (answer.ok) {
+      dialog.close();
+      refresh();
+      return;
+    }
+    if (answer.status === 401) token = "";
+    const problem = await answer.json();
+    byId("ask-error").textContent = answer.status === 401 ? "That is not the token." : problem.detail;
+  } catch (error) {
+    byId("ask-error").textContent = `kproxy did not answer: ${error.message}`;
+  } finally {
+    byId("ask-yes").disabled = false;
+  }
+}
+
+byId("ask-no").addEventListener("click", () => dialog.close());
+byId("ask-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  abort();
+});
+dialog.addEventListener("close", () => {
+  byId("token").value = "";
+});
+
+// -- asking
+
+async function get(path) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
+  return JSON.parse((await answer.text()).replace(LONG_IDS, '"producer_id":"$1"'));
+}
+
+async function transactions(now) {
+  const note = byId("transactions-note");
+  // The rows are not made anew under somebody's fingers.
+  if (dialog.open) return;
+  try {
+    const found = await get("/v1/transactions?state=Ongoing");
+    note.hidden = ability === "token" || !found.transactions.length;
+    note.textContent = REASONS[ability] || "";
+    fill("transactions", found.transactions.slice(0, 200), found.transactions.length, now, abortCell);
+  } catch (error) {
+    note.hidden = false;
+    note.textContent = "The transaction log can't be read just now.";
+    fill("transactions", [], 0, now);
+  }
+}
+
+async function refresh() {
+  const silent = byId("silent");
+  try {
+    const [status, clients, lanes, brokers] = await Promise.all(
+      ["/v1/status", "/v1/clients", "/v1/lanes", "/v1/brokers"].map(get),
+    );
+    figures(status);
+    fill("clients", clients.clients.slice(0, 200), clients.total, status.now_ms);
+    fill("lanes", lanes.lanes.slice(0, 200), lanes.total, status.now_ms);
+    fill("brokers", brokers.brokers, brokers.total, status.now_ms);
+    fill("errors", status.recent_errors, status.recent_errors.length, status.now_ms);
+    await transactions(status.now_ms);
+    silent.hidden = true;
+    byId("updated").textContent = `as of ${moment(status.now_ms)}, asked every ${INTERVAL_MS / 1000} s`;
+  } catch (error) {
+    if (silent.hidden) silent.textContent = `No answer since ${moment(Date.now())}: ${error.message}. What stands here may be old.`;
+    silent.hidden = false;
+  }
+}
+
+async function go() {
+  if (document.visibilityState === "visible") await refresh();
+  setTimeout(go, INTERVAL_MS);
+}
+
+go();

@@ -1,0 +1,226 @@
+"""What one kproxy tells of itself: looked up in what is running when somebody asks, and sampled for rates."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from kproxy import __version__
+from kproxy.codec.messages import api_name
+from kproxy.config import Config, show
+from kproxy.dedup.identity import Identity
+from kproxy.net.cluster import Cluster
+from kproxy.net.connection import Connection
+from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
+from kproxy.net.server import Server
+from kproxy.proxy.facts import (
+    BrokerFact,
+    ClientError,
+    ClientFact,
+    Failure,
+    LaneFact,
+    Status,
+    Traffic,
+    TransactionsFact,
+    not_ready_reasons,
+)
+from kproxy.proxy.handlers.base import Fault
+from kproxy.proxy.last_faults import Whose
+from kproxy.proxy.stats import Stats
+
+_MOST_ERRORS: Final = 20
+
+
+class Facts:
+    """Reads the shell's state; changes nothing."""
+
+    def __init__(self, config: Config, stats: Stats, cluster: Cluster, server: Server) -> None:
+        """``server`` has the clients, ``cluster`` the brokers."""
+        self._config = config
+        self._stats = stats
+        self._cluster = cluster
+        self._server = server
+        self._sampler = Sampler(stats)
+        self._wall = cluster.network.wall() - trio.current_time()
+        self._started_ms = self._now_ms()
+
+    async def run(self) -> None:
+        """Samples, for ever."""
+        while True:
+            self._sampler.sample(self._server.connections, trio.current_time())
+            await trio.sleep(INTERVAL_SECONDS)
+
+    def _now_ms(self) -> int:
+        return int(self._cluster.network.wall() * 1000)
+
+    def status(self) -> Status:
+        """The whole in short."""
+        config, stats = self._config, self._stats
+        now = self._cluster.network.wall()
+        return Status(
+            instance_id=config.instance_id,
+            version=__version__,
+            started_ms=self._started_ms,
+            now_ms=int(now * 1000),
+            ready=stats.ready,
+            reasons=not_ready_reasons(stats),
+            listen=str(config.listen),
+            bootstrap_servers=show(config.bootstrap_servers),
+            connections=stats.connections_open,
+            max_connections=config.max_connections,
+            connections_total=sum(stats.connections_accepted.values()),
+            brokers_up=stats.brokers,
+            brokers_known=len(self._cluster.map.brokers),
+            lanes=stats.producer_ids_active,
+            in_flight=stats.sends_in_flight,
+            in_doubt=stats.in_doubt,
+            unacknowledged_ms=_age_ms(stats.oldest_unacknowledged, now),
+            buffered_bytes=stats.buffered_bytes,
+            buffer_memory=config.buffer_memory,
+            records_matched=stats.records_matched,
+            per_second=self._sampler.total,
+            transactions=self._transactions(now),
+            refusals=dict(stats.refusals),
+            connections_refused=dict(stats.connections_refused),
+            broker_errors=dict(stats.upstream_errors),
+            recent_errors=self._recent_errors(),
+            history=self._sampler.history(),
+        )
+
+    def _transactions(self, now: float) -> TransactionsFact:
+        stats = self._stats.transactions
+        return TransactionsFact(
+            open=stats.open,
+            prepared=stats.prepared,
+            oldest_open_ms=_age_ms(stats.oldest_open, now),
+            unknown_producer_ids=stats.unknown,
+            log_lag=stats.log_lag,
+            commits=stats.commits,
+            aborts=sum(stats.aborts.values()),
+        )
+
+    def _faults(self) -> dict[Whose, Fault]:
+        """The last of each client and host, whether it is still connected or not."""
+        faults = dict(self._server.last_faults.by_client)
+        for connection in self._server.connections:
+            ctx = connection.session.ctx
+            whose = Whose(ctx.client_id, connection.client.peer_host)
+            known = faults.get(whose)
+            if ctx.fault is not None and (known is None or known.at < ctx.fault.at):
+                faults[whose] = ctx.fault
+        return faults
+
+    def _recent_errors(self) -> list[ClientError]:
+        newest = sorted(self._faults().items(), key=lambda row: -row[1].at)[:_MOST_ERRORS]
+        return [ClientError(*whose, fault.reason, int(fault.at * 1000)) for whose, fault in newest]
+
+    # -- clients
+
+    def clients(self) -> list[ClientFact]:
+        """One row for each client, the busiest first."""
+        groups: dict[tuple[str, ...], list[Connection]] = {}
+        for connection in self._server.connections:
+            ctx = connection.session.ctx
+            key = (ctx.client_id, ctx.software, ctx.software_version, connection.client.peer_host, ctx.principal)
+            groups.setdefault(key, []).append(connection)
+        faults = self._faults()
+        rows = [self._client(key, group, faults) for key, group in groups.items()]
+        return sorted(rows, key=lambda row: (-row.per_second.requests, -row.requests, row.client_id, row.host))
+
+    def _client(self, key: tuple[str, ...], group: list[Connection], faults: dict[Whose, Fault]) -> ClientFact:
+        client_id, software, software_version, host, principal = key
+        versions: dict[int, int] = {}
+        for connection in group:
+            versions.update(connection.session.link.used)
+        fault = faults.get(Whose(client_id, host))
+        return ClientFact(
+            client_id=client_id,
+            software_name=software,
+            software_version=software_version,
+            host=host,
+            principal=principal,
+            connections=len(group),
+            connected_ms=int((min(connection.opened_at for connection in group) + self._wall) * 1000),
+            versions={api_name(api_key): version for api_key, version in sorted(versions.items())},
+            requests=sum(connection.session.link.answered for connection in group),
+            per_second=_sum(self._sampler.rate(connection) for connection in group),
+            last_error=None if fault is None else Failure(fault.reason, int(fault.at * 1000)),
+        )
+
+    # -- lanes
+
+    def lanes(self) -> list[LaneFact]:
+        """One row for each producer id, those that wait for something first."""
+        users = {
+            connection.session.gate.producer.lane: connection
+            for connection in self._server.connections
+            if connection.session.gate.producer.lane is not None
+        }
+        doubts = self._server.keeper.counts()
+        now = self._cluster.network.wall()
+        rows, seen = [], set()
+        for lane, identity, leased in self._server.lanes.held():
+            seen.add(identity)
+            user = users.get(lane)
+            producer = None if user is None else user.session.gate.producer
+            rows.append(
+                _lane(identity, doubts.get(identity, 0))._replace(
+                    producer_id=lane.producer_id,
+                    epoch=max((track.epoch for track in lane.tracks.values()), default=lane.epoch),
+                    state="leased" if leased else "resting",
+                    partitions=len(lane.tracks),
+                    in_flight=0 if producer is None else producer.in_flight,
+                    unacknowledged_ms=0 if producer is None else _age_ms(producer.oldest, now),
+                )
+            )
+        rows += [_lane(identity, count) for identity, count in doubts.items() if identity not in seen]
+        return sorted(rows, key=lambda row: (-row.unacknowledged_ms, -row.in_doubt, row.state, row.client_id))
+
+    # -- brokers
+
+    def brokers(self) -> list[BrokerFact]:
+        """One row for each broker that was ever named, by id."""
+        places = [connection.node_id for connection in self._server.connections]
+        return [
+            BrokerFact(
+                node_id=node_id,
+                address=str(broker.address),
+                rack=broker.rack,
+                up=node_id in self._cluster.map.members,
+                release=broker.release,
+                features=dict(broker.features),
+                port=broker.port,
+                connections=places.count(node_id),
+                errors=broker.errors,
+                last_error=_failure(broker.last_error),
+            )
+            for node_id, broker in sorted(self._cluster.map.brokers.items())
+        ]
+
+
+def _failure(error: tuple[str, float] | None) -> Failure | None:
+    return None if error is None else Failure(error[0], int(error[1] * 1000))
+
+
+def _lane(identity: Identity, in_doubt: int) -> LaneFact:
+    """A producer that has no lane."""
+    return LaneFact(
+        producer_id=None,
+        epoch=None,
+        state="given up",
+        client_id=identity.client_id,
+        host=identity.host,
+        principal=identity.principal,
+        partitions=0,
+        in_flight=0,
+        unacknowledged_ms=0,
+        in_doubt=in_doubt,
+    )
+
+
+def _age_ms(since: float | None, now: float) -> int:
+    return 0 if since is None else max(int((now - since) * 1000), 0)
+
+
+def _sum(rates: Iterable[Traffic]) -> Traffic:
+    return Traffic(*(sum(column) for column in zip(*rates, strict=True)))

@@ -1,0 +1,165 @@
+"""What one kproxy tells of itself while it runs: to the control API, the status page and ``kproxy status``.
+
+Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where it says how long; sizes are bytes.
+"""
+
+from typing import Any, NamedTuple
+
+from kproxy.proxy.stats import Stats
+
+#: Rows of a list at most; ``total`` says how many there are.
+MOST_ROWS = 1_000
+
+
+class Traffic(NamedTuple):
+    """Bytes from and to clients and answered requests, each a second, over the last interval."""
+
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    requests: float = 0.0
+
+
+class Failure(NamedTuple):
+    """The last thing that went wrong: a word or two, and when."""
+
+    reason: str
+    at_ms: int
+
+
+class ClientFact(NamedTuple):
+    """All connections of one client: the same client.id, host, principal and software."""
+
+    client_id: str
+    #: As its ApiVersions v3 or later said (KIP-511); empty if it did not.
+    software_name: str
+    software_version: str
+    host: str
+    principal: str
+    connections: int
+    #: When the oldest of them was opened.
+    connected_ms: int
+    #: By API the version that was used last, as "Produce": 2.
+    versions: dict[str, int]
+    #: Requests answered on these connections.
+    requests: int
+    per_second: Traffic
+    #: Of this client and host, also on connections that have ended.
+    last_error: Failure | None
+
+
+class LaneFact(NamedTuple):
+    """One producer id of kproxy's own and who writes under it, or a producer without one whose answers are in doubt."""
+
+    #: None: its lane was given up, but a retry of its may still come.
+    producer_id: int | None
+    #: The highest of its partitions', which rise by themselves.
+    epoch: int | None
+    #: "leased" by a connection, "resting" until its producer comes back, or "given up".
+    state: str
+    client_id: str
+    host: str
+    principal: str
+    partitions: int
+    in_flight: int
+    #: How long its oldest batch is without a definite fate.
+    unacknowledged_ms: int
+    #: Batches of the producer on ended connections whose answers it may not have had; the same for all its lanes.
+    in_doubt: int
+
+
+class BrokerFact(NamedTuple):
+    """One broker as this kproxy sees it."""
+
+    node_id: int
+    address: str
+    rack: str | None
+    #: Whether the last Metadata answer named it.
+    up: bool
+    #: The release of Kafka that it is most like, as its versions tell; None: not asked yet.
+    release: str | None
+    #: Finalized features, as "transaction.version": 2 (KIP-584).
+    features: dict[str, int]
+    #: The port of kproxy that stands for it.
+    port: int | None
+    #: Client connections that are relayed to it.
+    connections: int
+    errors: int
+    last_error: Failure | None
+
+
+class TransactionsFact(NamedTuple):
+    """Transactions that kproxy decides, counted."""
+
+    open: int
+    prepared: int
+    oldest_open_ms: int
+    unknown_producer_ids: int
+    log_lag: int
+    commits: int
+    aborts: int
+
+
+class ClientError(NamedTuple):
+    """An error of a client, which may be gone."""
+
+    client_id: str
+    host: str
+    reason: str
+    at_ms: int
+
+
+class History(NamedTuple):
+    """The last few minutes, oldest first: one figure for each interval, each a second."""
+
+    interval_ms: int
+    bytes_in: list[float]
+    bytes_out: list[float]
+    requests: list[float]
+
+
+class Status(NamedTuple):
+    """The whole in short."""
+
+    instance_id: str
+    version: str
+    started_ms: int
+    now_ms: int
+    ready: bool
+    reasons: list[str]
+    listen: str
+    bootstrap_servers: str
+    connections: int
+    max_connections: int
+    connections_total: int
+    brokers_up: int
+    brokers_known: int
+    lanes: int
+    in_flight: int
+    in_doubt: int
+    unacknowledged_ms: int
+    buffered_bytes: int
+    buffer_memory: int
+    records_matched: int
+    per_second: Traffic
+    transactions: TransactionsFact
+    refusals: dict[str, int]
+    connections_refused: dict[str, int]
+    broker_errors: dict[str, int]
+    recent_errors: list[ClientError]
+    history: History
+
+
+def fact_json(fact: Any) -> Any:
+    """A fact as the API writes it: tuples with names become objects."""
+    if hasattr(fact, "_asdict"):
+        return {name: fact_json(value) for name, value in fact._asdict().items()}
+    return [fact_json(item) for item in fact] if isinstance(fact, (list, tuple)) else fact
+
+
+def not_ready_reasons(stats: Stats) -> list[str]:
+    """Why clients are not served now; empty if they are."""
+    if stats.ready:
+        return []
+    if not stats.brokers:
+        return ["no broker has been reached yet"]
+    return ["not listening for clients: starting up or shutting down"]

@@ -1,0 +1,33 @@
+"""What went wrong last for clients whose connections have ended: whoever looks comes later."""
+
+from typing import Final, NamedTuple
+
+from kproxy.proxy.handlers.base import Context, Fault
+
+#: Clients that are remembered.
+_MOST: Final = 256
+
+
+class Whose(NamedTuple):
+    """A client, and where it came from."""
+
+    client_id: str
+    host: str
+
+
+class LastFaults:
+    """The last fault of each client, the oldest forgotten first."""
+
+    def __init__(self) -> None:
+        """Nothing went wrong."""
+        self.by_client: dict[Whose, Fault] = {}
+
+    def note(self, ctx: Context, host: str) -> None:
+        """Takes over what a connection knows, when it ends."""
+        if ctx.fault is None:
+            return
+        whose = Whose(ctx.client_id, host)
+        self.by_client.pop(whose, None)
+        if len(self.by_client) >= _MOST:
+            del self.by_client[next(iter(self.by_client))]
+        self.by_client[whose] = ctx.fault

@@ -1,0 +1,44 @@
+from typing import Any
+
+import pytest
+
+from kproxy.control import fact_schemas
+from kproxy.control.api import make_api
+from kproxy.control.fact_routes import fact_routes
+from kproxy.control.json_schema import faults
+from kproxy.proxy.facts import MOST_ROWS
+from tests.control.asgi import call
+from tests.control.fake_facts import CLIENT, FakeFacts
+from tests.control.fake_transactions import FakeTransactions
+
+SCHEMAS: list[tuple[str, Any]] = [
+    ("status", fact_schemas.STATUS),
+    ("clients", fact_schemas.CLIENTS),
+    ("lanes", fact_schemas.LANES),
+    ("brokers", fact_schemas.BROKERS),
+]
+
+
+@pytest.mark.parametrize(("name", "schema"), SCHEMAS, ids=[name for name, _ in SCHEMAS])
+async def test_answers_are_as_the_document_says(name: str, schema: Any) -> None:
+    answer = await call(make_api(FakeTransactions(), fact_routes(FakeFacts())), "GET", f"/v1/{name}")
+    assert answer.status == 200
+    assert list(faults(answer.json, schema)) == []
+
+
+async def test_names_become_objects() -> None:
+    answer = await call(make_api(FakeTransactions(), fact_routes(FakeFacts())), "GET", "/v1/clients")
+    [row] = answer.json["clients"]
+    assert row["per_second"] == {"bytes_in": 2_500_000.0, "bytes_out": 8_000.5, "requests": 240.0}
+    assert row["versions"] == {"Produce": 2, "Metadata": 1}
+    assert row["last_error"]["reason"] == "Produce: NOT_ENOUGH_REPLICAS"
+
+
+async def test_long_lists_are_cut() -> None:
+    facts = FakeFacts(the_clients=[CLIENT] * (MOST_ROWS + 5))
+    found = (await call(make_api(FakeTransactions(), fact_routes(facts)), "GET", "/v1/clients")).json
+    assert (found["total"], len(found["clients"])) == (MOST_ROWS + 5, MOST_ROWS)
+
+
+async def test_a_status_can_only_be_looked_at() -> None:
+    assert (await call(make_api(FakeTransactions(), fact_routes(FakeFacts())), "POST", "/v1/status")).status == 405
