@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from kproxy.config.model import Config
 from kproxy.config.values import show
@@ -29,7 +29,7 @@ def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def cross_check(config: Config) -> list[str]:
     """One line for each rule that is broken; empty if all is well."""
-    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_sizes)
+    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_login, _check_sizes)
     return [line for check in checks for line in check(config)]
 
 
@@ -96,10 +96,41 @@ def _check_tls(config: Config) -> Iterator[str]:
         yield f"ssl.client.auth = '{config.ssl_client_auth}' needs ssl.ca.location: who signs the clients' certificates"
     if config.broker_host_pattern is not None and config.ssl_certificate_location is None:
         yield f"broker.host.pattern = '{config.broker_host_pattern}' needs TLS: give ssl.certificate.location"
-    if config.upstream_security_protocol == "plaintext":
+    if not config.upstream_security_protocol.endswith("ssl"):
         for part in ("ca", "certificate"):
             if getattr(config, f"upstream_ssl_{part}_location") is not None:
-                yield f"upstream.ssl.{part}.location needs upstream.security.protocol = 'ssl'"
+                yield f"upstream.ssl.{part}.location needs upstream.security.protocol = 'ssl' or 'sasl_ssl'"
+
+
+#: What each mechanism cannot do without; one of the lists will do.
+_LOGIN_NEEDS: Final = {
+    "PLAIN": (("upstream_sasl_username", "upstream_sasl_password_location"),),
+    "SCRAM-SHA-256": (("upstream_sasl_username", "upstream_sasl_password_location"),),
+    "SCRAM-SHA-512": (("upstream_sasl_username", "upstream_sasl_password_location"),),
+    "OAUTHBEARER": (
+        ("upstream_sasl_oauthbearer_token_location",),
+        (
+            "upstream_sasl_oauthbearer_token_endpoint_url",
+            "upstream_sasl_oauthbearer_client_id",
+            "upstream_sasl_oauthbearer_client_secret_location",
+        ),
+    ),
+    "AWS_MSK_IAM": (("upstream_sasl_aws_region",),),
+}
+
+
+def _check_login(config: Config) -> Iterator[str]:
+    protocol, mechanism = config.upstream_security_protocol, config.upstream_sasl_mechanism
+    names = sorted({name for lists in _LOGIN_NEEDS.values() for needs in lists for name in needs})
+    if not protocol.startswith("sasl"):
+        given = [name.replace("_", ".") for name in names if getattr(config, name) is not None]
+        if given:
+            yield f"{given[0]} needs upstream.security.protocol = 'sasl_plaintext' or 'sasl_ssl'"
+        return
+    lists = _LOGIN_NEEDS[mechanism]
+    if not any(all(getattr(config, name) is not None for name in needs) for needs in lists):
+        wanted = ", or ".join(" and ".join(name.replace("_", ".") for name in needs) for needs in lists)
+        yield f"upstream.security.protocol = '{protocol}' with upstream.sasl.mechanism = '{mechanism}' needs {wanted}"
 
 
 def _check_sizes(config: Config) -> Iterator[str]:

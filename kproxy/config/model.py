@@ -9,11 +9,13 @@ from pathlib import Path
 
 from kproxy.config.log_levels import LEVEL, LOG_LEVEL_RULES
 from kproxy.config.options import Change, describe, option
+from kproxy.config.secrets import SECRET, SecretLocation
 from kproxy.config.values import (
     ADDRESSES,
     BOOLEAN,
     COMMIT_RULES,
     DELIVER_RULES,
+    EXTENSIONS,
     HOME_RULES,
     HOST_PATTERN,
     ISOLATION_LEVEL,
@@ -22,11 +24,13 @@ from kproxy.config.values import (
     MAPPING_RULES,
     OPTIONAL_LISTEN_ADDRESS,
     OPTIONAL_PATH,
+    OPTIONAL_TEXT,
     PATTERNS,
     PERMIT_RULES,
     PORTS,
     REACHABLE_ADDRESS,
     READ_COMMITTED,
+    TOKEN_URL,
     DeliverRule,
     IsolationRule,
     LogLevelRule,
@@ -138,7 +142,7 @@ class Config:
     )
     upstream_security_protocol: str = option(
         "plaintext",
-        choice("plaintext", "ssl"),
+        choice("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
         "How kproxy speaks to brokers. Kafka's security.protocol.",
         group="TLS to brokers",
     )
@@ -162,6 +166,55 @@ class Config:
     )
     upstream_ssl_key_password_location: Path | None = option(
         None, OPTIONAL_PATH, "File whose first line unlocks the key, if it is locked."
+    )
+    upstream_sasl_mechanism: str = option(
+        "SCRAM-SHA-512",
+        choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
+        "How kproxy logs in at brokers, where upstream.security.protocol is sasl_plaintext or sasl_ssl. Kafka's "
+        "sasl.mechanism. AWS_MSK_IAM signs tokens with the AWS credentials of the environment and sends them by "
+        "OAUTHBEARER.",
+        group="SASL to brokers",
+    )
+    upstream_sasl_username: str | None = option(
+        None, OPTIONAL_TEXT, "The name by which kproxy logs in with PLAIN or SCRAM."
+    )
+    upstream_sasl_password_location: SecretLocation | None = option(
+        None,
+        SECRET,
+        "Where its password is: the first line of a file, or env:VARIABLE. Read again at each login, so that it can "
+        "be changed while kproxy runs.",
+    )
+    upstream_sasl_oauthbearer_token_location: SecretLocation | None = option(
+        None, SECRET, "Where the token for OAUTHBEARER is, if something else keeps it fresh; read at each login."
+    )
+    upstream_sasl_oauthbearer_token_endpoint_url: str | None = option(
+        None,
+        TOKEN_URL,
+        "Where tokens for OAUTHBEARER are asked for, with client credentials. Kafka's "
+        "sasl.oauthbearer.token.endpoint.url; needs kproxy[oauth].",
+    )
+    upstream_sasl_oauthbearer_client_id: str | None = option(
+        None, OPTIONAL_TEXT, "The name by which the endpoint knows kproxy."
+    )
+    upstream_sasl_oauthbearer_client_secret_location: SecretLocation | None = option(
+        None, SECRET, "Where its secret is; read each time a token is asked for."
+    )
+    upstream_sasl_oauthbearer_scope: str | None = option(
+        None, OPTIONAL_TEXT, "The scope to ask for.", default_text="the endpoint's own"
+    )
+    upstream_sasl_oauthbearer_extensions: tuple[str, ...] = option(
+        (),
+        EXTENSIONS,
+        "NAME=VALUE pairs to send with the token, as some providers ask for (KIP-342): logicalCluster=lkc-1.",
+    )
+    upstream_sasl_aws_region: str | None = option(
+        None, OPTIONAL_TEXT, "For AWS_MSK_IAM: the region of the cluster; needs kproxy[msk]."
+    )
+    upstream_sasl_identity: str = option(
+        "kproxy",
+        choice("kproxy", "client"),
+        "As whom clients' requests come to a broker that wants SASL. kproxy: all as kproxy itself. client: each "
+        "connection as its client, whose own SASL goes through to the broker.",
     )
     max_frame_bytes: int = option(
         104_857_600,

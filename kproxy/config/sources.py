@@ -181,5 +181,6 @@ def _parse(given: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
             try:
                 values[_OPTIONS[name].attribute] = _OPTIONS[name].kind.parse(entry.raw)
             except ValueError as error:
-                problems.append(f"{name} = {show(entry.raw)!r} ({entry.source}): {error}")
+                shown = "..." if _OPTIONS[name].kind.secret else show(entry.raw)
+                problems.append(f"{name} = {shown!r} ({entry.source}): {error}")
     return values

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -62,6 +63,8 @@ class Kind(Generic[_Value]):
     parse: Callable[[Raw], _Value]
     metavar: str
     unit: str = ""
+    #: What is wrong must not be shown: it may be a secret in the wrong place.
+    secret: bool = False
 
 
 def suggest(word: str, valid: tuple[str, ...] | list[str]) -> str:
@@ -90,13 +93,14 @@ def whole_number(lowest: int, highest: int, unit: str) -> Kind[int]:
 
 
 def choice(*valid: str) -> Kind[str]:
-    """One of some words."""
+    """One of some words, in whatever case it is written."""
+    words = {word.lower(): word for word in valid}
 
     def parse(raw: Raw) -> str:
         text = _text(raw).lower()
-        if text not in valid:
-            raise ValueError(f"must be one of {', '.join(valid)}{suggest(text, valid)}")
-        return text
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(valid)}{suggest(text, list(words))}")
+        return words[text]
 
     return Kind(f"one of {', '.join(valid)}", parse, "|".join(valid))
 
@@ -172,6 +176,39 @@ def _parse_optional_path(raw: Raw) -> Path | None:
     if not text.startswith("/") or "\0" in text:
         raise ValueError("must be an absolute path, or off")
     return Path(text)
+
+
+def _parse_optional_text(raw: Raw) -> str | None:
+    text = _text(raw)
+    if not text.isprintable():
+        raise ValueError("must be text on one line")
+    return None if _is_off(text) else text
+
+
+def _parse_token_url(raw: Raw) -> str | None:
+    text = _text(raw)
+    if _is_off(text):
+        return None
+    wanted = "must be https://HOST/PATH; http:// for a loopback address only, since a secret is sent; or off"
+    try:
+        url = urlsplit(text)
+        local = url.scheme == "http" and Address(url.hostname or "", 0).is_loopback
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not url.hostname or url.username is not None or not (url.scheme == "https" or local):
+        raise ValueError(wanted)
+    return text
+
+
+def _parse_extensions(raw: Raw) -> tuple[str, ...]:
+    """``NAME=VALUE,NAME=VALUE``, or a mapping; nothing for none (RFC 7628 3.1: names of letters)."""
+    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+        return ()
+    wanted = "must be NAME=VALUE pairs, such as logicalCluster=lkc-1; names are of letters, and none is auth"
+    pairs = rule_pairs(raw, "names", wanted)
+    if not all(re.fullmatch("(?!auth$)[A-Za-z]+", name) and str(value).isprintable() for name, value in pairs):
+        raise ValueError(wanted)
+    return tuple(f"{name}={str(value).strip()}" for name, value in pairs)
 
 
 def _parse_host_pattern(raw: Raw) -> str | None:
@@ -334,6 +371,9 @@ LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_addr
 OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
 HOST_PATTERN = Kind("host name with {id}, or off", _parse_host_pattern, "NAME")
 OPTIONAL_PATH = Kind("absolute path or off", _parse_optional_path, "PATH")
+OPTIONAL_TEXT = Kind("text or off", _parse_optional_text, "TEXT")
+TOKEN_URL = Kind("https URL or off", _parse_token_url, "URL")
+EXTENSIONS = Kind("list of NAME=VALUE", _parse_extensions, "LIST")
 REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_address, "HOST:PORT")
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
 PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")

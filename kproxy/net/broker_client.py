@@ -17,6 +17,9 @@ _LARGEST_ANSWER = 1 << 26
 _PREFIX = 4
 _CLIENT_ID = "kproxy"
 _ASKED_FIRST = 3
+#: How a listener of TLS ends a connection that speaks none (RFC 8446, 6).
+_TLS_ALERT = b"\x15\x03"
+_WANTS_LOGIN = "; does it want SASL, or another login? See upstream.security.protocol"
 
 
 class BrokerClient:
@@ -30,6 +33,7 @@ class BrokerClient:
         self._splitter = FrameSplitter(_LARGEST_ANSWER)
         self._lock = trio.Lock()
         self._correlation_id = 0
+        self._answers = 0
         #: What the broker serves, by API key.
         self.versions: dict[int, VersionRange] = {}
         #: The release that it is most like, and its finalized features (KIP-584).
@@ -39,7 +43,14 @@ class BrokerClient:
     @classmethod
     async def open(cls, network: Network, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
         """Connects and asks for the broker's versions."""
-        client = cls(await network.connect(address.host, address.port, connect_timeout_ms), address, timeout_ms)
+        return await cls.over(
+            await network.connect(address.host, address.port, connect_timeout_ms), address, timeout_ms
+        )
+
+    @classmethod
+    async def over(cls, io: ByteIO, address: Address, timeout_ms: int) -> "BrokerClient":
+        """Takes over a connection and asks for the broker's versions; if that fails it is closed."""
+        client = cls(io, address, timeout_ms)
         try:
             await client._negotiate()
         except BaseException:
@@ -109,10 +120,18 @@ class BrokerClient:
                 await self._io.readable()
                 continue
             if count == 0:
-                raise OSError(f"{self._address} closed the connection")
-            frames = self._splitter.feed(buffer[:count])
+                raise OSError(f"{self._address} closed the connection{self._hint()}")
+            frames = self._splitter.feed(buffer[:count]) if self._answers or buffer[:2] != _TLS_ALERT else None
+            if frames is None:
+                raise RemoteProtocolError(f"{self._address} speaks TLS: see upstream.security.protocol")
             if frames:
+                self._answers += 1
                 return frames[0]
+
+    def _hint(self) -> str:
+        """Why brokers hang up that early: the port is one of another protocol."""
+        hints = ("; is it a port of TLS? See upstream.security.protocol", _WANTS_LOGIN)
+        return hints[self._answers] if self._answers < len(hints) else ""
 
     def close(self) -> None:
         """Closes the connection."""

@@ -30,7 +30,7 @@ def open_network(config: Config, stats: Stats) -> Network:
     try:
         if config.ssl_certificate_location is not None:
             accepting = _listener_context(config)
-        if config.upstream_security_protocol == "ssl":
+        if config.upstream_security_protocol.endswith("ssl"):
             connecting = _upstream_context(config)
     except TlsError as error:
         raise StartupError(f"TLS: {error}", ExitCode.USAGE) from None

@@ -1,0 +1,57 @@
+"""Secrets are told where they are, never what they are: in a file, or in a variable of the environment."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kproxy.config.values import Kind, Raw
+
+_VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+#: A password is a line, not a disk.
+_MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SecretLocation:
+    """A file, or the name of a variable; one of them is given."""
+
+    path: Path | None = None
+    variable: str | None = None
+
+    def __str__(self) -> str:
+        return f"env:{self.variable}" if self.path is None else str(self.path)
+
+    def read(self) -> str:
+        """The first line of what is there now. OSError says what is missing, never what was found."""
+        try:
+            text = self._text()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
+            raise OSError(f"{self}: {why}") from None
+        line = text.partition("\n")[0].rstrip("\r")
+        if not line:
+            raise OSError(f"{self}: its first line is empty" if self.path else f"{self}: there is no such variable")
+        return line
+
+    def _text(self) -> str:
+        if self.path is None:
+            return os.environ.get(self.variable or "", "")
+        with self.path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode()
+
+
+def _parse(raw: Raw) -> SecretLocation | None:
+    text = raw.strip() if isinstance(raw, str) else "?"
+    if text.lower() in ("", "off", "none", "false"):
+        return None
+    match = _VARIABLE.fullmatch(text)
+    if match:
+        return SecretLocation(variable=match[1])
+    if not text.startswith("/") or "\0" in text:
+        raise ValueError("must be the absolute path of a file, env:VARIABLE, or off; never the secret itself")
+    return SecretLocation(path=Path(text))
+
+
+SECRET: Final[Kind[SecretLocation | None]] = Kind("absolute path, env:VARIABLE or off", _parse, "WHERE", secret=True)

@@ -1,0 +1,296 @@
+"""A connection whose login ends after a while, renewed on the way between the requests of whoever uses it (KIP-368).
+
+A broker takes nothing else while a login goes on. So requests wait until it is over, which takes a few round trips;
+answers to earlier ones go on to come, and kproxy's own are taken out from between them. Whoever waits to read does the
+work; a sender that nobody reads beside does it itself.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NoReturn, Protocol
+
+import trio
+
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.network import ByteIO
+from kproxy.proxy.broker_login.login import LoginFrames
+from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.sieve import AnswerSieve
+from kproxy.proxy.slots import Buffer
+
+#: A login is renewed when so much of its time is over.
+_DUE: Final = 0.8
+_LOOK_AGAIN_SECONDS: Final = 1.0
+_SHORTEST_PAUSE_SECONDS: Final = 0.05
+_READ: Final = 65_536
+
+
+class Renewals(Protocol):
+    """What begins a login again, and hears how it ended."""
+
+    async def begin(self) -> LoginFrames:
+        """A new login. OSError: what it needs is not to be had now."""
+
+    def succeeded(self) -> None:
+        """The broker has taken it."""
+
+    def failed(self, error: Exception) -> None:
+        """It did not come about."""
+
+
+class RenewingIO:
+    """A ``kproxy.net.network.ByteIO`` for one reader and one writer; what is written at once ends at a request's end.
+
+    That is: each list of ``send_all`` ends there, and what ``send_at_once`` left over is given to ``send_all``.
+    """
+
+    def __init__(self, inner: ByteIO, renewals: Renewals, lifetime_ms: int, timeout_ms: int) -> None:
+        """Takes over a connection that is logged in for ``lifetime_ms``; a renewal may last ``timeout_ms``."""
+        self._inner = inner
+        self._renewals = renewals
+        self._timeout = timeout_ms / 1000
+        self._sieve = AnswerSieve()
+        #: What came beside the broker's answer to a sender that read alone.
+        self._beside = bytearray()
+        self._login: LoginFrames | None = None
+        #: A login is being renewed: nothing else is written.
+        self._busy = False
+        #: Part of a request may be written, and the rest not.
+        self._midway = False
+        self._read_alone: trio.CancelScope | None = None
+        self._reader_waits = False
+        self._lot = trio.lowlevel.ParkingLot()
+        self._due = self._ends = self._give_up = 0.0
+        self._lasts(lifetime_ms)
+
+    def _lasts(self, lifetime_ms: int) -> None:
+        now = trio.current_time()
+        self._due, self._ends = now + lifetime_ms / 1000 * _DUE, now + lifetime_ms / 1000
+        if not lifetime_ms:
+            self._due = self._ends = float("inf")
+
+    # -- as the connection knows
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return self._inner.closed
+
+    @property
+    def stalled_at(self) -> float | None:
+        """Since when a write waits for the peer to read (trio's clock, seconds); None if none does."""
+        return self._inner.stalled_at
+
+    @property
+    def peer_host(self) -> str:
+        """The peer's address without the port."""
+        return self._inner.peer_host
+
+    @property
+    def server_name(self) -> str | None:
+        """Nobody asked for this end."""
+        return self._inner.server_name
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """As the connection below knows it."""
+        return self._inner.peer_certificate
+
+    @property
+    def local_host(self) -> str:
+        """The address of this end."""
+        return self._inner.local_host
+
+    @property
+    def peer(self) -> str:
+        """The peer's address, for logs."""
+        return self._inner.peer
+
+    def had_its_turn(self) -> bool:
+        """Whether so many reads have gone through without a wait that others should run first."""
+        return self._inner.had_its_turn()
+
+    def unacked(self) -> int:
+        """Bytes written that the peer's kernel has not acknowledged."""
+        return self._inner.unacked()
+
+    def peer_closed(self) -> bool:
+        """Whether the peer has ended the connection."""
+        return self._inner.peer_closed()
+
+    def pending(self) -> bool:
+        """Whether there is something of the peer to read."""
+        return bool(self._beside) or self._inner.pending()
+
+    def was_reset(self) -> bool:
+        """Whether the connection ended otherwise than by the peer's FIN."""
+        return self._inner.was_reset()
+
+    def close(self) -> None:
+        """Closes the connection and wakes whoever waits for it. May be called again."""
+        self._inner.close()
+        self._busy = False
+        self._wake()
+
+    # -- reading
+
+    def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
+        """As ``ByteIO``, into the first buffer; OSError, too, if the login could not be renewed."""
+        if self._beside:
+            count = min(len(self._beside), len(buffers[0]))
+            buffers[0][:count] = self._beside[:count]
+            del self._beside[:count]
+            return count
+        return self._receive(buffers[0])
+
+    def _receive(self, buffer: memoryview) -> int | None:
+        start = len(self._sieve.held)
+        buffer[:start] = self._sieve.held
+        count = self._inner.receive_now([buffer[start:]])
+        if not count:
+            return count
+        login = self._login
+        try:
+            sifted = self._sieve.sift(buffer[: start + count], None if login is None else login.correlation_id)
+            if sifted.own is not None and login is not None:
+                self._answered(login, sifted.own)
+        except (LoginRefused, RemoteProtocolError) as error:
+            self._fail(error)
+        return sifted.kept or None
+
+    def _answered(self, login: LoginFrames, frame: bytes) -> None:
+        """Goes on with the login. The broker has read all that was written before, so there is room for one more."""
+        if login.answer(frame):
+            out: list[Buffer] = [login.frame()]
+            self._inner.send_at_once(out)
+            if out:
+                raise RemoteProtocolError("the broker does not read while a login goes on")
+            return
+        self._login = None
+        self._busy = False
+        self._lasts(login.lifetime_ms)
+        self._renewals.succeeded()
+        self._wake()
+
+    async def readable(self) -> None:
+        """Waits until there may be something to read, and sees to it that the login is renewed meanwhile."""
+        if self._beside:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._read_alone is not None:
+            self._read_alone.cancel()
+        self._reader_waits = True
+        try:
+            with trio.move_on_at(self._look_at()):
+                await self._inner.readable()
+        finally:
+            self._reader_waits = False
+            if self._busy:
+                self._wake()  # a sender goes on to read, should the reader have to wait for something else now
+        now = trio.current_time()
+        if self._busy and now >= self._give_up:
+            self._late()
+        if not self._busy and not self._midway and now >= self._due:
+            await self._begin()
+
+    def _look_at(self) -> float:
+        if self._busy:
+            return self._give_up
+        now = trio.current_time()
+        return self._due if now < self._due else now + _LOOK_AGAIN_SECONDS
+
+    # -- writing
+
+    async def send_all(self, buffers: list[Buffer]) -> int:
+        """As ``ByteIO``."""
+        return await self._send(lambda: self._inner.send_all(buffers))
+
+    async def send_shared(self, view: memoryview) -> int:
+        """As ``ByteIO``."""
+        return await self._send(lambda: self._inner.send_shared(view))
+
+    async def _send(self, write: Callable[[], Awaitable[int]]) -> int:
+        while not self._midway and (self._busy or trio.current_time() >= self._due):
+            await (self._renewed() if self._busy else self._begin())
+        self._midway = True
+        size = await write()
+        self._midway = False
+        return size
+
+    def send_at_once(self, buffers: list[Buffer]) -> int:
+        """As ``ByteIO``: nothing while a login goes on, or before one that is due."""
+        if not self._midway and (self._busy or trio.current_time() >= self._due):
+            return 0
+        size = self._inner.send_at_once(buffers)
+        self._midway = bool(buffers) and (self._midway or size > 0)
+        return size
+
+    async def _begin(self) -> None:
+        """Begins a login, behind the end of a request. OSError: there is no use in waiting for it."""
+        self._busy = True
+        try:
+            login = await self._renewals.begin()
+        except OSError as error:
+            self._renewals.failed(error)
+            self._put_off()
+            return
+        except BaseException:
+            self.close()
+            raise
+        self._give_up = trio.current_time() + self._timeout
+        self._login = login
+        try:
+            await self._inner.send_all([login.frame()])
+        except BaseException:
+            self.close()
+            raise
+        self._wake()  # a sender that waits may have to read
+
+    def _put_off(self) -> None:
+        """Lets requests go on, and tries again while the login lasts. OSError if it is over."""
+        left = self._ends - trio.current_time()
+        if left <= 0:
+            self.close()
+            raise OSError(f"{self._inner.peer}: the login is over, and there is no other")
+        self._due = trio.current_time() + max(_SHORTEST_PAUSE_SECONDS, left / 2)
+        self._busy = False
+        self._wake()
+
+    async def _renewed(self) -> None:
+        """Waits until something changed about the login that goes on, and reads if nobody else does. OSError."""
+        if self._login is None or self._reader_waits or self._read_alone is not None or len(self._beside) >= _READ:
+            await self._lot.park()
+        else:
+            await self._read()
+        if self._inner.closed:
+            raise OSError("the connection is closed")
+
+    async def _read(self) -> None:
+        room = memoryview(bytearray(_READ))
+        with trio.CancelScope(deadline=self._give_up) as self._read_alone:
+            try:
+                while self._busy and len(self._beside) < _READ:
+                    count = self._receive(room)
+                    if count == 0:
+                        raise OSError(f"{self._inner.peer} closed the connection")
+                    if count is None:
+                        await self._inner.readable()
+                    else:
+                        self._beside += room[:count]
+            finally:
+                self._read_alone = None
+        if self._busy and trio.current_time() >= self._give_up:
+            self._late()
+
+    def _wake(self) -> None:
+        self._lot.unpark_all()
+        if self._read_alone is not None:
+            self._read_alone.cancel()
+
+    def _late(self) -> NoReturn:
+        self._fail(OSError(f"the broker did not renew a login within {self._timeout:g} s"))
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Ends the connection. OSError, always."""
+        self._renewals.failed(error)
+        self.close()
+        raise OSError(f"{error}") from error
