@@ -18,10 +18,10 @@ from kproxy.control.fact_routes import fact_routes
 from kproxy.control.http import serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.settings import Settings
+from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.facts import Facts
 from kproxy.net.server import Server
-from kproxy.net.tls_network import open_network
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -72,12 +72,14 @@ def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
 async def _main(settings: Settings, logs: Logs) -> int:
     config = settings.config
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
-    cluster = Cluster(config, stats, _cluster_map(config), open_network(config, stats))
+    networks = open_networks(config, stats)
+    cluster = Cluster(config, stats, _cluster_map(config), networks.own, networks.for_client)
     try:
         async with trio.open_nursery() as nursery:
             transactions = Transactions(cluster, config, stats, nursery)
             server = Server(config, stats, cluster, nursery, transactions)
             cluster.open_port = server.open_broker_port
+            nursery.start_soon(networks.run)
             settings.follow(server.reconfigure)
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
                 facts = Facts(config, stats, cluster, server)

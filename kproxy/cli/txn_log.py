@@ -14,9 +14,9 @@ import trio
 from kproxy.config import Config, ExitCode
 from kproxy.control.logging import configure_logging
 from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused
-from kproxy.net.tls_network import open_network
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap
@@ -104,7 +104,7 @@ def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) ->
 
 async def _main(config: Config, printer: Printer, follow: bool) -> None:
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), open_network(config, stats))
+    cluster = Cluster(config, stats, ClusterMap(), open_networks(config, stats).own)
     topic = transaction_topic(cluster, config)
     try:
         await _check_that_it_is_there(cluster, config)

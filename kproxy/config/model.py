@@ -547,6 +547,11 @@ class Config:
         first = self.listen.port + 1
         return range(first, min(first + _PORTS_AFTER_LISTEN, 65536)) if self.listen.port else range(0)
 
+    @property
+    def passes_sasl(self) -> bool:
+        """Whether a client's own login goes through to its broker."""
+        return self.upstream_sasl_identity == "client" or not self.upstream_security_protocol.startswith("sasl")
+
     def transcode(self, client_id: str | None) -> dict[int, int]:
         """Codec code as stored -> code to deliver, from the first rule of ``deliver.codecs`` that fits the client."""
         for rule in self.deliver_codecs:

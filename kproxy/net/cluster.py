@@ -13,7 +13,7 @@ from kproxy.codec.produce import TopicRef
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
-from kproxy.net.network import Network
+from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
 from kproxy.proxy.stats import Stats
 
@@ -30,12 +30,23 @@ _PRODUCER_ID_TRIES = 30
 class Cluster:
     """The one place that asks brokers on kproxy's own account."""
 
-    def __init__(self, config: Config, stats: Stats, cluster_map: ClusterMap, network: Network) -> None:
-        """``cluster_map`` is shared with the sessions, which only read it."""
+    def __init__(
+        self,
+        config: Config,
+        stats: Stats,
+        cluster_map: ClusterMap,
+        network: Network,
+        for_client: Callable[[str], Network] | None = None,
+    ) -> None:
+        """``cluster_map`` is shared with the sessions, which only read it.
+
+        ``for_client``: by principal, the network for what a client asks for; None: as kproxy's own.
+        """
         self._config = config
         self._stats = stats
         self.map = cluster_map
         self.network = network
+        self._for_client = for_client
         self._clients: dict[Address, BrokerClient] = {}
         self._connecting: dict[Address, trio.Lock] = {}
         self._turn = 0
@@ -147,6 +158,12 @@ class Cluster:
             client = await self.client(broker.address)
             broker.versions, broker.release, broker.features = client.versions, client.release, client.features
         return broker.versions
+
+    async def connect_for(self, principal: str, broker: Broker) -> ByteIO:
+        """A connection on behalf of a client. OSError, RemoteProtocolError."""
+        network = self.network if self._for_client is None else self._for_client(principal)
+        host, port = broker.address
+        return await network.connect(host, port, self._config.upstream_connect_timeout_ms)
 
     async def ask_any(self, request: Message, versions: VersionRange) -> Message:
         """The first answer that any broker gives, at a version as new as both allow. OSError, RemoteProtocolError."""

@@ -328,6 +328,8 @@ class Connection:
     async def connect(self) -> None:
         """Connects to the broker behind the client's port. Finished if there is none to be had."""
         tried: list[Broker] = []
+        if self.session.vouched:
+            raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
             if broker is None or broker in tried:
@@ -335,9 +337,7 @@ class Connection:
             tried.append(broker)
             try:
                 versions = await self.cluster.versions(broker)
-                io = await self.cluster.network.connect(
-                    broker.address.host, broker.address.port, self.config.upstream_connect_timeout_ms
-                )
+                io = await self.cluster.connect_for(self.session.ctx.principal, broker)
                 break
             except (OSError, RemoteProtocolError):
                 self.cluster.count_error("connect", broker)

@@ -262,6 +262,7 @@ class Server:
                 is_admin(normal_host(io.peer_host), self._config.transaction_admin_hosts),
             ),
             connection=next(self._serial),
+            passes_sasl=self._config.passes_sasl,
             decisions=self.reading.decisions if self.reading is not None else None,
             follows_groups=self.reading is not None and self.reading.groups is not None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,

@@ -85,6 +85,8 @@ class Session:
         #: As what the client's software is counted; whoever ends the session counts it out.
         self.software = stats.software.came()
         self._tokens: BareTokens | None = None
+        #: The client has begun to log in at the broker: another connection there would not be its own.
+        self.vouched = False
         self.link = Link(stats)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
@@ -217,6 +219,8 @@ class Session:
         self.errands.append(Errand(slot, handler_of(slot.api_key), exchange, ask))
 
     def _relay(self, slot: Slot, frame: bytearray) -> None:
+        if slot.api_key == ApiKey.SASL_HANDSHAKE:
+            self.vouched = True
         if slot.api_key == ApiKey.SASL_HANDSHAKE and slot.api_version == 0:
             self._tokens = BareTokens.after_handshake(frame)
             frame[6:8] = b"\x00\x01"  # v1 is the same on the wire, and lets tokens travel in SaslAuthenticate

@@ -19,12 +19,12 @@ from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
+from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
-from kproxy.net.tls_network import open_network
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, SaslRules, open_fake_cluster
 
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
@@ -166,13 +166,15 @@ async def running(
     }
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(host_pattern=config.broker_host_pattern), open_network(config, stats))
+    networks, known = open_networks(config, stats), ClusterMap(host_pattern=config.broker_host_pattern)
+    cluster = Cluster(config, stats, known, networks.own, networks.for_client)
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
         server = Server(config, stats, cluster, nursery, transactions)
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)
+        nursery.start_soon(networks.run)
         if transactions is not None:
             await nursery.start(transactions.run)
         address = await server.listen()
@@ -187,10 +189,11 @@ async def running(
 
 @asynccontextmanager
 async def proxied(
-    brokers: int = 1, coordinator: CoordinatorMaker | None = None, **options: Any
+    brokers: int = 1, coordinator: CoordinatorMaker | None = None, sasl: SaslRules | None = None, **options: Any
 ) -> AsyncIterator[Proxied]:
     """The shell in front of a fake cluster. At the end nothing may be left of the connections."""
-    async with open_fake_cluster(brokers) as fake, running(fake.bootstrap, coordinator, **options) as proxy:
+    made = open_fake_cluster(brokers, config=ClusterConfig(sasl=sasl))
+    async with made as fake, running(fake.bootstrap, coordinator, **options) as proxy:
         proxy.fake = fake
         await eventually(lambda: proxy.stats.ready)
         yield proxy

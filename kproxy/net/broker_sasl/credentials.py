@@ -28,15 +28,15 @@ class Credentials(Protocol):
 class Password:
     """PLAIN or SCRAM."""
 
-    def __init__(self, mechanism: str, username: str, location: SecretLocation, where: str) -> None:
-        """``where``: how people know the place that ``location`` is, for errors."""
+    def __init__(self, mechanism: str, username: str, location: SecretLocation, name: str, where: str) -> None:
+        """``name`` and ``where``: how people know the places of name and password, for errors."""
         self._mechanism = mechanism
         self._username = username
         self._location = location
         self._where = where
         self._salted = SaltedPassword()
         self.who = repr(username)
-        self.check = f"the name and the password of {where} = '{location}'"
+        self.check = f"{name} and {where} = '{location}'"
 
     async def mechanism(self) -> Mechanism:
         """As ``Credentials``."""

@@ -14,13 +14,17 @@ _PASSWORD = "upstream.sasl.password.location"
 
 
 class Networks:
-    """``own`` is kproxy's own; ``clients`` carries what clients ask for."""
+    """``own`` is kproxy's own."""
 
     def __init__(self, own: Network, clients: Network, tokens: TokenSource | None) -> None:
         """``tokens`` are kept fresh by ``run``."""
         self.own = own
-        self.clients = clients
+        self._clients = clients
         self._tokens = tokens
+
+    def for_client(self, principal: str) -> Network:
+        """What carries the requests of a client."""
+        return self._clients
 
     async def run(self) -> None:
         """Keeps fresh what logins need, for ever."""
@@ -46,7 +50,7 @@ def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:
     username, location = config.upstream_sasl_username, config.upstream_sasl_password_location
     assert username is not None
     assert location is not None
-    password = Password(config.upstream_sasl_mechanism, username, location, _PASSWORD)
+    password = Password(config.upstream_sasl_mechanism, username, location, "upstream.sasl.username", _PASSWORD)
     try:
         password.password()
     except OSError as error:

@@ -180,12 +180,14 @@ class RenewingIO:
             self._read_alone.cancel()
         self._reader_waits = True
         try:
-            with trio.move_on_at(self._look_at()):
+            with trio.move_on_at(self._look_at()) as waiting:
                 await self._inner.readable()
         finally:
             self._reader_waits = False
             if self._busy:
                 self._wake()  # a sender goes on to read, should the reader have to wait for something else now
+        if not waiting.cancelled_caught:
+            return
         now = trio.current_time()
         if self._busy and now >= self._give_up:
             self._late()
@@ -209,8 +211,11 @@ class RenewingIO:
         return await self._send(lambda: self._inner.send_shared(view))
 
     async def _send(self, write: Callable[[], Awaitable[int]]) -> int:
-        while not self._midway and (self._busy or trio.current_time() >= self._due):
-            await (self._renewed() if self._busy else self._begin())
+        if not self._midway:
+            if not self._busy and trio.current_time() >= self._due:
+                await self._begin()
+            while self._busy:
+                await self._renewed()
         self._midway = True
         size = await write()
         self._midway = False

@@ -20,6 +20,7 @@ from kproxy.proxy.handlers.own_topics import (
     IncrementalAlterConfigs,
 )
 from kproxy.proxy.handlers.produce import PassedProduce
+from kproxy.proxy.handlers.sasl import SaslAuthenticate, SaslHandshake
 from kproxy.proxy.handlers.transaction_admin import (
     DescribeProducers,
     DescribeTransactions,
@@ -37,6 +38,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.OFFSET_COMMIT: OffsetCommit(),
         ApiKey.OFFSET_FETCH: OffsetFetch(),
         ApiKey.FIND_COORDINATOR: FindCoordinator(),
+        ApiKey.SASL_HANDSHAKE: SaslHandshake(),
         ApiKey.API_VERSIONS: ApiVersions(),
         ApiKey.CREATE_TOPICS: CreateTopics(),
         ApiKey.DELETE_TOPICS: DeleteTopics(),
@@ -51,6 +53,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.LIST_TRANSACTIONS: ListTransactions(),
         ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactions(),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducers(),
+        ApiKey.SASL_AUTHENTICATE: SaslAuthenticate(),
         ApiKey.CREATE_PARTITIONS: CreatePartitions(),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),

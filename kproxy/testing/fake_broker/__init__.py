@@ -9,6 +9,7 @@ from kproxy.testing.fake_broker.api import Call
 from kproxy.testing.fake_broker.cluster import ClusterConfig, FakeCluster
 from kproxy.testing.fake_broker.faults import Answer, Close, CloseAfter, Control, Delay, Drop, Edit
 from kproxy.testing.fake_broker.limits import NOT_MODELLED
+from kproxy.testing.fake_broker.logins import SaslRules
 from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster, wall_clock
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Edit",
     "FakeCluster",
     "FakeServer",
+    "SaslRules",
     "open_fake_cluster",
     "wall_clock",
 ]

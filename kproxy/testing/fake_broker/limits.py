@@ -24,7 +24,8 @@ NOT_MODELLED: Final = (
     "record validation: a batch's header, checksum and record count are checked, its records are decoded only for "
     "compacted topics and to compress them anew; a refused record is not named (record_errors, error_message); "
     "message.timestamp.before.max.ms and after.max.ms are not applied",
-    "security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",
+    "SASL: on all brokers or on none; no bare tokens behind SaslHandshake v0; no delegation tokens",
+    "other security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",
     "APIs of other groups (consumer, share, streams), reassignment, ACLs, features, quorum: not advertised",
 )
 """Differences between the fake and a real Kafka 4.3.0 that a test must not lean on."""

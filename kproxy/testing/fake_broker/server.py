@@ -84,6 +84,7 @@ class FakeServer:
             async with stream:
                 with suppress(CloseConnection, RemoteProtocolError, trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._serve_requests(stream, broker_id, connection, client_host)
+        self.cluster.logins.forget(connection)
 
     @contextmanager
     def _ending_with(self, broker_id: int) -> Iterator[None]:
@@ -127,7 +128,7 @@ class FakeServer:
             raise CloseConnection
         key, version, correlation_id = _HEADER_START.unpack_from(frame)
         api = APIS.get(key)
-        if api is None:
+        if api is None or not self.cluster.logins.admits(connection, key, self.cluster.clock()):
             raise CloseConnection
         if not api.versions[0] <= version <= api.versions[1]:
             if key != ApiKey.API_VERSIONS:

@@ -14,6 +14,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.faults import Controls
 from kproxy.testing.fake_broker.groups import Group
 from kproxy.testing.fake_broker.log import PartitionLog
+from kproxy.testing.fake_broker.logins import Logins, SaslRules
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS
 from kproxy.testing.fake_broker.topics import Topic, legal_topic_name
@@ -59,6 +60,7 @@ class ClusterConfig:
     group_max_session_timeout_ms: int = 1_800_000
     max_request_bytes: int = 100 << 20
     request_timeout_ms: int = 30_000
+    sasl: SaslRules | None = None
 
 
 @dataclass(slots=True)
@@ -83,11 +85,15 @@ class ClusterState:
     transactional_ids: dict[str, TransactionalId] = field(default_factory=dict)
     controls: Controls = field(default_factory=Controls)
     controller_alive: bool = True
+    logins: Logins = field(init=False)
     paused: set[int] = field(default_factory=set)
     """The brokers whose replicas do not follow their leaders."""
     _topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
     _changed: trio.Event = field(default_factory=trio.Event)
     _counters: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.logins = Logins(self.config.sasl)
 
     def count(self, what: str) -> int:
         """Return the next number, from 0, of a named counter."""

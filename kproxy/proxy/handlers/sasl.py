@@ -1,0 +1,41 @@
+"""SaslHandshake (17) and SaslAuthenticate (36) where kproxy logs in at brokers by itself.
+
+They must not go on: the broker would take them for kproxy's own login, once more. It is told what a listener without
+SASL says.
+"""
+
+from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
+from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.asks import Ask
+from kproxy.proxy.handlers.base import Context, Exchange, Handler, Local
+
+_REASON = "there is no SASL at this port: clients need no login here"
+
+
+class SaslHandshake(Handler):
+    """Passed on to the broker, or refused."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """If it is refused."""
+        return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """No mechanism is offered."""
+        if ctx.passes_sasl:
+            return super().lift(ctx, exchange)
+        return Local(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+
+
+class SaslAuthenticate(Handler):
+    """Passed on to the broker, or refused."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """If it is refused."""
+        return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+        """Refused whatever it says."""
+        if ctx.passes_sasl:
+            return super().lift(ctx, exchange)
+        return Local(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_REASON))
