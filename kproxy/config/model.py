@@ -548,9 +548,14 @@ class Config:
         return range(first, min(first + _PORTS_AFTER_LISTEN, 65536)) if self.listen.port else range(0)
 
     @property
-    def passes_sasl(self) -> bool:
-        """Whether a client's own login goes through to its broker."""
-        return self.upstream_sasl_identity == "client" or not self.upstream_security_protocol.startswith("sasl")
+    def logs_in(self) -> bool:
+        """Whether kproxy logs in at brokers by SASL."""
+        return self.upstream_security_protocol.startswith("sasl")
+
+    @property
+    def clients_log_in(self) -> bool:
+        """Whether each client logs in at its broker by itself, through kproxy."""
+        return self.logs_in and self.upstream_sasl_identity == "client"
 
     def transcode(self, client_id: str | None) -> dict[int, int]:
         """Codec code as stored -> code to deliver, from the first rule of ``deliver.codecs`` that fits the client."""

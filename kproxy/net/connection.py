@@ -104,6 +104,9 @@ class Connection:
         #: An errand is done, and waits for others to be so before the answers are written.
         self._gathering = False
         self._listening = False
+        #: The broker's connection, on which the client had logged in, has ended: as itself kproxy must not go on to
+        #: send what may have been refused to the client. Retries of it are recognised by what is in the log.
+        self._forsaken = False
         self._streaming = self._streamed = 0
         self._errands = Errands(cluster, rpcs, None if reading is None else reading.groups)
         self._reading = reading
@@ -328,7 +331,7 @@ class Connection:
     async def connect(self) -> None:
         """Connects to the broker behind the client's port. Finished if there is none to be had."""
         tried: list[Broker] = []
-        if self.session.vouched:
+        if self._forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
@@ -393,6 +396,8 @@ class Connection:
         if self._broker is not None:
             self._broker.versions = None
         self.session.upstream_lost()
+        if self.config.clients_log_in:
+            self._forsaken = self.session.link.finished = True
         await self._answered()
 
     async def _upstream_data(self, splitter: FrameSplitter, count: int) -> None:
@@ -457,7 +462,7 @@ class Connection:
             self._progress.unpark_all()
         if self._draining:
             self.drain()
-        if self.session.gate.recovering and not self._resending and self._nursery is not None:
+        if self.session.gate.recovering and not (self._resending or self._forsaken) and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)
         if self.session.link.finished and not self.session.link.to_client and not self._writing_client:
@@ -488,7 +493,7 @@ class Connection:
 
     async def _settle(self) -> None:
         """After the client has gone: waits until the fate of each of its batches is definite."""
-        while self.session.gate.producer.calls:
+        while self.session.gate.producer.calls and not self._forsaken:
             await self._progress.park()
 
     async def flush(self) -> None:

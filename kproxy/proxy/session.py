@@ -11,6 +11,7 @@ from struct import Struct
 from types import MappingProxyType
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
@@ -34,6 +35,7 @@ from kproxy.proxy.handlers.base import (
     Place,
     Stable,
 )
+from kproxy.proxy.handlers.sasl import BEFORE_LOGIN, PROOF
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
@@ -85,8 +87,7 @@ class Session:
         #: As what the client's software is counted; whoever ends the session counts it out.
         self.software = stats.software.came()
         self._tokens: BareTokens | None = None
-        #: The client has begun to log in at the broker: another connection there would not be its own.
-        self.vouched = False
+        self._proving = False
         self.link = Link(stats)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
@@ -108,7 +109,8 @@ class Session:
     def blocked(self) -> bool:
         """Whether an answer or the end of a recovery has to come before another request is taken."""
         gate = self.gate
-        return gate.recovering or gate.producer.waits or self.link.order.held > self._limits.held_bytes
+        proving = self._proving and not self.ctx.logged_in
+        return proving or gate.recovering or gate.producer.waits or self.link.order.held > self._limits.held_bytes
 
     def lease(self, lane: Lane, member: Member) -> None:
         """Gives the session the lane that it needed, and its place among the connections of its producer."""
@@ -133,6 +135,8 @@ class Session:
         body = _PREFIX + _START.size + max(name_length, 0)
         if body > len(frame):
             raise RemoteProtocolError("client id ends behind its frame")
+        if not self.ctx.logged_in and api_key not in BEFORE_LOGIN:
+            return self._prove(now)
         self._note_client(bytes(frame[_PREFIX + _START.size : body]))
         slot = Slot(api_key, version, correlation_id, now, len(frame))
         upstream = self._upstream_version(slot)
@@ -219,8 +223,6 @@ class Session:
         self.errands.append(Errand(slot, handler_of(slot.api_key), exchange, ask))
 
     def _relay(self, slot: Slot, frame: bytearray) -> None:
-        if slot.api_key == ApiKey.SASL_HANDSHAKE:
-            self.vouched = True
         if slot.api_key == ApiKey.SASL_HANDSHAKE and slot.api_version == 0:
             self._tokens = BareTokens.after_handshake(frame)
             frame[6:8] = b"\x00\x01"  # v1 is the same on the wire, and lets tokens travel in SaslAuthenticate
@@ -344,7 +346,20 @@ class Session:
             else:
                 link.fail(owed.slot)
 
-    # -- SASL's bare tokens
+    # -- SASL that goes through
+
+    def _prove(self, now: float) -> Need:
+        """Has the broker show that it takes requests on this connection, before anything else is done for the client.
+
+        Only it knows when a login is over; and kproxy acts as itself where it keeps transactions or sends again.
+        """
+        if not self._proving:
+            self._proving = True
+            version = max(1, self.ctx.broker_versions.get(ApiKey.METADATA, (1, 1))[0])
+            slot = Slot(ApiKey.METADATA, version, 0, now, 0, silent=True)
+            self.link.order.open(slot)
+            self.link.ask(slot, PROOF, Exchange(None, version, version), MetadataRequest(topics=[]), None)
+        return Need.PROGRESS
 
     def _token(self, frame: bytearray, now: float) -> None:
         assert self._tokens is not None

@@ -36,11 +36,11 @@ class Networks:
 def open_networks(config: Config, stats: Stats) -> Networks:
     """As the configuration has it; made inside trio. StartupError names a file, or a package, that is missing."""
     network = open_network(config, stats)
-    if not config.upstream_security_protocol.startswith("sasl"):
+    if not config.logs_in:
         return Networks(network, network, None)
     tokens = _token_source(config)
     own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats))
-    return Networks(own, network if config.upstream_sasl_identity == "client" else own, tokens)
+    return Networks(own, network if config.clients_log_in else own, tokens)
 
 
 def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:

@@ -56,8 +56,10 @@ class Context:
     client_id: str = ""
     #: Who the client is, in Kafka's form; surely known once a request is taken.
     principal: str = ANONYMOUS
-    #: Whether the client logs in at the broker itself, through kproxy.
+    #: Whether SASL of the client goes through to the broker.
     passes_sasl: bool = True
+    #: Whether the broker surely knows who the client is, if it wants to; nothing is done for others.
+    logged_in: bool = True
     #: What the broker of this connection serves, by API key.
     broker_versions: Mapping[int, VersionRange] = field(default_factory=dict)
     #: A batch in zstd was met, which Fetch below v10 can't carry: from now on fetch newer and re-encode.

@@ -4,12 +4,16 @@ They must not go on: the broker would take them for kproxy's own login, once mor
 SASL says.
 """
 
+from typing import Any, Final
+
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.proxy.asks import Ask
-from kproxy.proxy.handlers.base import Context, Exchange, Handler, Local
+from kproxy.proxy.handlers.base import Context, Exchange, Handler, Local, Lowered
 
+#: What a client may ask before it is logged in.
+BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 _REASON = "there is no SASL at this port: clients need no login here"
 
 
@@ -39,3 +43,15 @@ class SaslAuthenticate(Handler):
         if ctx.passes_sasl:
             return super().lift(ctx, exchange)
         return Local(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_REASON))
+
+
+class _Proof(Handler):
+    """Any answer of the broker, to a question of kproxy's own, shows that the client's login was taken."""
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """Not for the client."""
+        ctx.logged_in = True
+        return super().lower(ctx, exchange, response)
+
+
+PROOF: Final = _Proof()
