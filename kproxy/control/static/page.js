@@ -10,6 +10,7 @@ const REASONS = {
 };
 // Producer ids have 64 bits, numbers of JavaScript 53.
 const LONG_IDS = /"producer_id":(\d{16,})/g;
+const ANONYMOUS = "User:ANONYMOUS";
 const ability = document.body.dataset.abort;
 const byId = (id) => document.getElementById(id);
 
@@ -49,8 +50,7 @@ const COLUMNS = {
   clients: [
     ["client.id", (row) => row.client_id || "(none)"],
     ["Software", (row) => `${row.software_name} ${row.software_version}`.trim() || "not told"],
-    ["Host", (row) => row.host],
-    ["Principal", (row) => row.principal],
+    ["From", (row) => (row.principal === ANONYMOUS ? row.host : `${row.host}, ${row.principal}`)],
     ["Connections", (row) => whole.format(row.connections), "number"],
     ["Requests/s", (row) => whole.format(row.per_second.requests), "number"],
     ["In/s", (row) => size(row.per_second.bytes_in), "number"],

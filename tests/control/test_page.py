@@ -1,0 +1,224 @@
+"""The status page in a real browser: what people see, and what web pages of others get."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from kproxy.config import Address, Config
+from kproxy.control.http import serve_http
+from kproxy.control.serving import bind_tcp, serve_app
+from kproxy.proxy.stats import Stats
+from tests.control.fake_facts import CLIENT, FakeFacts
+from tests.control.fake_transactions import FakeTransactions
+from tests.support.browser import FOREIGN_NAME, PATIENCE_SECONDS, chromium
+
+pytestmark = pytest.mark.browser
+
+TOKEN = "correct-horse-battery"
+#: A page of somebody else's, which tries what a browser lets it try; what came of it stands in the title.
+EVIL = """<!doctype html><title>busy</title><script>
+const ask = (path, options) => fetch("http://127.0.0.1:PORT" + path, options).then(
+  (answer) => answer.type + " " + answer.status, () => "failed");
+(async () => {
+  const abort = "/v1/transactions/kproxy-loader/abort";
+  document.title = JSON.stringify([
+    await ask("/v1/status"),
+    await ask("/v1/clients", {mode: "no-cors"}),
+    await ask(abort, {method: "POST", mode: "no-cors"}),
+    await ask(abort, {method: "POST", headers: {Authorization: "Bearer correct-horse-battery"}}),
+  ]);
+})();
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    with chromium() as browser:
+        yield browser
+
+
+class Served:
+    """A status page and what stands behind it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text(TOKEN, encoding="ascii")
+        self.config = Config(
+            bootstrap_servers=(Address("kafka", 9092),),
+            http=Address("127.0.0.1", 0),
+            control_token_file=tmp_path / "token",
+        )
+        self.facts, self.control, self.stats = FakeFacts(), FakeTransactions(), Stats()
+        self.address = Address("127.0.0.1", 0)
+
+    @property
+    def aborts(self) -> list[Any]:
+        return [call for call in self.control.calls if call[0] == "abort"]
+
+
+@asynccontextmanager
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    page = Served(tmp_path)
+    with trio.fail_after(120):
+        await page.control.begin(client_id="loader", transactional_id=None, timeout_ms=60_000)
+        async with trio.open_nursery() as nursery:
+            page.address = await nursery.start(serve_http, page.config, page.stats, page.facts, page.control)
+            yield page
+            nursery.cancel_scope.cancel()
+
+
+async def with_page(tmp_path: Path, browser: Chrome, work: Callable[[Served], None]) -> Served:
+    """Opens the page, does blocking work on it in a thread, and closes it while it is still served."""
+    async with served(tmp_path) as page:
+
+        def run() -> None:
+            browser.get(f"http://{page.address}/")
+            until(browser, lambda: text(browser, "state") == "ready")
+            try:
+                work(page)
+            finally:
+                browser.get("about:blank")
+
+        await trio.to_thread.run_sync(run)
+    return page
+
+
+def until(browser: Chrome, condition: Callable[[], object]) -> None:
+    WebDriverWait(browser, PATIENCE_SECONDS, poll_frequency=0.05).until(lambda _: condition())
+
+
+def text(browser: Chrome, element_id: str) -> str:
+    return browser.find_element(By.ID, element_id).text
+
+
+def complaints(browser: Chrome) -> list[str]:
+    """What the console holds: breaches of the Content-Security-Policy, errors, failed loads."""
+    return [str(row["message"]) for row in browser.get_log("browser")]
+
+
+async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
+        assert text(browser, "requests") == "240/s"
+        assert text(browser, "bytes-in") == "2.5 MB/s"
+        assert (text(browser, "in-doubt"), text(browser, "open")) == ("9", "1")
+        for words in ("billing", "librdkafka 2.8.0", "Produce v2, Metadata v1", "Produce: NOT_ENOUGH_REPLICAS"):
+            assert words in text(browser, "clients")
+        assert "4611686018427389904" in text(browser, "lanes")
+        assert "given up" in text(browser, "lanes")
+        assert "kafka-1:9092 up 4.1 a 19093" in text(browser, "brokers")
+        assert "down" in text(browser, "brokers")
+        assert browser.find_elements(By.CSS_SELECTOR, "#requests-line polyline[points]")
+        assert browser.title == "kproxy box-1"
+        page.facts.the_clients = [CLIENT._replace(principal="User:CN=billing")]
+        until(browser, lambda: "10.0.0.7, User:CN=billing" in text(browser, "clients"))
+        page.facts.the_clients = []
+        until(browser, lambda: "none" in text(browser, "clients"))
+
+    await with_page(tmp_path, browser, work)
+    assert complaints(browser) == []
+
+
+async def test_what_clients_call_themselves_is_text(tmp_path: Path, browser: Chrome) -> None:
+    name = "<img src=x onerror=document.title='had'><script>document.title='had'</script>"
+
+    def work(page: Served) -> None:
+        page.facts.the_clients = [CLIENT._replace(client_id=name)]
+        until(browser, lambda: name in text(browser, "clients"))
+        assert not browser.find_elements(By.CSS_SELECTOR, "#clients img, #clients script")
+        assert browser.title == "kproxy box-1"
+
+    await with_page(tmp_path, browser, work)
+    assert complaints(browser) == []
+
+
+async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#transactions button"))
+        browser.find_element(By.CSS_SELECTOR, "#transactions button").click()
+        assert text(browser, "ask-name") == "kproxy-loader"
+        field = browser.find_element(By.ID, "token")
+        field.send_keys("no-such-horse-battery")
+        browser.find_element(By.ID, "ask-yes").click()
+        until(browser, lambda: text(browser, "ask-error") == "That is not the token.")
+        assert page.aborts == []
+        assert page.stats.http_refused == {("http", "token"): 1}
+        field.clear()
+        field.send_keys(TOKEN)
+        browser.find_element(By.ID, "ask-yes").click()
+        until(browser, lambda: "kproxy-loader" not in text(browser, "transactions"))
+        assert not browser.find_element(By.ID, "ask").is_displayed()
+
+    page = await with_page(tmp_path, browser, work)
+    assert page.aborts == [("abort", "kproxy-loader", (), None, False)]
+    [refused] = complaints(browser)
+    assert "401" in refused
+
+
+async def test_a_kproxy_that_is_gone_is_told(tmp_path: Path, browser: Chrome) -> None:
+    def look(page: Served) -> None:
+        browser.get(f"http://{page.address}/")
+        until(browser, lambda: text(browser, "state") == "ready")
+
+    async with served(tmp_path) as page:
+        await trio.to_thread.run_sync(look, page)
+
+    def told() -> None:
+        until(browser, lambda: "What stands here may be old." in text(browser, "silent"))
+        browser.get("about:blank")
+        browser.get_log("browser")
+
+    await trio.to_thread.run_sync(told)
+
+
+async def test_a_page_of_somebody_else_gets_nothing(tmp_path: Path, browser: Chrome) -> None:
+    async with served(tmp_path) as page, trio.open_nursery() as nursery:
+        evil = HTMLResponse(EVIL.replace("PORT", str(page.address.port)))
+
+        async def show(request: object) -> HTMLResponse:
+            return evil
+
+        [listener] = await bind_tcp("evil", Address("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        await nursery.start(serve_app, Starlette(routes=[Route("/", show)]), [listener])
+
+        def tried(host: str) -> Any:
+            browser.get(f"http://{host}:{port}/")
+            until(browser, lambda: browser.title != "busy")
+            found = json.loads(browser.title)
+            browser.get("about:blank")
+            return found
+
+        # what is sent without cors is answered, but its answer is kept from the page: it is a refusal all the same
+        for host in ("127.0.0.1", FOREIGN_NAME):
+            assert await trio.to_thread.run_sync(tried, host) == ["failed", "opaque 0", "opaque 0", "failed"]
+        browser.get_log("browser")
+        nursery.cancel_scope.cancel()
+    assert page.aborts == []
+    assert set(page.stats.http_refused) == {("http", "origin")}
+    assert page.stats.http_refused["http", "origin"] >= 6
+
+
+async def test_a_foreign_name_that_leads_here_shows_nothing(tmp_path: Path, browser: Chrome) -> None:
+    async with served(tmp_path) as page:
+
+        def look() -> str:
+            browser.get(f"http://{FOREIGN_NAME}:{page.address.port}/")
+            shown = browser.find_element(By.TAG_NAME, "body").text
+            browser.get("about:blank")
+            browser.get_log("browser")
+            return shown
+
+        shown = await trio.to_thread.run_sync(look)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in shown
+    assert page.stats.http_refused[("http", "host")] >= 1
