@@ -13,6 +13,7 @@ command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)
+command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 
 if [ ${#missing[@]} -eq 0 ]; then
@@ -22,7 +23,8 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "missing: ${missing[*]}. Install them (on Debian: sudo apt-get install ${missing[*]}) and run this again." >&2
   exit 1
 fi
-export DEBIAN_FRONTEND=noninteractive
+# RUNLEVEL: what is installed for the tests must not be started as a service.
+export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}"
 

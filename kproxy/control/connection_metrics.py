@@ -10,6 +10,8 @@ from kproxy import __version__
 from kproxy.control.families import add_durations, counter, printable, single
 from kproxy.proxy.stats import Stats
 
+_LIMITS = ("accept", "max_connections", "max_connections_per_ip")
+
 
 def process_families(stats: Stats) -> Iterator[Metric]:
     """What runs, whether it serves, and whether its one thread keeps up."""
@@ -48,7 +50,10 @@ def connection_families(stats: Stats) -> Iterator[Metric]:
         single(stats.connections_accepted),
     )
     yield counter(
-        "kproxy_connections_refused", "Client connections refused.", ("reason",), single(stats.connections_refused)
+        "kproxy_connections_refused",
+        "Client connections refused.",
+        ("reason",),
+        single(stats.connections_refused, _LIMITS),
     )
     software = GaugeMetricFamily(
         "kproxy_client_software_connections",

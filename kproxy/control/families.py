@@ -1,6 +1,6 @@
 """Small helpers that make metric families of Prometheus' client from counters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -11,9 +11,12 @@ from kproxy.proxy.durations import LATENCY_BUCKETS, Durations
 _BOUNDS = tuple("+Inf" if bound == LATENCY_BUCKETS[-1] else repr(bound) for bound in LATENCY_BUCKETS)
 
 
-def single(counts: Mapping[str, int]) -> dict[tuple[str, ...], int]:
-    """Counts by one label, as ``counter`` takes them."""
-    return {(label,): count for label, count in counts.items()}
+def single(counts: Mapping[str, int], expected: Iterable[str] = ()) -> dict[tuple[str, ...], int]:
+    """Counts by one label, as ``counter`` takes them.
+
+    What is expected stands there as 0 before it happens: ``increase`` does not see a series begin at 1.
+    """
+    return {(label,): count for label, count in {**dict.fromkeys(expected, 0), **counts}.items()}
 
 
 def counter(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> CounterMetricFamily:

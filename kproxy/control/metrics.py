@@ -9,11 +9,24 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kproxy.codec.messages import api_name
+from kproxy.codec.messages import ApiKey, api_name
 from kproxy.control.connection_metrics import connection_families, process_families
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.control.transaction_metrics import transaction_families
 from kproxy.proxy.stats import Stats
+
+_UNREAD = ("gone", "too_long", "too_many", "unreadable")
+_REFUSALS = (
+    "acks",
+    "forged_producer_id",
+    "idle",
+    "malformed",
+    "own_topic",
+    "slow_frame",
+    "slow_reader",
+    "transactional_id",
+)
+_UPSTREAM_ERRORS = ("connect", "disconnected", "metadata", "protocol", "timeout")
 
 
 def make_registry(stats: Stats) -> CollectorRegistry:
@@ -59,6 +72,7 @@ class StatsCollector(Collector):
             "Time from a request's last byte to its answer; long for Fetch and JoinGroup, which wait on purpose.",
             labels=("api_key", "api_version"),
         )
+        seen = {api_name(ApiKey.PRODUCE), *(api_name(key) for key, _ in self._stats.requests)}
         bytes_in: Counter[tuple[str, ...]] = Counter()
         bytes_out: Counter[tuple[str, ...]] = Counter()
         for (key, version), stat in sorted(self._stats.requests.items()):
@@ -75,7 +89,7 @@ class StatsCollector(Collector):
             "kproxy_requests_unanswered",
             "Requests that ended their connection, because no answer could be had: the client sees a disconnect.",
             ("api_key",),
-            {(api_name(key),): count for key, count in self._stats.requests_unanswered.items()},
+            single({api_name(key): count for key, count in self._stats.requests_unanswered.items()}, seen),
         )
         # A sum, because two client ids may become one when they are made printable.
         legacy: Counter[tuple[str, ...]] = Counter()
@@ -171,14 +185,14 @@ class StatsCollector(Collector):
             "Reads that failed, so that what came was taken as new: each may have let a duplicate through; look at "
             "the reason, and at recovery.max.bytes.",
             ("reason",),
-            single(stats.readbacks_failed),
+            single(stats.readbacks_failed, _UNREAD),
         )
         yield counter(
             "kproxy_fences",
             "Markers that fenced a producer epoch, or were refused, where kproxy waited instead: then give it "
             "ClusterAction on the cluster.",
             ("outcome",),
-            single(stats.fences),
+            single(stats.fences, ("done", "refused")),
         )
         yield CounterMetricFamily(
             "kproxy_recoveries",
@@ -195,7 +209,7 @@ class StatsCollector(Collector):
         stats = self._stats
         yield CounterMetricFamily("kproxy_epoch_bumps", "Producer epochs given up.", value=stats.epoch_bumps)
         yield counter("kproxy_resends", "Batches sent again.", ("reason",), single(stats.resends))
-        yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals))
+        yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals, _REFUSALS))
         yield counter(
             "kproxy_http_requests_refused",
             "Requests to the status page (http) and the control API (control) that were refused; token: somebody "
@@ -203,4 +217,9 @@ class StatsCollector(Collector):
             ("listener", "reason"),
             stats.http_refused,
         )
-        yield counter("kproxy_upstream_errors", "Faults towards brokers.", ("kind",), single(stats.upstream_errors))
+        yield counter(
+            "kproxy_upstream_errors",
+            "Faults towards brokers.",
+            ("kind",),
+            single(stats.upstream_errors, _UPSTREAM_ERRORS),
+        )

@@ -7,6 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.proxy.transaction_stats import TransactionStats
 
+_ABORTS = ("client", "failed", "fenced", "initialized")
+
 
 def transaction_families(stats: TransactionStats, now: float) -> Iterator[Metric]:
     """All families, in the order of the page; ``now`` in seconds since the epoch."""
@@ -35,12 +37,12 @@ def _states(stats: TransactionStats, now: float) -> Iterator[Metric]:
 
 def _decisions(stats: TransactionStats) -> Iterator[Metric]:
     yield CounterMetricFamily("kproxy_transactions_committed", "Transactions committed.", value=stats.commits)
-    yield counter("kproxy_transactions_aborted", "Transactions aborted.", ("reason",), single(stats.aborts))
+    yield counter("kproxy_transactions_aborted", "Transactions aborted.", ("reason",), single(stats.aborts, _ABORTS))
     yield counter(
         "kproxy_transaction_claims",
         "Claims of transactional ids; if many are lost, one producer's connections land on several instances.",
         ("outcome",),
-        single(stats.claims),
+        single(stats.claims, ("won", "lost")),
     )
     yield CounterMetricFamily(
         "kproxy_transactions_fenced",

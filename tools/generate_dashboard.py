@@ -1,0 +1,138 @@
+"""Writes deploy/grafana/kproxy.json, the dashboard; with ``--check`` only tells whether it is up to date."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools.dashboard_panels import Panel
+from tools.dashboard_rows import ROWS
+from tools.one_page import write_or_check
+
+PAGE = Path(__file__).parent.parent / "deploy" / "grafana" / "kproxy.json"
+
+_SCHEMA_VERSION = 39
+_COLUMNS = 24
+_WIDTH, _HEIGHT = 8, 8
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_INSTANCES = 'job=~"$job", instance=~"$instance"'
+
+
+def render() -> str:
+    """The whole file."""
+    dashboard = {
+        "uid": "kproxy",
+        "title": "kproxy",
+        "description": "A Kafka proxy that gives idempotence and transactions to clients that have none.",
+        "tags": ["kafka", "kproxy"],
+        "schemaVersion": _SCHEMA_VERSION,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "timezone": "",
+        "annotations": {"list": [_starts()]},
+        "templating": {"list": _variables()},
+        "panels": list(_panels()),
+    }
+    return json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
+
+
+def _starts() -> dict[str, Any]:
+    return {
+        "name": "Starts",
+        "datasource": _SOURCE,
+        "enable": True,
+        "iconColor": "orange",
+        "expr": f"changes(process_start_time_seconds{{{_INSTANCES}}}[1m]) > 0",
+        "titleFormat": "{{instance}} was started",
+    }
+
+
+def _variables() -> list[dict[str, Any]]:
+    source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    return [
+        source,
+        _variable("job", "Job", "kproxy_build_info"),
+        _variable("instance", "Instance", 'kproxy_build_info{job=~"$job"}'),
+    ]
+
+
+def _variable(name: str, label: str, metric: str) -> dict[str, Any]:
+    query = f"label_values({metric}, {name})"
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": {"query": query, "refId": name},
+        "definition": query,
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".+",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def _panels() -> Iterator[dict[str, Any]]:
+    number, top = 0, 0
+    for title, panels in ROWS.items():
+        number += 1
+        yield {
+            "id": number,
+            "type": "row",
+            "title": title,
+            "collapsed": False,
+            "gridPos": {"x": 0, "y": top, "w": _COLUMNS, "h": 1},
+            "panels": [],
+        }
+        top += 1
+        for place, panel in enumerate(panels):
+            number += 1
+            line, column = divmod(place * _WIDTH, _COLUMNS)
+            yield _panel(number, panel, {"x": column, "y": top + line * _HEIGHT, "w": _WIDTH, "h": _HEIGHT})
+        top += -(-len(panels) * _WIDTH // _COLUMNS) * _HEIGHT
+
+
+def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    return {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": _SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": _options(panel),
+        "targets": [
+            {
+                "refId": chr(ord("A") + at),
+                "datasource": _SOURCE,
+                "expr": query.expr.replace("{@", "{" + _INSTANCES),
+                "legendFormat": query.legend,
+                "range": True,
+            }
+            for at, query in enumerate(panel.queries)
+        ],
+    }
+
+
+def _options(panel: Panel) -> dict[str, Any]:
+    if panel.kind == "stat":
+        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+    return {
+        "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["mean", "max", "lastNotNull"]},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; 1 if the check finds a difference."""
+    return write_or_check(PAGE, render(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
