@@ -46,7 +46,7 @@ these are no options, and kproxy passes over them.
 
 _HEAD = "| option | default | unit | value | change | what for, and why so |\n|---|---|---|---|---|---|"
 
-_EXIT_CODES = {
+EXIT_CODES = {
     ExitCode.OK: "all well",
     ExitCode.FAILURE: "failed while running",
     ExitCode.USAGE: "wrong command line or configuration; trying again does not help",
@@ -61,7 +61,7 @@ def render() -> str:
     for group, members in groupby(options(Config).values(), key=lambda entry: entry.group):
         rows = "\n".join(map(_row, members))
         sections.append(f"## {group}\n\n{_HEAD}\n{rows}\n")
-    codes = "\n".join(f"| {code.value} | {text} |" for code, text in _EXIT_CODES.items())
+    codes = "\n".join(f"| {code.value} | {text} |" for code, text in EXIT_CODES.items())
     sections.append(f"## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n")
     return "\n".join(sections)
 

@@ -14,6 +14,8 @@ command -v npm >/dev/null || missing+=(npm)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)
 command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
+command -v systemd-analyze >/dev/null || missing+=(systemd)
+command -v groff >/dev/null || missing+=(groff)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 
 if [ ${#missing[@]} -eq 0 ]; then

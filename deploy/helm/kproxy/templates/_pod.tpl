@@ -1,0 +1,70 @@
+{{/* What a container of kproxy is in both modes; the caller gives name, probes, ports and what differs by pod. */}}
+{{- define "kproxy.container" -}}
+image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [run]
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  readOnlyRootFilesystem: true
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: [ALL]
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .Values.envFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
+resources: {{- toYaml .Values.resources | nindent 2 }}
+volumeMounts:
+  - {name: kproxy-config, mountPath: /etc/kproxy, readOnly: true}
+  {{- if .Values.tls.secretName }}
+  - {name: kproxy-tls, mountPath: /run/secrets/kproxy/tls, readOnly: true}
+  {{- end }}
+  {{- if .Values.upstreamTls.caSecretName }}
+  - {name: kproxy-upstream-ca, mountPath: /run/secrets/kproxy/upstream-ca, readOnly: true}
+  {{- end }}
+  {{- if .Values.upstreamTls.clientSecretName }}
+  - {name: kproxy-upstream-tls, mountPath: /run/secrets/kproxy/upstream-tls, readOnly: true}
+  {{- end }}
+  {{- range .Values.secretMounts }}
+  - {name: {{ printf "kproxy-%s" .name }}, mountPath: {{ .mountPath | quote }}, readOnly: true}
+  {{- end }}
+{{- end -}}
+
+{{/* Alive: restarted if not. Ready: clients are served. */}}
+{{- define "kproxy.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end -}}
+
+{{- define "kproxy.volumes" -}}
+- name: kproxy-config
+  configMap:
+    name: {{ include "kproxy.fullname" . }}
+{{- with .Values.tls.secretName }}
+- name: kproxy-tls
+  secret: {secretName: {{ . }}, defaultMode: 0444}
+{{- end }}
+{{- with .Values.upstreamTls.caSecretName }}
+- name: kproxy-upstream-ca
+  secret: {secretName: {{ . }}, defaultMode: 0444}
+{{- end }}
+{{- with .Values.upstreamTls.clientSecretName }}
+- name: kproxy-upstream-tls
+  secret: {secretName: {{ . }}, defaultMode: 0444}
+{{- end }}
+{{- range .Values.secretMounts }}
+- name: kproxy-{{ .name }}
+  secret: {secretName: {{ .secretName }}, defaultMode: 0444}
+{{- end }}
+{{- end -}}

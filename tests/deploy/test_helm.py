@@ -1,0 +1,173 @@
+"""The chart, with Helm's own code: linted, rendered in both modes, and what Kubernetes and kproxy make of it."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from tests.support.manifests import Manifest, assert_closed, configuration, documents, kproxy_containers, only, validate
+
+CHART = Path(__file__).parents[2] / "deploy" / "helm" / "kproxy"
+BROKERS = {"bootstrapServers": ["kafka-1:9092", "kafka-2:9092"]}
+EVERYTHING: dict[str, Any] = BROKERS | {
+    "config": {"transactions.home": "kproxy", "deliver.codecs": {"old-*": {"lz4": "gzip"}}},
+    "image": {"pullSecrets": ["registry"]},
+    "gateway": {"replicas": 2, "port": 9092, "brokerPorts": 5, "service": {"annotations": {"a": "b"}}},
+    "tls": {"secretName": "gateway-tls", "clientAuth": "required"},
+    "upstreamTls": {"enabled": True, "caSecretName": "kafka-ca", "clientSecretName": "kafka-client"},
+    "secretMounts": [{"name": "token", "secretName": "control-token", "mountPath": "/run/secrets/token"}],
+    "env": [{"name": "KPROXY_LOG_LEVEL", "value": "debug"}],
+    "envFrom": [{"secretRef": {"name": "more"}}],
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "networkPolicy": {"enabled": True, "monitoring": [{"namespaceSelector": {"matchLabels": {"team": "watch"}}}]},
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+}
+
+
+def _render(values: dict[str, Any], chart: Path = CHART) -> list[Manifest]:
+    with helm_python.Chart.load(chart) as loaded:
+        texts = loaded.render(values, name="edge", namespace="kafka")
+    return [document for name, text in texts.items() if name.endswith(".yaml") for document in documents(text)]
+
+
+def _environment(container: Manifest, pod: str) -> dict[str, str]:
+    """What Kubernetes makes of a container's ``env`` for a pod of a name; only options."""
+    values: dict[str, str] = {}
+    for entry in container["env"]:
+        text = entry.get("value", pod).replace("$(KPROXY_INSTANCE_ID)", values.get("KPROXY_INSTANCE_ID", ""))
+        values[entry["name"]] = text
+    return {name: text for name, text in values.items() if name != "KPROXY_CONFIG"}
+
+
+def test_helm_finds_no_fault() -> None:
+    report = helm_python.lint(CHART, BROKERS, strict=True)
+    assert [message for message in report["messages"] if message["severity"] > 1] == []
+    assert report["errors"] == []
+
+
+@pytest.mark.parametrize("values", [BROKERS, EVERYTHING], ids=["defaults", "everything"])
+def test_kubernetes_takes_the_gateway(values: dict[str, Any]) -> None:
+    manifests = _render(values)
+    assert {"StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget"} <= {found["kind"] for found in manifests}
+    for manifest in manifests:
+        validate(manifest)
+    assert_closed(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
+
+
+def test_each_pod_of_a_gateway_has_its_own_name_and_addresses() -> None:
+    manifests = _render(BROKERS)
+    stateful = only(manifests, "StatefulSet")["spec"]
+    [kproxy] = kproxy_containers(stateful["template"]["spec"])
+    configs = [configuration(manifests, _environment(kproxy, f"edge-kproxy-{number}")) for number in range(3)]
+    assert [config.instance_id for config in configs] == ["edge-kproxy-0", "edge-kproxy-1", "edge-kproxy-2"]
+    assert [str(config.advertised_address) for config in configs] == [
+        f"edge-kproxy-{number}.edge-kproxy-pods.kafka.svc:9092" for number in range(3)
+    ]
+    assert configs[0].broker_port_range == range(9093, 9113)
+    assert stateful["serviceName"] == "edge-kproxy-pods"
+    headless = [found for found in manifests if found["kind"] == "Service" and found["spec"].get("clusterIP") == "None"]
+    assert [found["metadata"]["name"] for found in headless] == ["edge-kproxy-pods"]
+
+
+def test_a_pod_has_time_to_end() -> None:
+    pod = only(_render(BROKERS | {"shutdownGraceMs": 25_500}), "StatefulSet")["spec"]["template"]["spec"]
+    pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] >= pause + 26
+
+
+def test_kproxy_takes_all_that_the_chart_works_out() -> None:
+    manifests = _render(EVERYTHING)
+    pod = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    [kproxy] = kproxy_containers(pod)
+    config = configuration(manifests, _environment(kproxy, "edge-kproxy-0"))
+    assert config.ssl_client_auth == "required"
+    assert config.upstream_security_protocol == "ssl"
+    assert config.log_level == "debug"
+    mounted = {mount["mountPath"] for mount in kproxy["volumeMounts"]}
+    named = (config.ssl_certificate_location, config.ssl_ca_location, config.upstream_ssl_ca_location)
+    assert all(str(path.parent) in mounted for path in named if path)
+    assert None not in named
+    assert {mount["name"] for mount in kproxy["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_one_port_for_all_brokers() -> None:
+    values = BROKERS | {"gateway": {"brokerHostPattern": "broker-{id}.kafka.example"}}
+    with pytest.raises(helm_python.HelmRenderError, match=r"give tls\.secretName"):
+        _render(values)
+    manifests = _render(values | {"tls": {"secretName": "t"}, "networkPolicy": {"enabled": True}})
+    [kproxy] = kproxy_containers(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
+    config = configuration(manifests, _environment(kproxy, "edge-kproxy-0"))
+    assert config.broker_host_pattern == "broker-{id}.kafka.example"
+    [ports] = (only(manifests, "NetworkPolicy")["spec"]["ingress"][0]["ports"],)
+    assert ports == [{"protocol": "TCP", "port": 9092, "endPort": 9092}]
+
+
+def test_what_is_given_as_config_beats_the_chart() -> None:
+    manifests = _render(BROKERS | {"config": {"shutdown.grace.ms": 3000, "log.level": "error"}})
+    file = yaml.safe_load(only(manifests, "ConfigMap")["data"]["kproxy.yaml"])
+    assert (file["shutdown.grace.ms"], file["log.level"], file["log.format"]) == (3000, "error", "json")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "bootstrapServers is empty"),
+        ({"bootstrapServers": ["kafka"]}, "does not match pattern"),
+        (BROKERS | {"replicas": 2}, "replicas"),
+        (BROKERS | {"gateway": {"replicas": 0}}, "minimum"),
+        (BROKERS | {"config": {"Log Level": "debug"}}, "Log Level"),
+        (BROKERS | {"tls": {"clientAuth": "yes"}}, "clientAuth"),
+    ],
+)
+def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=message):
+        _render(values)
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    """A chart of somebody else, whose Deployment takes the sidecar in."""
+    chart = tmp_path / "shipper"
+    (chart / "templates").mkdir(parents=True)
+    shutil.copytree(CHART, chart / "charts" / "kproxy")
+    dependencies = [{"name": "kproxy", "version": "0.1.0", "repository": ""}]
+    about = {"apiVersion": "v2", "name": "shipper", "version": "1.0.0", "dependencies": dependencies}
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(about))
+    (chart / "templates" / "deployment.yaml").write_text(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shipper}\nspec:\n"
+        "  selector: {matchLabels: {app: shipper}}\n  template:\n    metadata: {labels: {app: shipper}}\n    spec:\n"
+        "      automountServiceAccountToken: false\n"
+        '      initContainers: {{- include "kproxy.sidecar" .Subcharts.kproxy | nindent 8 }}\n'
+        '      volumes: {{- include "kproxy.sidecar.volumes" .Subcharts.kproxy | nindent 8 }}\n'
+        "      containers: [{name: shipper, image: 'shipper:1'}]\n"
+    )
+    return chart
+
+
+def test_a_sidecar_in_another_chart(application: Path) -> None:
+    sidecar = BROKERS | {"gateway": {"enabled": False}, "secretMounts": EVERYTHING["secretMounts"]}
+    manifests = _render({"kproxy": sidecar}, application)
+    assert {manifest["kind"] for manifest in manifests} == {"Deployment", "ConfigMap"}
+    for manifest in manifests:
+        validate(manifest)
+    pod = only(manifests, "Deployment")["spec"]["template"]["spec"]
+    assert_closed(pod)
+    [kproxy] = pod["initContainers"]
+    assert kproxy["restartPolicy"] == "Always"
+    config = configuration(manifests, _environment(kproxy, "shipper-7d9f"))
+    assert str(config.listen) == "127.0.0.1:19092"
+    assert config.instance_id == "shipper-7d9f"
+    assert {mount["name"] for mount in kproxy["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_a_gateway_is_no_sidecar(application: Path) -> None:
+    with pytest.raises(helm_python.HelmRenderError, match=r"set gateway\.enabled to false"):
+        _render({"kproxy": BROKERS}, application)

@@ -1,0 +1,66 @@
+"""Kubernetes manifests: read, compared with Kubernetes' own schemas, and what kproxy makes of their configuration."""
+
+from collections.abc import Iterator
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, TypeAlias
+
+import kubernetes_validate
+import yaml
+
+from kproxy.config import Config, load
+
+Manifest: TypeAlias = dict[str, Any]
+
+#: The oldest that the native sidecar and a pause before SIGTERM need, and the newest that there are schemas of.
+OLDEST: Final = "1.30"
+NEWEST: Final = kubernetes_validate.latest_version()
+#: Made by operators: their schemas are not Kubernetes'.
+_CUSTOM: Final = ("PodMonitor",)
+
+
+def documents(text: str) -> list[Manifest]:
+    """All documents of a YAML text that hold anything."""
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def validate(manifest: Manifest) -> None:
+    """kubernetes_validate.ValidationError if a version of Kubernetes would not take it, or would drop a part of it."""
+    if manifest["kind"] not in _CUSTOM:
+        for version in (OLDEST, NEWEST):
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def only(manifests: list[Manifest], kind: str) -> Manifest:
+    """The one manifest of a kind."""
+    [found] = [manifest for manifest in manifests if manifest["kind"] == kind]
+    return found
+
+
+def kproxy_containers(pod: Manifest) -> Iterator[Manifest]:
+    """The containers of a pod's spec that run kproxy."""
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        if container["name"] == "kproxy":
+            yield container
+
+
+def configuration(manifests: list[Manifest], environment: dict[str, str]) -> Config:
+    """What kproxy makes of the file in the ConfigMap and of the container's environment; ConfigError if it can't."""
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(only(manifests, "ConfigMap")["data"]["kproxy.yaml"])
+        file.flush()
+        return load({"config": file.name}, environment)
+
+
+def assert_closed(pod: Manifest) -> None:
+    """No root, nothing to write to, no rights, none of the cluster's credentials."""
+    assert pod["automountServiceAccountToken"] is False
+    for container in kproxy_containers(pod):
+        context = pod.get("securityContext", {}) | container["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] == 65532
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["resources"]["limits"]["memory"]
+        assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
