@@ -18,6 +18,7 @@ from kproxy.control.fact_routes import fact_routes
 from kproxy.control.http import serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.settings import Settings
+from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.facts import Facts
@@ -74,10 +75,11 @@ async def _main(settings: Settings, logs: Logs) -> int:
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
     networks = open_networks(config, stats)
     cluster = Cluster(config, stats, _cluster_map(config), networks.own, networks.for_client)
+    authorization = open_authorization(config, stats)
     try:
         async with trio.open_nursery() as nursery:
             transactions = Transactions(cluster, config, stats, nursery)
-            server = Server(config, stats, cluster, nursery, transactions)
+            server = Server(config, stats, cluster, nursery, transactions, authorization)
             cluster.open_port = server.open_broker_port
             nursery.start_soon(networks.run)
             settings.follow(server.reconfigure)

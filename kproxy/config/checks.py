@@ -29,7 +29,7 @@ def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def cross_check(config: Config) -> list[str]:
     """One line for each rule that is broken; empty if all is well."""
-    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_login, _check_sizes)
+    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_login, _check_rules, _check_sizes)
     return [line for check in checks for line in check(config)]
 
 
@@ -131,6 +131,11 @@ def _check_login(config: Config) -> Iterator[str]:
     if not any(all(getattr(config, name) is not None for name in needs) for needs in lists):
         wanted = ", or ".join(" and ".join(name.replace("_", ".") for name in needs) for needs in lists)
         yield f"upstream.security.protocol = '{protocol}' with upstream.sasl.mechanism = '{mechanism}' needs {wanted}"
+
+
+def _check_rules(config: Config) -> Iterator[str]:
+    if config.super_users and config.acl_file is None:
+        yield f"super.users = '{show(config.super_users)}' needs acl.file: without rules all is allowed"
 
 
 def _check_sizes(config: Config) -> Iterator[str]:

@@ -8,11 +8,13 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 SUBSYSTEMS: Final = (
     "app",
+    "audit",
     "broker_log",
     "cluster",
     "connection",
     "control",
     "doubts",
+    "files",
     "group_offsets",
     "lane_log",
     "own_topic",
@@ -23,6 +25,7 @@ SUBSYSTEMS: Final = (
     "transaction_log",
     "transactions",
     "unknown_producer_ids",
+    "upstream",
 )
 """What ``subsystem`` says in a line; in the code ``structlog.get_logger("kproxy.app")``."""
 

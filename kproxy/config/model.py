@@ -28,12 +28,14 @@ from kproxy.config.values import (
     PATTERNS,
     PERMIT_RULES,
     PORTS,
+    PRINCIPALS,
     REACHABLE_ADDRESS,
     READ_COMMITTED,
     TOKEN_URL,
     DeliverRule,
     IsolationRule,
     LogLevelRule,
+    PrincipalList,
     choice,
     pattern,
     whole_number,
@@ -139,6 +141,20 @@ class Config:
         "What a client with a certificate is called: RULE:PATTERN/REPLACEMENT/[L|U] and DEFAULT (the whole subject), "
         "joined by commas; the first whose pattern matches the whole subject counts, a subject that none fits is "
         "refused. Kafka's ssl.principal.mapping.rules.",
+    )
+    acl_file: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "YAML file of rules: who may do what with which topics, groups, transactional ids and the cluster. If given, "
+        "all that no rule allows is refused. Read again when it changes; kproxy acl checks and explains it. See "
+        "docs/security.md.",
+        default_text="off: all is allowed",
+        group="Authorization",
+    )
+    super_users: PrincipalList = option(
+        PrincipalList(),
+        PRINCIPALS,
+        "Principals that need no rule in acl.file. Kafka's super.users.",
     )
     upstream_security_protocol: str = option(
         "plaintext",

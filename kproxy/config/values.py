@@ -55,6 +55,12 @@ class LogLevelRule(NamedTuple):
     level: str
 
 
+class PrincipalList(tuple[str, ...]):
+    """Kafka's principals (``User:alice``), joined by semicolons, since names of certificates have commas."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[_Value]):
     """A kind of value: how the documentation calls it, its parser, its place holder in help, its unit or nothing."""
@@ -311,6 +317,18 @@ def _parse_patterns(raw: Raw) -> tuple[str, ...]:
     return tuple(word.strip() for word in words if word.strip())
 
 
+def _parse_principals(raw: Raw) -> PrincipalList:
+    """Principals joined by semicolons, or a list of them; nothing for none."""
+    words = raw.split(";") if isinstance(raw, str) else raw
+    if isinstance(words, Mapping) or not all(isinstance(word, str) for word in words):
+        raise ValueError("must be a list of principals, such as User:admin;User:CN=ops,O=Example")
+    names = [word.strip() for word in words if word.strip() not in ("", "{}")]
+    for name in names:
+        if ":" not in name:
+            raise ValueError(f"{name!r} must be TYPE:NAME, such as User:{name}")
+    return PrincipalList(names)
+
+
 def _parse_commit_rules(raw: Raw) -> tuple[CommitRule, ...]:
     """``PRODUCER``, ``PRODUCER=group:GROUP`` or ``PRODUCER=client:CONSUMER`` rules, or a mapping; nothing for none."""
     if isinstance(raw, str) and raw.strip() in ("", "{}"):
@@ -384,6 +402,7 @@ COMMIT_RULES = Kind("list of client.id PATTERN[=group:PATTERN or =client:PATTERN
 PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit_rules, "LIST")
 MAPPING_RULES = Kind("list of RULE:PATTERN/REPLACEMENT/[L|U] or DEFAULT", _parse_mapping_rules, "LIST")
 PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
+PRINCIPALS: Kind[PrincipalList] = Kind("list of principals, joined by semicolons", _parse_principals, "LIST")
 HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
 
@@ -398,6 +417,8 @@ def show(value: object) -> str:
             return f"{value[0]}-{value[-1]}"
         case Address():
             return str(value)
+        case PrincipalList():
+            return ";".join(value) or "{}"
         case tuple():
             return _show_list(value) or "{}"
     return str(value)

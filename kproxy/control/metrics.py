@@ -218,6 +218,12 @@ class StatsCollector(Collector):
             stats.http_refused,
         )
         yield counter(
+            "kproxy_authorization_refusals",
+            "What rules of acl.file refused to clients; the log says what, and to whom.",
+            ("operation", "resource_type"),
+            stats.authorization_refusals,
+        )
+        yield counter(
             "kproxy_upstream_errors",
             "Faults towards brokers.",
             ("kind",),

@@ -12,6 +12,7 @@ import trio
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
+from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.budget import Budget
 from kproxy.net.cluster import Cluster
@@ -21,6 +22,7 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.txn.rpcs import Rpcs
+from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.last_faults import LastFaults
 from kproxy.proxy.permits import Permits, is_admin
@@ -55,8 +57,13 @@ class Server:
         cluster: Cluster,
         nursery: trio.Nursery,
         transactions: "Transactions | None" = None,
+        authorization: Authorization | None = None,
     ) -> None:
-        """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none."""
+        """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
+
+        ``authorization``: None if all is allowed.
+        """
+        self.authorization = authorization
         self._config = config
         self._stats = stats
         self._cluster = cluster
@@ -104,6 +111,8 @@ class Server:
                 f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
             ) from None
         self._nursery.start_soon(self.lanes.run)
+        if self.authorization is not None:
+            self._nursery.start_soon(self.authorization.watch)
         self._serve(listeners, None)
         self._bound.set()
         return Address(host, listeners[0].port)
@@ -268,8 +277,15 @@ class Server:
             follows_groups=self.reading is not None and self.reading.groups is not None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
             committed_for=self._config.committed_for,
+            access=self._access(io.peer_host),
         )
         return Session(context, self._limits, self._stats, partial(_transcode, self._config))
+
+    def _access(self, host: str) -> Access | None:
+        """What a connection from a host may do; None: all."""
+        if self.authorization is None:
+            return None
+        return self.authorization.access(host, self._cluster.map.topic_names)
 
     async def drain(self) -> None:
         """Takes no new clients and no new requests; returns when all that were taken are answered."""

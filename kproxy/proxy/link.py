@@ -105,6 +105,8 @@ class Link:
             self.used[slot.api_key] = slot.api_version
             if not slot.silent:
                 assert slot.answer is not None
+                if slot.finish is not None:
+                    slot.answer = (slot.finish(b"".join(slot.answer)),)
                 self.to_client.extend(slot.answer)
                 for frame in slot.answer:
                     self.position += len(frame)

@@ -165,6 +165,10 @@ class ProduceGate:
         capture.took(self._ctx.connection, answered=not slot.silent)
         self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts))
 
+    def forget_shape(self) -> None:
+        """Takes note that the next request has to be looked at whole, whatever the last one looked like."""
+        self._shape = None
+
     def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
         shape = self._shape

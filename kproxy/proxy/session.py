@@ -21,6 +21,8 @@ from kproxy.dedup.member import Member
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
+from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.screen import Screening, screen
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
@@ -88,6 +90,8 @@ class Session:
         self.software = stats.software.came()
         self._tokens: BareTokens | None = None
         self._proving = False
+        #: A frame that may have to be offered again, and what may go on of it.
+        self._screening: tuple[bytearray, Screening] | None = None
         self.link = Link(stats)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
@@ -126,6 +130,9 @@ class Session:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None
+        if self.ctx.access is not None and self.ctx.access.renew(self.ctx.principal, self.ctx.client_id):
+            self.gate.forget_shape()
+            self._screening = None
         taken = self.gate.take_like_the_last(frame)
         if taken is not False:
             return taken
@@ -142,11 +149,38 @@ class Session:
         upstream = self._upstream_version(slot)
         if upstream is None:
             return None
-        if api_key == ApiKey.PRODUCE:
-            return self.gate.take(slot, frame, body, upstream)
-        self._open(slot, upstream)
-        self._forward(slot, frame, upstream)
-        return None
+        return self._take(slot, frame, body, upstream)
+
+    def _take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
+        allowed = frame if self.ctx.access is None else self._screened(slot, frame, self.ctx.access)
+        need = None
+        if allowed is None:
+            self._refuse(slot)
+        elif slot.api_key == ApiKey.PRODUCE:
+            need = self.gate.take(slot, allowed, body, upstream)
+        else:
+            self._open(slot, upstream)
+            self._forward(slot, allowed, upstream)
+        if need is None:
+            self._screening = None
+        return need
+
+    def _screened(self, slot: Slot, frame: bytearray, access: Access) -> bytearray | None:
+        """What may go on of a request; None if nothing may."""
+        access.renew(self.ctx.principal, self.ctx.client_id)
+        if self._screening is None or self._screening[0] is not frame:
+            self._screening = frame, screen(access, frame)
+        slot.finish = self._screening[1].finish
+        return self._screening[1].frame
+
+    def _refuse(self, slot: Slot) -> None:
+        assert self._screening is not None
+        answer = self._screening[1].answer
+        self.link.order.open(slot)
+        if answer is None:
+            self.link.fail(slot)  # as a broker does it where the client does not wait for answers
+        else:
+            self.link.answer(slot, answer, slot.api_version)
 
     def _note_client(self, name: bytes) -> None:
         if name != self._client_id:
@@ -239,7 +273,8 @@ class Session:
         if not self.link.expected or self.link.to_client:
             return False
         head = self.link.expected[0]
-        return head.group is None and head.handler is None and not head.token and self.link.order.is_next(head.slot)
+        changed = head.group is not None or head.handler is not None or head.slot.finish is not None
+        return not changed and not head.token and self.link.order.is_next(head.slot)
 
     def is_next_answer(self, start: memoryview) -> bool:
         """Whether the bytes at the start of an answer, 8 or more, bear the correlation id of the next one."""

@@ -1,7 +1,7 @@
 """Answers leave a connection in the order in which its requests came, whatever order they get ready in."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -31,6 +31,8 @@ class Slot:
     owed: Answer | None = None
     #: Bytes of the answer that went to the client while they came.
     streamed: int = 0
+    #: What has to be done to the answer before it leaves.
+    finish: Callable[[bytes], bytes] | None = None
     #: No answer could be had: the connection ends when its turn comes.
     failed: bool = False
 

@@ -68,6 +68,8 @@ class Stats:
     """By reason."""
     http_refused: dict[tuple[str, str], int] = field(default_factory=dict)
     """Requests to kproxy's own pages, by listener ("http", "control") and reason ("host", "origin", "token", ...)."""
+    authorization_refusals: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By operation and type of resource."""
     buffered_bytes: int = 0
     buffered_bytes_limit: int = 0
     loop_delays: Durations = field(default_factory=Durations)

@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.config import Address, Config
 from kproxy.config.checks import cross_check, fit_defaults
+from kproxy.config.values import PrincipalList
 
 GOOD = Config(bootstrap_servers=(Address("127.0.0.1", 9092),))
 
@@ -36,6 +37,7 @@ def test_defaults_are_fine() -> None:
         ({"buffer_memory": 1_000_000_00}, "max.frame.bytes = 104857600 must not exceed buffer.memory = 100000000"),
         ({"connection_buffer_bytes": 1 << 30}, "connection.buffer.bytes"),
         ({"max_message_bytes": 1 << 30}, "max.message.bytes"),
+        ({"super_users": PrincipalList(["User:a"])}, "super.users = 'User:a' needs acl.file"),
         ({"retry_backoff_ms": 2000}, "retry.backoff.ms = 2000 must not exceed retry.backoff.max.ms = 1000"),
     ],
 )

@@ -35,6 +35,7 @@ ALL_KINDS: list[Kind[Any]] = [
     values.COMMIT_RULES,
     values.MAPPING_RULES,
     values.PATTERNS,
+    values.PRINCIPALS,
     whole_number(1, 10, "ms"),
     choice("red", "green"),
     pattern("[a-z]+", "letters"),
@@ -293,3 +294,14 @@ def test_a_parser_raises_nothing_but_value_error(kind: Kind[Any], raw: Raw) -> N
 def test_show() -> None:
     shown = [show(value) for value in (None, True, 5, "text", range(1, 4), Address("::1", 9), (Address("a", 1),), ())]
     assert shown == ["off", "true", "5", "text", "1-3", "[::1]:9", "a:1", "{}"]
+
+
+def test_principals_are_joined_by_semicolons() -> None:
+    parsed = values.PRINCIPALS.parse("User:admin; User:CN=ops,O=Example;")
+    assert parsed == ("User:admin", "User:CN=ops,O=Example")
+    assert values.PRINCIPALS.parse(show(parsed)) == parsed
+    assert values.PRINCIPALS.parse(["User:admin"]) == ("User:admin",)
+    assert values.PRINCIPALS.parse(show(values.PRINCIPALS.parse(""))) == ()
+    for wrong in ("admin", {"User:a": "x"}, [["User:a"]]):
+        with pytest.raises(ValueError, match="must be"):
+            values.PRINCIPALS.parse(wrong)

@@ -19,6 +19,7 @@ from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
+from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.server import Server
@@ -170,7 +171,7 @@ async def running(
     cluster = Cluster(config, stats, known, networks.own, networks.for_client)
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
-        server = Server(config, stats, cluster, nursery, transactions)
+        server = Server(config, stats, cluster, nursery, transactions, open_authorization(config, stats))
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)

@@ -37,12 +37,13 @@ class Metadata(_Addresses):
     """Rewrites the list of brokers."""
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
-        """The request; where it names a topic of kproxy's, no topic is made for it.
+        """The request; where it names a topic of kproxy's, or its client may not, no topic is made for it.
 
         Made by the broker for a client who asks, the state topic would not be compacted.
         """
         request: Any = exchange.request
-        if any(is_own_topic(topic.name or "") for topic in request.topics or ()):
+        own = any(is_own_topic(topic.name or "") for topic in request.topics or ())
+        if own or (ctx.access is not None and not ctx.access.makes_topics):
             exchange.upstream_version = max(exchange.upstream_version, _FIRST_AUTO_CREATION)
             request = replace(request, allow_auto_topic_creation=False)
         asked: Message = request

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask, GroupAsk
+from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
@@ -89,6 +90,8 @@ class Context:
     committed_for: Callable[[str], bool | None] = _as_asked
     #: All that the transaction log says; None if it is not read.
     views: Views | None = None
+    #: What this connection may do, by the rules of ``acl.file``; None: all.
+    access: Access | None = None
     #: What this connection may do with transactions.
     permits: Permits = Permits()  # noqa: RUF009  # a constant
     #: Whose transactions kproxy decides; None: nobody's.

@@ -1,7 +1,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kproxy.proxy.authorization.rules import (
@@ -23,6 +23,8 @@ from kproxy.proxy.authorization.rules import (
 
 TOPIC = ResourceType.TOPIC
 ALICE = Subject("User:alice", "10.0.0.1", "etl-1")
+#: Of the time that examples take nothing is said: other work may go on beside.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text("ab.-", min_size=0, max_size=4)
 
 
@@ -61,6 +63,7 @@ def rules() -> st.SearchStrategy[list[Rule]]:
 QUESTIONS = st.tuples(st.sampled_from([each for each in Operation if each is not Operation.ALL]), resources())
 
 
+@UNHURRIED
 @given(rules(), QUESTIONS, st.randoms(use_true_random=False))
 def test_the_order_of_rules_makes_no_difference(
     given_rules: list[Rule], question: tuple[Operation, Resource], random: Random
@@ -75,6 +78,7 @@ def test_the_order_of_rules_makes_no_difference(
     assert some[0] == some[1]
 
 
+@UNHURRIED
 @given(rules(), QUESTIONS)
 def test_a_denial_wins_and_takes_nothing_else(given_rules: list[Rule], question: tuple[Operation, Resource]) -> None:
     operation, asked = question
@@ -88,6 +92,7 @@ def test_a_denial_wins_and_takes_nothing_else(given_rules: list[Rule], question:
     assert not after.decide(operation, asked.type, asked.name).allowed
 
 
+@UNHURRIED
 @given(rules(), QUESTIONS)
 def test_what_no_rule_allows_is_denied_and_the_rule_named_is_the_one_that_decided(
     given_rules: list[Rule], question: tuple[Operation, Resource]
@@ -99,6 +104,7 @@ def test_what_no_rule_allows_is_denied_and_the_rule_named_is_the_one_that_decide
     assert (by in applying) if by is not None else not applying
 
 
+@UNHURRIED
 @given(rules(), QUESTIONS)
 def test_who_may_on_a_resource_may_on_some(given_rules: list[Rule], question: tuple[Operation, Resource]) -> None:
     operation, asked = question
@@ -107,11 +113,13 @@ def test_who_may_on_a_resource_may_on_some(given_rules: list[Rule], question: tu
         assert about.decide_any(operation, asked.type).allowed
 
 
+@UNHURRIED
 @given(NAMES, NAMES)
 def test_prefixed_means_names_that_begin_so(prefix: str, name: str) -> None:
     assert topic(prefix, PatternType.PREFIXED).matches(TOPIC, name) == name.startswith(prefix)
 
 
+@UNHURRIED
 @given(resources(), resources(), NAMES)
 def test_what_covers_another_resource_means_all_that_it_does(one: Resource, other: Resource, name: str) -> None:
     if one.covers(other) and other.matches(other.type, name):

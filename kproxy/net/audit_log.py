@@ -1,0 +1,62 @@
+"""The log of what was refused to whom: one line for each thing refused, but not one for each time."""
+
+from typing import Final
+
+import structlog
+
+from kproxy.codec.messages import APIS
+from kproxy.proxy.authorization.access import Refusal
+from kproxy.proxy.authorization.rules import Subject
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.audit")
+
+#: The same refusal is told once in so many seconds, with how often it was not told.
+_PERIOD_SECONDS: Final = 60.0
+#: Refusals told in a period; what comes beyond is counted by the metric alone, and told to be so once.
+_MOST_LINES: Final = 1_000
+
+
+class AuditLog:
+    """Counts every refusal, and logs those that say something new."""
+
+    def __init__(self, stats: Stats) -> None:
+        """None yet."""
+        self._stats = stats
+        self._began = 0.0
+        #: What was refused in this period, and how often.
+        self._seen: dict[tuple[Subject, Refusal], int] = {}
+        #: How often what was refused in the last period had not been told.
+        self._before: dict[tuple[Subject, Refusal], int] = {}
+
+    def refused(self, subject: Subject, refusal: Refusal, now: float) -> None:
+        """Takes note of a refusal at ``now``, in seconds."""
+        kind = refusal.operation.value, refusal.resource_type.value
+        refusals = self._stats.authorization_refusals
+        refusals[kind] = refusals.get(kind, 0) + 1
+        if now - self._began >= _PERIOD_SECONDS:
+            self._began, self._before, self._seen = now, self._seen, {}
+        key = subject, refusal
+        told = self._seen.get(key)
+        if told is not None:
+            self._seen[key] = told + 1
+        elif len(self._seen) < _MOST_LINES:
+            self._seen[key] = 1
+            _tell(subject, refusal, self._before.pop(key, 1) - 1)
+            if len(self._seen) == _MOST_LINES:
+                log.warning("more is refused than is logged", period_seconds=_PERIOD_SECONDS, lines=_MOST_LINES)
+
+
+def _tell(subject: Subject, refusal: Refusal, suppressed: int) -> None:
+    log.info(
+        "refused",
+        principal=subject.principal,
+        host=subject.host,
+        client_id=subject.client_id,
+        api=APIS[refusal.api_key][0],
+        operation=refusal.operation.value,
+        resource_type=refusal.resource_type.value,
+        resource_name=refusal.name,
+        rule="no rule allows it" if refusal.rule is None else str(refusal.rule),
+        suppressed=suppressed,
+    )

@@ -1,0 +1,50 @@
+"""Authorization as the shell has it: the rules of ``acl.file`` in force, and who hears of refusals."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from kproxy.config import Config
+from kproxy.config.acl_file import load_rules
+from kproxy.net.audit_log import AuditLog
+from kproxy.net.watched_file import WatchedFile
+from kproxy.proxy.authorization.access import Access, Policy, Refusal
+from kproxy.proxy.authorization.rules import Rules, Subject
+from kproxy.proxy.stats import Stats
+
+
+class Authorization:
+    """What all connections share."""
+
+    def __init__(self, file: WatchedFile[Rules], stats: Stats) -> None:
+        """The rules of a file."""
+        self._file = file
+        self._policy = Policy(file.content)
+        self._audit = AuditLog(stats)
+
+    async def watch(self) -> None:
+        """Follows the file, for ever."""
+        await self._file.watch(self._use)
+
+    async def reload(self) -> bool:
+        """Looks at the file at once; whether other rules are in force now."""
+        return await self._file.reload(self._use)
+
+    def access(self, host: str, topic_names: Mapping[bytes, str]) -> Access:
+        """What a connection from a host may do."""
+        return Access(self._policy, host, topic_names, self._refused)
+
+    def _use(self, rules: Rules) -> None:
+        self._policy.rules = rules
+
+    def _refused(self, subject: Subject, refusal: Refusal) -> None:
+        self._audit.refused(subject, refusal, trio.current_time())
+
+
+def open_authorization(config: Config, stats: Stats) -> Authorization | None:
+    """By ``acl.file``; None if there is none. ConfigError if it can't be used."""
+    if config.acl_file is None:
+        return None
+    read = partial(load_rules, super_users=config.super_users)
+    return Authorization(WatchedFile(config.acl_file, read, "acl.file"), stats)

@@ -1,0 +1,57 @@
+"""A file that is read again when it changes; one that can't be used any more leaves what was read before in force."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import structlog
+import trio
+
+from kproxy.config import ConfigError
+
+log = structlog.get_logger("kproxy.files")
+
+_LOOK_SECONDS: Final = 1.0
+_Content = TypeVar("_Content")
+
+
+class WatchedFile(Generic[_Content]):
+    """The content of a file, as its reader understands it."""
+
+    def __init__(self, path: Path, read: Callable[[Path], _Content], option: str) -> None:
+        """``option`` says whose value the path is. ConfigError, of ``read``, if the file can't be used."""
+        self._path = path
+        self._read = read
+        self._option = option
+        self._seen = self._look()
+        self.content = read(path)
+
+    async def watch(self, use: Callable[[_Content], None]) -> None:
+        """Hands each new content to ``use``, for ever."""
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            await self.reload(use)
+
+    async def reload(self, use: Callable[[_Content], None]) -> bool:
+        """Looks at once; whether there was something new that can be used."""
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            # the loop goes on meanwhile: a long file takes a while to parse
+            self.content = await trio.to_thread.run_sync(self._read, self._path)
+        except ConfigError as error:
+            log.error("file cannot be used; the old content stays", option=self._option, problems=error.problems)
+            return False
+        log.info("file loaded again", option=self._option, file=str(self._path))
+        use(self.content)
+        return True
+
+    def _look(self) -> tuple[int, int, int]:
+        """What changes with the file; nothing while it is not there, as between the steps of a careless editor."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (found.st_mtime_ns, found.st_size, found.st_ino)

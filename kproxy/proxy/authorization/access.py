@@ -1,0 +1,129 @@
+"""What one connection may do: the rules about it, decisions remembered, and refusals told."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.authorization.rules import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    Operation,
+    ResourceType,
+    Rule,
+    Rules,
+    Subject,
+    plain_address,
+)
+
+#: Decisions remembered for a connection; about 1 MB.
+_MOST_DECISIONS: Final = 5_000
+
+#: What a refusal is called on the wire.
+ERRORS: Final[Mapping[ResourceType, ErrorCode]] = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+#: Kafka's numbers of operations (``AclOperation.code``): the bits of a set of authorized operations.
+_CODES: Final[Mapping[Operation, int]] = {
+    operation: code for code, operation in enumerate(Operation, start=2) if operation is not Operation.ALL
+}
+
+
+@dataclass(slots=True)
+class Policy:
+    """The rules in force. The shell replaces them when their file has changed."""
+
+    rules: Rules
+
+
+class Refusal(NamedTuple):
+    """One thing that was not allowed; ``rule`` is the one that denies it, None if none allows it."""
+
+    api_key: int
+    operation: Operation
+    resource_type: ResourceType
+    name: str
+    rule: Rule | None
+
+
+#: Hears of each refusal.
+Tell: TypeAlias = Callable[[Subject, Refusal], None]
+
+
+class Access:
+    """What a connection may do, by the rules in force and by who it is at the time."""
+
+    def __init__(self, policy: Policy, host: str, topic_names: Mapping[bytes, str], tell: Tell) -> None:
+        """``host``: the peer's address. ``topic_names``: what is known of topics that are named by ids (KIP-516)."""
+        self._policy = policy
+        self._host = plain_address(host)
+        self._names = topic_names
+        self._tell = tell
+        self._rules = policy.rules
+        self._decided: dict[tuple[Operation, ResourceType, str], bool] = {}
+        #: The API of the request at hand.
+        self.api_key = -1
+        #: Whether topics may be made for the Metadata request at hand.
+        self.makes_topics = True
+        self.subject = Subject("", self._host, "")
+        self._about = self._rules.of(self.subject)
+
+    def renew(self, principal: str, client_id: str) -> bool:
+        """Takes note of who asks now; whether that, or the rules, have changed, so that nothing decided holds."""
+        same = self.subject.principal == principal and self.subject.client_id == client_id
+        if same and self._rules is self._policy.rules:
+            return False
+        self._rules = self._policy.rules
+        self.subject = Subject(principal, self._host, client_id)
+        self._about = self._rules.of(self.subject)
+        self._decided.clear()
+        return True
+
+    def sees(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether it is allowed; to leave out what is not, which is no refusal."""
+        key = operation, type_, name
+        allowed = self._decided.get(key)
+        if allowed is None:
+            if len(self._decided) >= _MOST_DECISIONS:
+                self._decided.clear()
+            allowed = self._decided[key] = self._about.decide(operation, type_, name).allowed
+        return allowed
+
+    def may(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether it is allowed; if not, that is told."""
+        if self.sees(operation, type_, name):
+            return True
+        rule = self._about.decide(operation, type_, name).rule
+        self._tell(self.subject, Refusal(self.api_key, operation, type_, name, rule))
+        return False
+
+    def error(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """0 if it is allowed, else the error to tell."""
+        return 0 if self.may(operation, type_, name) else int(ERRORS[type_])
+
+    def sees_any(self, operation: Operation, type_: ResourceType) -> bool:
+        """Whether it is allowed on some resource of a type."""
+        return self._about.decide_any(operation, type_).allowed
+
+    def name_of(self, topic: Any) -> str | None:
+        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an id not heard of yet."""
+        name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
+        topic_id: bytes = getattr(topic, "topic_id", b"")
+        return name if name or not any(topic_id) else self._names.get(topic_id)
+
+    def topic_error(self, operation: Operation, topic: Any) -> int:
+        """As ``error``, for a topic in a message; UNKNOWN_TOPIC_ID, at which clients ask anew, if it can't be told."""
+        name = self.name_of(topic)
+        if name is None and any(getattr(topic, "topic_id", b"")):
+            return int(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.error(operation, ResourceType.TOPIC, name or "")
+
+    def authorized(self, told: int, type_: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """A set of authorized operations (KIP-430) that a broker told, without those that the rules don't allow."""
+        if told < 0:
+            return told  # was not asked for
+        allowed = (operation for operation in SUPPORTED[type_] if self.sees(operation, type_, name))
+        return told & sum(1 << _CODES[operation] for operation in allowed)

@@ -1,0 +1,213 @@
+"""Guards of the requests that change topics, configurations and the cluster (``KafkaApis``, ``ControllerApis``)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kproxy.codec._generated.alter_client_quotas import (
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+from kproxy.codec._generated.alter_configs import AlterConfigsResponseAlterConfigsResourceResponse
+from kproxy.codec._generated.alter_replica_log_dirs import (
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult,
+)
+from kproxy.codec._generated.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResponseAlterUserScramCredentialsResult,
+)
+from kproxy.codec._generated.create_acls import CreateAclsResponse, CreateAclsResponseAclCreationResult
+from kproxy.codec._generated.create_partitions import CreatePartitionsResponseCreatePartitionsTopicResult
+from kproxy.codec._generated.create_topics import CreateTopicsResponseCreatableTopicResult
+from kproxy.codec._generated.delete_acls import DeleteAclsResponse, DeleteAclsResponseDeleteAclsFilterResult
+from kproxy.codec._generated.delete_records import (
+    DeleteRecordsResponseDeleteRecordsPartitionResult,
+    DeleteRecordsResponseDeleteRecordsTopicResult,
+)
+from kproxy.codec._generated.delete_topics import DeleteTopicsResponseDeletableTopicResult
+from kproxy.codec._generated.describe_configs import DescribeConfigsResponseDescribeConfigsResult
+from kproxy.codec._generated.describe_log_dirs import DescribeLogDirsResponse
+from kproxy.codec._generated.elect_leaders import (
+    ElectLeadersResponse,
+    ElectLeadersResponsePartitionResult,
+    ElectLeadersResponseReplicaElectionResult,
+)
+from kproxy.codec._generated.incremental_alter_configs import (
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.guards import Amend, Asked, Parts, Rows, Screened, Whole, on_topic
+from kproxy.proxy.authorization.rules import CLUSTER_NAME, Operation, ResourceType
+from kproxy.proxy.handlers.transaction_admin import marked
+
+_TOPIC: Final = ResourceType.TOPIC
+_CLUSTER: Final = ResourceType.CLUSTER
+_REFUSED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+#: By Kafka's ``ConfigResource.Type``, whose configuration it is; that of all others is the cluster's.
+_CONFIGURED: Final[Mapping[int, ResourceType]] = {2: _TOPIC, 32: ResourceType.GROUP}
+
+#: Before, DescribeLogDirs had no error but those of directories.
+_FIRST_LOG_DIRS_ERROR: Final = 3
+
+_ALTERS = Asked(Operation.ALTER, _CLUSTER)
+alters_cluster = Whole(_ALTERS)
+describes_cluster = Whole(Asked(Operation.DESCRIBE, _CLUSTER))
+describes_cluster_configs = Whole(Asked(Operation.DESCRIBE_CONFIGS, _CLUSTER))
+
+# -- topics
+
+
+def _create_error(access: Access, topic: Any) -> int:
+    if access.sees(Operation.CREATE, _CLUSTER):
+        return 0
+    return access.error(Operation.CREATE, _TOPIC, topic.name)
+
+
+def _configs_seen(access: Access) -> Amend:
+    """Without DescribeConfigs a client is not told how its new topics are configured (KIP-525)."""
+
+    def change(answer: Any) -> None:
+        for row in answer.topics:
+            if not row.error_code and not access.sees(Operation.DESCRIBE_CONFIGS, _TOPIC, row.name):
+                row.topic_config_error_code = _REFUSED
+                row.num_partitions = row.replication_factor = -1
+                row.configs = None
+
+    return change
+
+
+create_topics = Parts(
+    _create_error,
+    lambda topic, error: CreateTopicsResponseCreatableTopicResult(
+        name=topic.name, error_code=error, error_message=None, configs=None
+    ),
+    amend=_configs_seen,
+)
+create_partitions = Parts(
+    on_topic(Operation.ALTER),
+    lambda topic, error: CreatePartitionsResponseCreatePartitionsTopicResult(topic.name, error),
+    told="results",
+)
+delete_records = Parts(
+    on_topic(Operation.DELETE),
+    Rows(
+        DeleteRecordsResponseDeleteRecordsTopicResult,
+        DeleteRecordsResponseDeleteRecordsPartitionResult,
+        fields=(("low_watermark", -1),),
+    ),
+)
+
+
+def _delete_error(access: Access, topic: Any) -> int:
+    if isinstance(topic, str):
+        return access.error(Operation.DELETE, _TOPIC, topic)
+    return access.topic_error(Operation.DELETE, topic)
+
+
+def _not_deleted(topic: Any, error: int) -> object:
+    if isinstance(topic, str):
+        return DeleteTopicsResponseDeletableTopicResult(topic, error_code=error)
+    return DeleteTopicsResponseDeletableTopicResult(topic.name, topic.topic_id, error)
+
+
+delete_topics = Parts(_delete_error, _not_deleted, asked=("topics", "topic_names"), told="responses")
+
+# -- configurations
+
+
+def _configs(operation: Operation, row: type[Any], told: str) -> Parts:
+    def error(access: Access, item: Any) -> int:
+        type_ = _CONFIGURED.get(item.resource_type, _CLUSTER)
+        return access.error(operation, type_, CLUSTER_NAME if type_ is _CLUSTER else item.resource_name)
+
+    def refused(item: Any, code: int) -> object:
+        return row(
+            error_code=code, error_message=None, resource_type=item.resource_type, resource_name=item.resource_name
+        )
+
+    return Parts(error, refused, asked=("resources",), told=told)
+
+
+describe_configs = _configs(Operation.DESCRIBE_CONFIGS, DescribeConfigsResponseDescribeConfigsResult, "results")
+alter_configs = _configs(Operation.ALTER_CONFIGS, AlterConfigsResponseAlterConfigsResourceResponse, "responses")
+incremental_alter_configs = _configs(
+    Operation.ALTER_CONFIGS, IncrementalAlterConfigsResponseAlterConfigsResourceResponse, "responses"
+)
+
+# -- the cluster
+
+
+def _no_acls(request: Any, version: int, error: int) -> Message:
+    return CreateAclsResponse(results=[CreateAclsResponseAclCreationResult(error) for _ in request.creations])
+
+
+def _no_deletions(request: Any, version: int, error: int) -> Message:
+    return DeleteAclsResponse(filter_results=[DeleteAclsResponseDeleteAclsFilterResult(error) for _ in request.filters])
+
+
+def _no_quotas(request: Any, version: int, error: int) -> Message:
+    entries = [
+        AlterClientQuotasResponseEntryData(
+            error,
+            None,
+            [AlterClientQuotasResponseEntityData(each.entity_type, each.entity_name) for each in entry.entity],
+        )
+        for entry in request.entries
+    ]
+    return AlterClientQuotasResponse(entries=entries)
+
+
+def _no_credentials(request: Any, version: int, error: int) -> Message:
+    names = dict.fromkeys(each.name for each in [*request.deletions, *request.upsertions])
+    row = AlterUserScramCredentialsResponseAlterUserScramCredentialsResult
+    return AlterUserScramCredentialsResponse(results=[row(name, error) for name in names])
+
+
+def _no_moves(request: Any, version: int, error: int) -> Message:
+    topics = [
+        AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(
+            topic.name,
+            [AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(index, error) for index in topic.partitions],
+        )
+        for directory in request.dirs
+        for topic in directory.topics
+    ]
+    return AlterReplicaLogDirsResponse(results=topics)
+
+
+def _no_election(request: Any, version: int, error: int) -> Message:
+    topics = [
+        ElectLeadersResponseReplicaElectionResult(
+            topic.topic, [ElectLeadersResponsePartitionResult(index, error, None) for index in topic.partitions]
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=error if version >= 1 else 0, replica_election_results=topics)
+
+
+def _no_log_dirs(request: Any, version: int, error: int) -> Message:
+    return DescribeLogDirsResponse(error_code=error if version >= _FIRST_LOG_DIRS_ERROR else 0)
+
+
+create_acls = Whole(_ALTERS, refusal=_no_acls)
+delete_acls = Whole(_ALTERS, refusal=_no_deletions)
+alter_client_quotas = Whole(Asked(Operation.ALTER_CONFIGS, _CLUSTER), refusal=_no_quotas)
+alter_user_scram_credentials = Whole(_ALTERS, refusal=_no_credentials)
+alter_replica_log_dirs = Whole(_ALTERS, refusal=_no_moves)
+elect_leaders = Whole(_ALTERS, refusal=_no_election)
+describe_log_dirs = Whole(Asked(Operation.DESCRIBE, _CLUSTER), refusal=_no_log_dirs)
+write_txn_markers = Whole(
+    Asked(Operation.CLUSTER_ACTION, _CLUSTER), refusal=lambda request, _, error: marked(request, ErrorCode(error))
+)
+
+
+def describe_cluster(access: Access, request: object, version: int) -> Screened:
+    """For all; the operations that are told are the client's own."""
+
+    def change(answer: Any) -> None:
+        answer.cluster_authorized_operations = access.authorized(answer.cluster_authorized_operations, _CLUSTER)
+
+    return Screened(amend=change)

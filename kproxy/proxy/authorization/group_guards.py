@@ -1,0 +1,206 @@
+"""Guards of the requests of groups and of their offsets (``KafkaApis``)."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeResponseDescribedGroup
+from kproxy.codec._generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kproxy.codec._generated.delete_groups import DeleteGroupsResponseDeletableGroupResult
+from kproxy.codec._generated.describe_groups import DescribeGroupsResponseDescribedGroup
+from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kproxy.codec._generated.find_coordinator import FindCoordinatorResponseCoordinator as Coordinator
+from kproxy.codec._generated.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from kproxy.codec._generated.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+from kproxy.codec._generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeResponseDescribedGroup
+from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.guards import (
+    PASSED,
+    Amend,
+    Asked,
+    Parts,
+    Rows,
+    Screened,
+    Whole,
+    on_name,
+    on_topic,
+    with_error,
+)
+from kproxy.proxy.authorization.rules import Operation, ResourceType
+from kproxy.proxy.group_offsets import FIRST_OF_GROUPS, refused_commit, refused_fetch
+
+_GROUP: Final = ResourceType.GROUP
+_TOPIC: Final = ResourceType.TOPIC
+_READS_GROUP = Asked(Operation.READ, _GROUP, "group_id")
+#: FindCoordinator's key type of transactional ids; groups and share groups are the others.
+_TRANSACTION: Final = 1
+_FIRST_BATCHED: Final = 4
+
+member = Whole(_READS_GROUP)
+offset_commit = Whole(
+    _READS_GROUP,
+    refusal=lambda request, _, error: refused_commit(request, error),
+    rest=Parts(on_topic(Operation.READ), Rows(OffsetCommitResponseTopic, OffsetCommitResponsePartition)),
+)
+offset_delete = Whole(
+    Asked(Operation.DELETE, _GROUP, "group_id"),
+    rest=Parts(on_topic(Operation.READ), Rows(OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)),
+)
+delete_groups = Parts(
+    on_name(Operation.DELETE, _GROUP),
+    lambda name, error: DeleteGroupsResponseDeletableGroupResult(name, error),
+    asked=("groups_names",),
+    told="results",
+)
+
+
+def _operations(access: Access) -> Amend:
+    def change(answer: Any) -> None:
+        for group in answer.groups:
+            group.authorized_operations = access.authorized(group.authorized_operations, _GROUP, group.group_id)
+
+    return change
+
+
+def _describes(row: type[Any], asked: str) -> Parts:
+    return Parts(
+        on_name(Operation.DESCRIBE, _GROUP),
+        lambda name, error: row(error_code=error, group_id=name),
+        asked=(asked,),
+        told="groups",
+        amend=_operations,
+    )
+
+
+describe_groups = _describes(DescribeGroupsResponseDescribedGroup, "groups")
+consumer_group_describe = _describes(ConsumerGroupDescribeResponseDescribedGroup, "group_ids")
+streams_group_describe = _describes(StreamsGroupDescribeResponseDescribedGroup, "group_ids")
+
+
+def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequest, version: int) -> Screened:
+    """Read on the group, and Describe on the topics that are subscribed to by name (KIP-848)."""
+    screened = member(access, request, version)
+    if screened.answer is not None:
+        return screened
+    for name in request.subscribed_topic_names or ():
+        error = access.error(Operation.DESCRIBE, _TOPIC, name)
+        if error:
+            return Screened(answer=with_error(request, version, error))
+    return PASSED
+
+
+def list_groups(access: Access, request: object, version: int) -> Screened:
+    """All of them with Describe on the cluster, else those that may be described."""
+    if access.sees(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return PASSED
+
+    def change(answer: Any) -> None:
+        answer.groups = [row for row in answer.groups if access.sees(Operation.DESCRIBE, _GROUP, row.group_id)]
+
+    return Screened(amend=change)
+
+
+def find_coordinator(access: Access, request: FindCoordinatorRequest, version: int) -> Screened:
+    """Describe on the group or on the transactional id."""
+    type_ = ResourceType.TRANSACTIONAL_ID if request.key_type == _TRANSACTION else _GROUP
+    if version >= _FIRST_BATCHED:
+        return Parts(
+            on_name(Operation.DESCRIBE, type_),
+            lambda key, error: Coordinator(key, -1, "", -1, error),
+            asked=("coordinator_keys",),
+            told="coordinators",
+        )(access, request, version)
+    error = access.error(Operation.DESCRIBE, type_, request.key)
+    return Screened(answer=FindCoordinatorResponse(0, error, None, -1, "", -1)) if error else PASSED
+
+
+# -- OffsetFetch
+
+_UNKNOWN = (("committed_offset", -1),)
+_OLD_ROWS = Rows(
+    OffsetFetchResponseTopic,
+    OffsetFetchResponsePartition,
+    asked="partition_indexes",
+    asked_index=None,
+    fields=_UNKNOWN,
+)
+_ROWS = Rows(
+    OffsetFetchResponseTopics,
+    OffsetFetchResponsePartitions,
+    asked="partition_indexes",
+    asked_index=None,
+    fields=_UNKNOWN,
+)
+_old_topics = Parts(on_topic(Operation.DESCRIBE), _OLD_ROWS)
+
+
+def _topics_seen(access: Access) -> Amend:
+    def change(answer: Any) -> None:
+        names = ((row, access.name_of(row) or "") for row in answer.topics)
+        answer.topics = [row for row, name in names if access.sees(Operation.DESCRIBE, _TOPIC, name)]
+
+    return change
+
+
+def offset_fetch(access: Access, request: OffsetFetchRequest, version: int) -> Screened:
+    """Describe on each group and each topic; where all topics are asked for, those that may be described are told."""
+    if version >= FIRST_OF_GROUPS:
+        return _fetch_groups(access, request)
+    error = access.error(Operation.DESCRIBE, _GROUP, request.group_id)
+    if error:
+        return Screened(answer=refused_fetch(request, version, error))
+    if request.topics is None:
+        return Screened(amend=_topics_seen(access))
+    return _old_topics(access, request, version)
+
+
+def _fetch_groups(access: Access, request: OffsetFetchRequest) -> Screened:
+    kept: list[OffsetFetchRequestGroup] = []
+    refused: list[OffsetFetchResponseGroup] = []
+    changes: dict[str, Amend] = {}
+    for group in request.groups:
+        error = access.error(Operation.DESCRIBE, _GROUP, group.group_id)
+        if error:
+            refused.append(OffsetFetchResponseGroup(group.group_id, error_code=error))
+            continue
+        rest, change = _group_topics(access, group)
+        kept.append(rest)
+        if change is not None:
+            changes[group.group_id] = change
+    if not kept:
+        return Screened(answer=OffsetFetchResponse(groups=refused))
+    if not refused and not changes:
+        return PASSED
+
+    def amend(answer: OffsetFetchResponse) -> None:
+        for row in answer.groups:
+            if row.group_id in changes:
+                changes[row.group_id](row)
+        answer.groups.extend(refused)
+
+    return Screened(request=replace(request, groups=kept), amend=amend)
+
+
+def _group_topics(access: Access, group: OffsetFetchRequestGroup) -> tuple[OffsetFetchRequestGroup, Amend | None]:
+    """What is left to ask of a group, and what has to be done to the answer."""
+    if group.topics is None:
+        return group, _topics_seen(access)
+    errors = [access.topic_error(Operation.DESCRIBE, topic) for topic in group.topics]
+    if not any(errors):
+        return group, None
+    rows: list[Any] = [_ROWS(topic, error) for topic, error in zip(group.topics, errors, strict=True) if error]
+    kept = [topic for topic, error in zip(group.topics, errors, strict=True) if not error]
+
+    def change(row: OffsetFetchResponseGroup) -> None:
+        row.topics.extend(rows)
+
+    return replace(group, topics=kept), change
