@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import cases, load, payloads
 from bench.doubts import doubts
@@ -44,6 +45,9 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "recovery": recovery,
 }
 TRANSACTIONS = "transactions"
+SPARK = "spark"
+"""Only when it is asked for: it takes long, and Maven."""
+SPARK_RECORDS = (1_000_000, 10_000_000)
 OLD = ("old-produce", "old-fetch")
 
 
@@ -59,9 +63,9 @@ OLD = ("old-produce", "old-fetch")
 )
 @click.option(
     "--only",
-    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS]),
+    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, SPARK]),
     multiple=True,
-    help="Only these cases; may be repeated.",
+    help=f"Only these cases; may be repeated. {SPARK} runs only so.",
 )
 @click.option(
     "--partitions",
@@ -78,6 +82,14 @@ OLD = ("old-produce", "old-fetch")
     show_default=True,
     help="The most that one way may take for the transactions of one number of partitions.",
 )
+@click.option(
+    "--records",
+    type=click.IntRange(1_000),
+    multiple=True,
+    default=SPARK_RECORDS,
+    show_default=True,
+    help="How many records Spark writes, reads and audits; may be repeated, the smallest first.",
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to this file too.")
 def main(
     quick: bool,
@@ -86,6 +98,7 @@ def main(
     only: tuple[str, ...],
     partitions: tuple[int, ...],
     cell_seconds: float,
+    records: tuple[int, ...],
     json_path: Path | None,
 ) -> None:
     """Measure direct, a bare trio relay and kproxy side by side, CPU seconds of the process in between from /proc.
@@ -109,6 +122,8 @@ def main(
     for name, case in alone.items():
         if name in chosen:
             figures += _told(name, case(), console)
+    if SPARK in chosen:
+        figures += _spark(records, console)
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
     if json_path:
@@ -122,6 +137,20 @@ def _told(name: str, figures: Iterable[Figure], console: Console) -> list[Figure
         for figure in figures:
             console.print(line(figure), highlight=False, markup=False, soft_wrap=True)
             found.append(figure)
+    return found
+
+
+def _spark(sizes: Sequence[int], console: Console) -> list[Figure]:
+    from bench.spark import spark, steps  # the others need no Spark
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    found = []
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(SPARK, total=steps(sizes), completed=-1)
+        for figure in spark(sizes, lambda step: progress.update(bar, advance=1, description=step)):
+            progress.print(line(figure), highlight=False, markup=False, soft_wrap=True)
+            found.append(figure)
+        progress.update(bar, advance=1, description=SPARK)
     return found
 
 

@@ -1,12 +1,32 @@
-"""Fixtures for the whole session: real Kafka clusters, started when the first test asks for one."""
+"""Fixtures for the whole session: real Kafka clusters and Spark, started when the first test asks for them."""
 
 import logging
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.maven import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    # Tests ask much that is little: the quick compiler is done before the thorough one would begin.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +51,28 @@ def kafka_cluster() -> Iterator[RealKafka]:
     """Three brokers, shared by all tests: who kills one starts it again."""
     with RealKafka(brokers=3, config={"min.insync.replicas": "2"}) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session with two cores, the format ``kproxy`` and Spark's own ``kafka``, for all tests: change no setting."""
+    from pyspark.sql import SparkSession
+
+    from kproxy.spark import register
+    from kproxy.testing.spark_proof.connector import connector_jars
+
+    with pytest.MonkeyPatch.context() as environment:
+        java = find_java()
+        environment.setenv("JAVA_HOME", str(Path(java).resolve().parent.parent))
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.master("local[2]").appName("kproxy-tests")
+        for key, value in _SPARK.items():
+            builder = builder.config(key, value)
+        builder = builder.config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        register(session)
+        yield session
+        session.stop()
