@@ -11,6 +11,9 @@ class KproxyError(Exception):
 class RemoteProtocolError(KproxyError):
     """The peer sent bytes that the Kafka protocol does not allow; the only exception a decoder raises."""
 
+    #: How it is counted when a client's connection ends for it.
+    refusal = "malformed"
+
 
 class LocalProtocolError(KproxyError):
     """We were asked to encode something that the chosen protocol version cannot say."""

@@ -34,6 +34,9 @@ _ELSEWHERE = {
     "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List who is connected to a running kproxy."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
     "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
+    "credentials": Elsewhere(
+        "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
+    ),
     "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
     "lanes": Elsewhere("kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and who writes under them."),

@@ -16,11 +16,12 @@ _LARGEST_STEP: Final = 1 << 20
 class FrameSplitter:
     """Whole frames out of pieces. Holds one frame at most, and never much more than what has come of it."""
 
-    __slots__ = ("_filled", "_max", "_partial", "_size", "_start")
+    __slots__ = ("_filled", "_partial", "_size", "_start", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
         """``max_frame_bytes``: the longest frame allowed, without its prefix."""
-        self._max = max_frame_bytes
+        #: May be changed between two frames.
+        self.max_frame_bytes = max_frame_bytes
         self._start = b""  # of a prefix that is not whole
         self._partial: bytearray | None = None
         self._filled = 0
@@ -71,8 +72,8 @@ class FrameSplitter:
         pos, end = 0, len(data)
         while end - pos >= PREFIX:
             (length,) = _LENGTH.unpack_from(data, pos)
-            if not 0 <= length <= self._max:
-                raise RemoteProtocolError(f"frame of {length} bytes; at most {self._max} are allowed")
+            if not 0 <= length <= self.max_frame_bytes:
+                raise RemoteProtocolError(f"frame of {length} bytes; at most {self.max_frame_bytes} are allowed")
             behind = pos + PREFIX + length
             if behind > end:
                 self._begin(data[pos:], PREFIX + length)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Final
 
+from kproxy.config.login_values import check_logins
 from kproxy.config.model import Config
 from kproxy.config.values import show
 from kproxy.proxy.routing import Address
@@ -29,8 +30,7 @@ def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def cross_check(config: Config) -> list[str]:
     """One line for each rule that is broken; empty if all is well."""
-    checks = (_check_addresses, _check_control, _check_ports, _check_tls, _check_login, _check_rules, _check_sizes)
-    return [line for check in checks for line in check(config)]
+    return [line for check in _CHECKS for line in check(config)]
 
 
 def _overlap(one: Address, other: Address) -> bool:
@@ -143,3 +143,15 @@ def _check_sizes(config: Config) -> Iterator[str]:
         low, high = getattr(config, small), getattr(config, large)
         if low > high:
             yield f"{small.replace('_', '.')} = {low} must not exceed {large.replace('_', '.')} = {high}"
+
+
+_CHECKS: Final = (
+    _check_addresses,
+    _check_control,
+    _check_ports,
+    _check_tls,
+    _check_login,
+    check_logins,
+    _check_rules,
+    _check_sizes,
+)

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kproxy.config.log_levels import LEVEL, LOG_LEVEL_RULES
+from kproxy.config.login_values import KEY_URL, MECHANISM_LIST, WORD_LIST
 from kproxy.config.options import Change, describe, option
 from kproxy.config.secrets import SECRET, SecretLocation
 from kproxy.config.values import (
@@ -141,6 +142,74 @@ class Config:
         "What a client with a certificate is called: RULE:PATTERN/REPLACEMENT/[L|U] and DEFAULT (the whole subject), "
         "joined by commas; the first whose pattern matches the whole subject counts, a subject that none fits is "
         "refused. Kafka's ssl.principal.mapping.rules.",
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = option(
+        (),
+        MECHANISM_LIST,
+        "How clients log in at kproxy, which then knows who they are. Off, SASL goes through to the broker. Kafka's "
+        "sasl.enabled.mechanisms.",
+        group="SASL of clients",
+        default_text="off",
+    )
+    sasl_credentials_location: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "File of the users of PLAIN and SCRAM, made with kproxy credentials: it holds no passwords, only what proves "
+        "them. Read again when it changes.",
+    )
+    connections_max_reauth_ms: int = option(
+        0,
+        whole_number(0, _DAY_MS, "ms"),
+        "After so long a client must have logged in again, or its connection ends; 0: never, but when its token "
+        "expires. Kafka's connections.max.reauth.ms.",
+    )
+    connection_failed_authentication_delay_ms: int = option(
+        100,
+        whole_number(0, _HOUR_MS, "ms"),
+        "Who is refused hears of it after so long: guessing takes time. Kafka's "
+        "connection.failed.authentication.delay.ms.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = option(
+        None,
+        KEY_URL,
+        "Where the public keys of those who issue tokens are, as a JSON Web Key Set. Needs kproxy[oauth]. Kafka's "
+        "sasl.oauthbearer.jwks.endpoint.url.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(
+        3_600_000,
+        _MS,
+        "The keys are asked for again after so long, and at once for a token with a key that is not among them, every "
+        "10 s at most. Kafka's sasl.oauthbearer.jwks.endpoint.refresh.ms.",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = option(
+        (),
+        WORD_LIST,
+        "A token must be for one of these (aud). Kafka's sasl.oauthbearer.expected.audience.",
+        default_text="any",
+    )
+    sasl_oauthbearer_expected_issuer: str = option(
+        "",
+        pattern(r"\S{0,1000}", "the name or URL of an issuer, without spaces"),
+        "A token must be issued by this one (iss). Kafka's sasl.oauthbearer.expected.issuer.",
+        default_text="any",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = option(
+        30,
+        whole_number(0, 3600, "s"),
+        "So far the issuer's clock may differ. Kafka's sasl.oauthbearer.clock.skew.seconds.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = option(
+        "sub",
+        pattern("[!-~]{1,200}", "the name of a claim"),
+        "The claim that is the user's name. Kafka's sasl.oauthbearer.sub.claim.name.",
+    )
+    sasl_oauthbearer_scope_claim_name: str = option(
+        "scope",
+        pattern("[!-~]{1,200}", "the name of a claim"),
+        "The claim with what a token grants. Kafka's sasl.oauthbearer.scope.claim.name.",
+    )
+    sasl_oauthbearer_expected_scope: tuple[str, ...] = option(
+        (), WORD_LIST, "A token must grant all of these.", default_text="none"
     )
     acl_file: Path | None = option(
         None,

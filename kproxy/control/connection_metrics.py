@@ -55,6 +55,13 @@ def connection_families(stats: Stats) -> Iterator[Metric]:
         ("reason",),
         single(stats.connections_refused, _LIMITS),
     )
+    yield counter(
+        "kproxy_client_logins",
+        "Logins of clients by SASL; result is accepted, renewed, refused for its credentials, or unsupported for its "
+        "mechanism.",
+        ("mechanism", "result"),
+        stats.logins,
+    )
     software = GaugeMetricFamily(
         "kproxy_client_software_connections",
         "Client connections open, by what the client calls its software; unknown where it has not said, or is too old "

@@ -39,6 +39,8 @@ class BrokerClient:
         #: The release that it is most like, and its finalized features (KIP-584).
         self.release = ""
         self.features: dict[str, int] = {}
+        #: All that it answered to ApiVersions.
+        self.said = ApiVersionsResponse()
 
     @classmethod
     async def open(cls, network: Network, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
@@ -71,6 +73,7 @@ class BrokerClient:
             response = self._api_versions(await self._exchange(ApiVersionsRequest(), 0), 0)
         if response.error_code:
             raise RemoteProtocolError(f"{self._address} answered ApiVersions with error {response.error_code}")
+        self.said = response
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         self.features = {row.name: row.max_version_level for row in response.finalized_features}
         self.release = release_of(self.versions, {row.name: row.max_version for row in response.supported_features})

@@ -156,7 +156,8 @@ class Cluster:
             if known is not None:
                 known.close()  # it may be from before an upgrade
             client = await self.client(broker.address)
-            broker.versions, broker.release, broker.features = client.versions, client.release, client.features
+            broker.versions, broker.said = client.versions, client.said
+            broker.release, broker.features = client.release, client.features
         return broker.versions
 
     async def connect_for(self, principal: str, broker: Broker) -> ByteIO:

@@ -14,6 +14,7 @@ from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget
+from kproxy.net.client_login.desk import LoginDesk
 from kproxy.net.cluster import Cluster
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.errands import Errands
@@ -22,6 +23,7 @@ from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
+from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.handlers.base import Fault
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Errand, Session, Waiting
@@ -60,15 +62,17 @@ class Connection:
         wall: float,
         rpcs: "Rpcs | None" = None,
         reading: Reading | None = None,
+        logins: LoginDesk | None = None,
     ) -> None:
         """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
 
         ``wall`` added to trio's clock gives the time since the epoch, in seconds.
-        ``rpcs``: kproxy's own coordinator, if it decides transactions.
+        ``rpcs``: kproxy's own coordinator, if it decides transactions. ``logins``: if clients log in at kproxy.
         """
         self.wall = wall
         self._frame_since = 0.0
         self.heard = self._emptied_at = self.answered_at = trio.current_time()
+        self._opened_at = self.heard
         self.session = session
         session.link.empty_at = self.heard + wall
         #: Whether something was there to read already when a long wait was over.
@@ -87,7 +91,8 @@ class Connection:
         self._choose = choose
         self._budget = budget
         self._shared = shared
-        self._splitter = FrameSplitter(min(config.max_frame_bytes, _LARGEST_ANSWER))
+        largest = _LARGEST_ANSWER if session.login is None else LARGEST_BEFORE_LOGIN
+        self._splitter = FrameSplitter(min(config.max_frame_bytes, largest))
         self._answers = FrameSplitter(_LARGEST_ANSWER)
         #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
         self._pending = 0
@@ -110,7 +115,7 @@ class Connection:
         self._streaming = self._streamed = 0
         self._errands = Errands(cluster, rpcs, None if reading is None else reading.groups)
         self._reading = reading
-        self._intake = Intake(self, lanes, keeper)
+        self._intake = Intake(self, lanes, keeper, logins)
 
     async def run(self) -> None:
         """Serves the client until one side ends, then makes the fate of what is in flight definite."""
@@ -160,7 +165,7 @@ class Connection:
         try:
             await self._serve()
         except RemoteProtocolError as error:
-            self._count_refusal("malformed")
+            self._count_refusal(error.refusal)
             log.warning("request refused, connection closed", client_id=self.session.ctx.client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
@@ -240,6 +245,9 @@ class Connection:
             return "idle"
         if stalled_at is not None and self._budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
             return "slow_reader"  # what is kept for it is missing to others
+        login = self.session.login
+        if login is not None and not login.passed and now > self._opened_at + config.frame_timeout_ms / 1000:
+            return "unauthenticated"
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None
@@ -326,7 +334,27 @@ class Connection:
         await wait(self.session, waiting, self._reading, self.wall)
         await self._answered()
 
+    def logged_in(self) -> None:
+        """Takes longer requests from now on."""
+        self._splitter.max_frame_bytes = min(self.config.max_frame_bytes, _LARGEST_ANSWER)
+
     # -- the broker's side
+
+    async def ask_versions(self) -> None:
+        """Learns what the brokers serve, without a connection for the client yet. Finished if none says."""
+        for _ in range(max(1, len(self.cluster.map.members))):
+            broker = self._choose()
+            if broker is None:
+                break
+            try:
+                self.session.ctx.broker_versions = await self.cluster.versions(broker)
+            except (OSError, RemoteProtocolError):
+                self.cluster.count_error("connect")
+                self.cluster.doubt()
+                continue
+            self.session.ctx.broker_said = broker.said
+            return
+        raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
         """Connects to the broker behind the client's port. Finished if there is none to be had."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kproxy.dedup.identity import Identity, normal_host
+from kproxy.net.client_login.desk import LoginDesk
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lanes import Lanes
 from kproxy.proxy.principals import of_certificate
@@ -23,13 +24,16 @@ class Finished(Exception):
 class Intake:
     """Takes the requests of one connection in order, and does what the session needs for them."""
 
-    def __init__(self, connection: "Connection", lanes: Lanes, keeper: DoubtKeeper) -> None:
-        """``lanes`` and ``keeper`` are those of the process."""
+    def __init__(
+        self, connection: "Connection", lanes: Lanes, keeper: DoubtKeeper, logins: LoginDesk | None = None
+    ) -> None:
+        """``lanes``, ``keeper`` and ``logins`` are those of the process."""
         self._connection = connection
         self._session = connection.session
         self._config = connection.config
         self._lanes = lanes
         self._keeper = keeper
+        self._logins = logins
         self._opened_at = trio.current_time()
         self._introduced = False
         #: Requests that came together, before an answer to any.
@@ -42,10 +46,8 @@ class Intake:
         """
         connection, session = self._connection, self._session
         now = connection.heard + connection.wall
-        if not self._introduced:
-            self._introduced = True
-            rules = self._config.ssl_principal_mapping_rules
-            session.ctx.principal = of_certificate(connection.client.peer_certificate, rules)
+        if not self._introduced and session.login is None:
+            self._introduce()
         if len(frames) > 1:
             self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
         for frame in frames:
@@ -57,6 +59,15 @@ class Intake:
                 connection.look_whether_empty()
             if session.errands:
                 connection.start_errands()
+        if not self._introduced and session.login is not None and session.login.passed:
+            self._introduced = True
+            connection.logged_in()
+
+    def _introduce(self) -> None:
+        """Takes the client for whom its certificate says it is. RemoteProtocolError: for nobody who may come in."""
+        self._introduced = True
+        rules = self._config.ssl_principal_mapping_rules
+        self._session.ctx.principal = of_certificate(self._connection.client.peer_certificate, rules)
 
     def end(self, now: float) -> None:
         """Takes note that the client's end of the connection is over, at ``now`` seconds since the epoch."""
@@ -106,6 +117,10 @@ class Intake:
     async def _act(self, need: Need, seen: int) -> None:
         if need is Need.UPSTREAM:
             await self._connection.connect()
+        elif need is Need.VERSIONS:
+            await self._connection.ask_versions()
+        elif need is Need.LOGIN:
+            await self._log_in()
         elif need is Need.LANE:
             await self._lease()
         elif need is Need.LOOK:
@@ -119,6 +134,12 @@ class Intake:
             await self._keeper.changed(seen)
         elif self._session.blocked:
             await self._connection.progressed()
+
+    async def _log_in(self) -> None:
+        login = self._session.login
+        assert login is not None
+        assert self._logins is not None
+        await self._logins.serve(login, self._session.ctx.client_id, self._connection.client.peer)
 
     def _due(self, frame: bytearray) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""

@@ -15,6 +15,7 @@ from kproxy.dedup.identity import normal_host
 from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.budget import Budget
+from kproxy.net.client_login.desk import open_desk
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.doubts import DoubtKeeper
@@ -86,6 +87,7 @@ class Server:
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_host: Counter[str] = Counter()
+        self._logins = open_desk(config)
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = _session_limits(config)
 
@@ -252,6 +254,7 @@ class Server:
             self._wall,
             self._rpcs,
             self.reading,
+            self._logins,
         )
 
     def _session(self, io: ByteIO) -> Session:
@@ -273,13 +276,15 @@ class Server:
             connection=next(self._serial),
             passes_sasl=self._config.clients_log_in or not self._config.logs_in,
             logged_in=not self._config.clients_log_in,
+            logs_in_here=self._logins is not None,
             decisions=self.reading.decisions if self.reading is not None else None,
             follows_groups=self.reading is not None and self.reading.groups is not None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
             committed_for=self._config.committed_for,
             access=self._access(io.peer_host),
         )
-        return Session(context, self._limits, self._stats, partial(_transcode, self._config))
+        logins = None if self._logins is None else self._logins.policy
+        return Session(context, self._limits, self._stats, partial(_transcode, self._config), logins)
 
     def _access(self, host: str) -> Access | None:
         """What a connection from a host may do; None: all."""

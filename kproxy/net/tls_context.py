@@ -8,6 +8,8 @@ from typing import Final
 
 import structlog
 
+from kproxy.net.file_stamps import file_stamps
+
 log = structlog.get_logger("kproxy.tls")
 
 #: Files are looked at no more often than this.
@@ -118,7 +120,7 @@ class TlsContext:
         self._files = files
         self._make = make
         self._clock = clock
-        self._seen = self._look()
+        self._seen = file_stamps(files.paths())
         self._looked_at = clock()
         self._context = make()
 
@@ -132,7 +134,7 @@ class TlsContext:
 
     def reload(self) -> None:
         """Looks at the files at once."""
-        seen = self._look()
+        seen = file_stamps(self._files.paths())
         if seen == self._seen:
             return
         self._seen = seen
@@ -142,14 +144,3 @@ class TlsContext:
             log.error("new certificates cannot be used; the old ones stay", reason=str(error))
         else:
             log.info("certificates loaded", files=[str(path) for path in self._files.paths()])
-
-    def _look(self) -> Sequence[tuple[int, int, int]]:
-        """What changes with a file's content; nothing for one that is not there just now."""
-        seen = []
-        for path in self._files.paths():
-            try:
-                stat = path.stat()
-            except OSError:
-                continue
-            seen.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return seen

@@ -43,6 +43,10 @@ class Need(Enum):
 
     UPSTREAM = auto()
     """Connect to the broker and set ``Context.broker_versions``; then ``Link.connected``."""
+    VERSIONS = auto()
+    """Ask what the broker serves and set ``Context.broker_said``; the client is not to be connected yet."""
+    LOGIN = auto()
+    """Do what ``LoginGate.check`` says, or let time pass before the client hears of ``LoginGate.refused``."""
     LANE = auto()
     """Lease a lane; then ``Session.lease``."""
     PROGRESS = auto()

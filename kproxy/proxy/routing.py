@@ -6,6 +6,8 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
+from kproxy.codec._generated.api_versions import ApiVersionsResponse
+
 #: What the names of kproxy's own topics begin with.
 OWN_TOPICS: Final = "__kproxy_"
 
@@ -62,6 +64,8 @@ class Broker:
     #: What failed towards it: how often, and what last and when (seconds since the epoch).
     errors: int = 0
     last_error: tuple[str, float] | None = None
+    #: Its whole answer to ApiVersions, as old as ``versions``.
+    said: ApiVersionsResponse | None = None
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.screen import Screening, screen
+from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import (
@@ -78,9 +79,17 @@ class Session:
     """The core of one client connection."""
 
     def __init__(
-        self, ctx: Context, limits: SessionLimits, stats: Stats, transcode_for: Callable[[str], dict[int, int]]
+        self,
+        ctx: Context,
+        limits: SessionLimits,
+        stats: Stats,
+        transcode_for: Callable[[str], dict[int, int]],
+        logins: LoginPolicy | None = None,
     ) -> None:
-        """``transcode_for`` gives, by client id, what to deliver in another compression."""
+        """``transcode_for`` gives, by client id, what to deliver in another compression.
+
+        ``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
+        """
         self.ctx = ctx
         self._limits = limits
         self._stats = stats
@@ -93,6 +102,7 @@ class Session:
         #: A frame that may have to be offered again, and what may go on of it.
         self._screening: tuple[bytearray, Screening] | None = None
         self.link = Link(stats)
+        self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_software)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
         self.waiting: list[Waiting] = []
@@ -125,8 +135,11 @@ class Session:
         self.link.now = self.ctx.now = now
         if self.blocked:
             return Need.PROGRESS
-        if not self.link.connected:
-            return Need.UPSTREAM
+        if self.login is not None and (taken := self.login.take(frame, now)) is not False:
+            return taken
+        return self._request(frame, now) if self.link.connected else Need.UPSTREAM
+
+    def _request(self, frame: bytearray, now: float) -> Need | None:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None

@@ -59,6 +59,9 @@ class Stats:
     records_converted: dict[tuple[str, int], int] = field(default_factory=dict)
     """As ``batches_converted``."""
 
+    logins: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Clients' logins by SASL, by mechanism and result: "accepted", "renewed", "refused" or "unsupported"."""
+
     producer_ids_active: int = 0
     sends_in_flight: int = 0
     epoch_bumps: int = 0

@@ -27,6 +27,9 @@ TRANSACTIONS: Final = frozenset(
     }
 )
 
+#: The requests of SASL (KIP-43, KIP-152).
+LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
 #: What is answered here: markers could fence kproxy's own producer ids, and an abort may be of one of its transactions.
 LOCAL: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
 
@@ -53,14 +56,19 @@ def upstream_version(api_key: int, version: int, served: VersionRange) -> int:
     return min(max(first, _PREFERRED.get(api_key, first)), last)
 
 
-def served_to_clients(broker: Mapping[int, VersionRange], *, transactions: bool = False) -> dict[int, VersionRange]:
+def served_to_clients(
+    broker: Mapping[int, VersionRange], *, transactions: bool = False, logins: bool = False
+) -> dict[int, VersionRange]:
     """The ranges to advertise: all that kproxy can read and the broker can be asked for, old versions included.
 
-    ``transactions``: those of KIP-98 also where the broker has none, since kproxy serves them itself.
+    ``transactions``: those of KIP-98 also where the broker has none, since kproxy serves them itself; ``logins``: those
+    of SASL as kproxy serves them, whatever the broker does.
     """
     served = {}
     ranges = {key: (APIS[key][1], APIS[key][2]) for key in map(int, TRANSACTIONS)} if transactions else {}
     ranges.update(broker)
+    if logins:
+        ranges.update({key: (APIS[key][1], APIS[key][2]) for key in map(int, LOGINS)})
     for api_key, (first, last) in ranges.items():
         if api_key in HIDDEN:
             continue

@@ -52,6 +52,7 @@ def filled() -> Stats:
     stats.batches_converted["up", 1] = 20
     stats.records_converted["down", 0] = 21
     stats.connections_refused["max.connections"] = 22
+    stats.logins["PLAIN", "refused"] = 51
     stats.resends["NOT_LEADER_OR_FOLLOWER"] = 23
     stats.refusals["frame too long"] = 24
     stats.authorization_refusals["Write", "Topic"] = 240
@@ -84,6 +85,7 @@ def filled() -> Stats:
             1,
         ),
         ("kproxy_connections_refused_total", {"reason": "max.connections"}, 22),
+        ("kproxy_client_logins_total", {"mechanism": "PLAIN", "result": "refused"}, 51),
         ("kproxy_upstream_connections", {}, 19),
         ("kproxy_requests_total", {"api_key": "Produce", "api_version": "2"}, 2),
         ("kproxy_request_duration_seconds_count", {"api_key": "Produce", "api_version": "2"}, 2),
@@ -223,6 +225,7 @@ def test_nothing_that_clients_write_or_keep_secret_is_told() -> None:
     chosen_by_clients = {"client_id", "client_software", "client_software_version", "topic"}
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
     own_words |= {"operation", "resource_type"}
+    own_words |= {"mechanism", "result"}
     assert labels == chosen_by_clients | own_words | {"listener", "version", "python"}
 
 

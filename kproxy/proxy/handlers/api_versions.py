@@ -5,6 +5,7 @@ ApiVersions alone. Features (KIP-584) are the broker's, so the same at all ports
 whether clients join partitions to transactions by writing, which kproxy serves in both ways.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
@@ -22,14 +23,18 @@ class ApiVersions(Handler):
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The broker's answer with kproxy's ranges in it."""
-        ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
-        served = served_to_clients(ranges, transactions=ctx.decides_transactions)
-        response.api_keys = [
-            ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
-            for key, (first, last) in sorted(served.items())
-        ]
-        answer: Message = response
-        return answer
+        return own_answer(ctx, response)
+
+
+def own_answer(ctx: Context, said: ApiVersionsResponse) -> ApiVersionsResponse:
+    """What a broker said of itself, with kproxy's ranges in it."""
+    ranges = {row.api_key: (row.min_version, row.max_version) for row in said.api_keys}
+    served = served_to_clients(ranges, transactions=ctx.decides_transactions, logins=ctx.logs_in_here)
+    rows = [
+        ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
+        for key, (first, last) in sorted(served.items())
+    ]
+    return replace(said, api_keys=rows)
 
 
 def unsupported_version(newest: int) -> ApiVersionsResponse:

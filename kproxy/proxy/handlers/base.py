@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.messages import Message
 from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.authorization.access import Access
@@ -63,6 +64,10 @@ class Context:
     logged_in: bool = True
     #: What the broker of this connection serves, by API key.
     broker_versions: Mapping[int, VersionRange] = field(default_factory=dict)
+    #: What it said of itself when kproxy asked, for clients that have not logged in; None: it was not asked.
+    broker_said: ApiVersionsResponse | None = None
+    #: Whether clients log in at kproxy, not at the broker.
+    logs_in_here: bool = False
     #: A batch in zstd was met, which Fetch below v10 can't carry: from now on fetch newer and re-encode.
     reencode_fetches: bool = False
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.

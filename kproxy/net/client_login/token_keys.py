@@ -1,0 +1,112 @@
+"""The public keys of those who issue tokens: a JSON Web Key Set (RFC 7517) from a file or a server."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import structlog
+import trio
+
+log = structlog.get_logger("kproxy.login")
+
+#: A key set is a few kilobytes.
+_MOST_BYTES: Final = 1 << 20
+_FETCH_SECONDS: Final = 10.0
+#: Keys are asked for no more often, whatever tokens come: else clients could make kproxy flood the server.
+_PAUSE_SECONDS: Final = 10.0
+_KINDS: Final = frozenset({"RSA", "EC", "OKP"})
+
+#: A JSON Web Key of a set.
+Key: TypeAlias = Mapping[str, Any]
+
+
+class KeysError(Exception):
+    """There are no keys; the text says why."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Whoever answers for the server could else send kproxy to any other."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        """Not followed: the answer counts as an error."""
+
+
+def fetch(url: str) -> bytes:
+    """What an http, https or file URL names, within 10 s; waits. OSError, HTTPException."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with Path(unquote(parts.path)).open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    opener = urllib.request.build_opener(_NoRedirects)
+    with opener.open(url, timeout=_FETCH_SECONDS) as answer:
+        return bytes(answer.read(_MOST_BYTES + 1))
+
+
+def parse_keys(data: bytes) -> Sequence[Key]:
+    """The keys of a set that can check signatures. ValueError if there are none."""
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"more than {_MOST_BYTES} bytes")
+    said = json.loads(data)
+    keys = said.get("keys") if isinstance(said, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError('no JSON Web Key Set: {"keys": [...]}')
+    good = [
+        key for key in keys if isinstance(key, dict) and key.get("kty") in _KINDS and key.get("use") in (None, "sig")
+    ]
+    if not good:
+        raise ValueError("no key in it is for signatures of RSA, EC or OKP")
+    return good
+
+
+class TokenKeys:
+    """A key set, asked for again when it is old or a token bears an id that is not in it."""
+
+    def __init__(self, url: str, refresh_ms: int, get: Callable[[str], bytes] = fetch) -> None:
+        """``get`` may wait; it is called in a thread."""
+        self._url = url
+        self._refresh_seconds = refresh_ms / 1000
+        self._get = get
+        self._keys: Sequence[Key] = ()
+        self._had_at = self._tried_at = -float("inf")
+        self._asking = trio.Lock()
+        self._failed = ""
+
+    async def find(self, key_id: str | None) -> Key | None:
+        """The key with this id; without one the only key. None if there is none. KeysError if none could be had."""
+        if trio.current_time() >= self._had_at + self._refresh_seconds:
+            await self._ask()
+        key = self._look(key_id)
+        if key is None:
+            await self._ask()
+            key = self._look(key_id)
+        if not self._keys:
+            raise KeysError(self._failed)
+        return key
+
+    def _look(self, key_id: str | None) -> Key | None:
+        fitting = [key for key in self._keys if key_id is None or key.get("kid") == key_id]
+        return fitting[0] if len(fitting) == 1 else None
+
+    async def _ask(self) -> None:
+        async with self._asking:
+            if trio.current_time() < self._tried_at + _PAUSE_SECONDS:
+                return
+            self._tried_at = trio.current_time()
+            try:
+                data = await trio.to_thread.run_sync(partial(self._get, self._url), abandon_on_cancel=True)
+                self._keys = parse_keys(data)
+            except (OSError, HTTPException, ValueError) as error:
+                self._failed = f"keys from {self._url}: {error}"
+                log.error(
+                    "keys to check tokens with can't be had", url=self._url, reason=str(error), old=len(self._keys)
+                )
+            else:
+                self._had_at = self._tried_at
+                log.info("keys to check tokens with loaded", url=self._url, keys=len(self._keys))

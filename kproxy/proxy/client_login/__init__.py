@@ -1,0 +1,1 @@
+"""Clients that log in at kproxy itself, without sockets: mechanisms, stored credentials, the order of requests."""

@@ -1,0 +1,268 @@
+"""A client's login at kproxy, as Kafka's ``SaslServerAuthenticator`` has it: KIP-43, KIP-152 and KIP-368.
+
+Before the login only ApiVersions, SaslHandshake and SaslAuthenticate are taken; behind it the last two begin another.
+The broker hears of none of it. A frame that needs something first (``Need``) is offered again when that is done.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kproxy.codec.header import RequestHeader, decode_request_header
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.client_login.credentials import Credentials
+from kproxy.proxy.client_login.mechanisms import begin
+from kproxy.proxy.client_login.steps import (
+    Accepted,
+    Challenge,
+    Check,
+    Exchange,
+    PasswordCheck,
+    Refused,
+    TokenCheck,
+    Verdict,
+)
+from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
+from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.link import Link
+from kproxy.proxy.principals import user
+from kproxy.proxy.produce_gate import Need
+from kproxy.proxy.slots import Slot
+from kproxy.proxy.stats import Stats
+from kproxy.proxy.versions import LOGINS
+
+#: The longest request of a client that has not logged in, as Kafka's sasl.server.max.receive.size is by default.
+LARGEST_BEFORE_LOGIN: Final = 524_288
+#: Stands for mechanisms that are not enabled: clients can think of any number of them.
+OTHER_MECHANISM: Final = "(other)"
+
+_PREFIX: Final = 4
+#: The first ApiVersions in which a client says what it is (KIP-511).
+_SOFTWARE: Final = 3
+_WRONG: Final = {"OAUTHBEARER": "the token is not accepted"}
+
+
+class NotLoggedInError(RemoteProtocolError):
+    """A client asks for something before it has logged in, or when its login is over."""
+
+    refusal = "unauthenticated"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginPolicy:
+    """How clients log in."""
+
+    #: The mechanisms that are enabled, at least one.
+    mechanisms: Sequence[str]
+    #: After so long a client must log in again (KIP-368), in ms; 0: as long as its credentials last.
+    max_reauth_ms: int
+    credentials: Callable[[], Credentials]
+    #: Gives a text that was never given before and can't be guessed.
+    nonce: Callable[[], str]
+
+
+@dataclass(slots=True)
+class _Login:
+    """A login that has begun."""
+
+    mechanism: str
+    exchange: Exchange
+    #: Whether tokens come bare, behind a SaslHandshake v0.
+    bare: bool
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request, or a bare token, whose answer is to be made."""
+
+    header: RequestHeader | None
+    size: int
+    now: float
+
+
+class LoginGate:
+    """Takes the requests of one connection that are about its login, and refuses others until it is done."""
+
+    def __init__(
+        self, ctx: Context, link: Link, stats: Stats, policy: LoginPolicy, note_software: Callable[[str, str], None]
+    ) -> None:
+        """Sets ``ctx.principal`` when the client is known; answers go into ``link``.
+
+        ``note_software`` is told the name and version of the client's software, if it says them.
+        """
+        self._ctx = ctx
+        self._link = link
+        self._stats = stats
+        self._policy = policy
+        self._note_software = note_software
+        self._login: _Login | None = None
+        self._outcome: Challenge | Verdict | None = None
+        #: Who has logged in, by which mechanism, and until when (seconds since the epoch; None: for good).
+        self._who: str | None = None
+        self._mechanism = ""
+        self._expires_at: float | None = None
+        #: What must be found out elsewhere (``Need.LOGIN``); to be told by ``checked``.
+        self.check: Check | None = None
+        #: Why the client is turned away, which it hears after a while (``Need.LOGIN``).
+        self.refused: Refused | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the client has logged in."""
+        return self._who is not None
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of the login at hand."""
+        return self._mechanism if self._login is None else self._login.mechanism
+
+    def take(self, frame: bytearray, now: float) -> Need | Literal[False] | None:
+        """None: taken; False: it is not about the login, and the client may ask it; else what is needed first.
+
+        NotLoggedInError, RemoteProtocolError: the connection has to end.
+        """
+        login = self._login
+        if login is None and self._who is not None and int.from_bytes(frame[4:6], "big") not in LOGINS:
+            if self._expires_at is not None and now > self._expires_at:
+                raise NotLoggedInError(f"the login of {self._ctx.principal} is over, and was not renewed in time")
+            return False
+        if login is not None and login.bare:
+            return self._token(_Asked(None, len(frame), now), login, bytes(frame[_PREFIX:]))
+        view = memoryview(frame)[_PREFIX:]
+        header = decode_request_header(view)
+        self._ctx.client_id = header.client_id or ""
+        return self._request(_Asked(header, len(frame), now), header, view[header.size :])
+
+    def checked(self, verdict: Verdict) -> None:
+        """Takes what became of ``check``; the frame is to be offered again."""
+        assert self._login is not None
+        self.check = None
+        self._outcome = self._login.exchange.checked(verdict)
+
+    def _request(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Need | None:
+        login = self._login
+        if header.api_key == ApiKey.API_VERSIONS and login is None:
+            return self._api_versions(asked, header, body)
+        if header.api_key == ApiKey.SASL_HANDSHAKE and login is None:
+            mechanism = SaslHandshakeRequest.decode(body, header.api_version, surplus=True).mechanism
+            return self._handshake(asked, mechanism, bare=header.api_version == 0)
+        if header.api_key == ApiKey.SASL_AUTHENTICATE:
+            token = SaslAuthenticateRequest.decode(body, header.api_version, surplus=True).auth_bytes
+            if login is not None:
+                return self._token(asked, login, token)
+            message = "SaslHandshake must come first"
+            self._answer(asked, SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, message), ends=not self.passed)
+            return None
+        raise NotLoggedInError(f"API key {header.api_key} was asked before the client has logged in")
+
+    def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Need | None:
+        said = self._ctx.broker_said
+        if said is None:
+            return Need.VERSIONS
+        newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions[ApiKey.API_VERSIONS][1])
+        if header.api_version > newest:
+            self._answer(asked, unsupported_version(newest), version=0)
+            return None
+        request = ApiVersionsRequest.decode(body, header.api_version, surplus=True)
+        if header.api_version >= _SOFTWARE:
+            self._note_software(request.client_software_name, request.client_software_version)
+        self._answer(asked, own_answer(self._ctx, said))
+        return None
+
+    def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Need | None:
+        enabled = list(self._policy.mechanisms)
+        if self.refused is not None:
+            refusal = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
+            self._answer(asked, refusal, ends=True)
+            return None
+        if mechanism not in enabled:
+            self._count(OTHER_MECHANISM, "unsupported")
+            self.refused = Refused(f"the mechanism {mechanism[:40]!r} is not one of {', '.join(enabled)}")
+            return Need.LOGIN
+        self._login = _Login(mechanism, begin(mechanism, self._policy.credentials, self._policy.nonce), bare)
+        self._answer(asked, SaslHandshakeResponse(ErrorCode.NONE, enabled))
+        return None
+
+    def _token(self, asked: _Asked, login: _Login, token: bytes) -> Need | None:
+        if self.refused is not None:
+            self._turn_away(asked, login.mechanism, self.refused)
+            return None
+        outcome, self._outcome = self._outcome, None
+        if outcome is None:
+            step = login.exchange.step(token) if self._may_renew(login) else self._other_mechanism(login)
+            if isinstance(step, PasswordCheck | TokenCheck):
+                self.check = step
+                return Need.LOGIN
+            outcome = step
+        if isinstance(outcome, Accepted):
+            outcome = self._same_user(outcome)
+        if isinstance(outcome, Refused):
+            self._count(login.mechanism, "refused")
+            self.refused = outcome
+            return Need.LOGIN
+        lifetime_ms = self._accept(login, outcome, asked.now) if isinstance(outcome, Accepted) else 0
+        if asked.header is None:
+            self._answer_bare(asked, outcome.token)
+        else:
+            response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime_ms)
+            self._answer(asked, response)
+        return None
+
+    def _may_renew(self, login: _Login) -> bool:
+        return self._who is None or login.mechanism == self._mechanism
+
+    def _other_mechanism(self, login: _Login) -> Refused:
+        return Refused("another mechanism", f"a login by {self._mechanism} can't be renewed by {login.mechanism}")
+
+    def _same_user(self, accepted: Accepted) -> Verdict:
+        if self._who in (None, accepted.name):
+            return accepted
+        message = f"a login of {self._ctx.principal} can't be renewed by {user(accepted.name)}"
+        return Refused("another user", message)
+
+    def _accept(self, login: _Login, accepted: Accepted, now: float) -> int:
+        """Lets the client in; for how long, in ms (KIP-368), 0: as long as it likes."""
+        self._count(login.mechanism, "accepted" if self._who is None else "renewed")
+        self._who, self._mechanism, self._login = accepted.name, login.mechanism, None
+        self._ctx.principal = user(accepted.name)
+        ends = [now + self._policy.max_reauth_ms / 1000] if self._policy.max_reauth_ms else []
+        ends += [accepted.expires_at] if accepted.expires_at is not None else []
+        self._expires_at = min(ends, default=None)
+        return 0 if self._expires_at is None else max(1, int((self._expires_at - now) * 1000))
+
+    def _turn_away(self, asked: _Asked, mechanism: str, refused: Refused) -> None:
+        if asked.header is None:
+            self._end(asked)  # in the old way the connection just ends
+            return
+        what = refused.message or _WRONG.get(mechanism, "wrong name or password")
+        message = f"Authentication by {mechanism} failed: {what}"
+        refusal = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+        self._answer(asked, refusal, ends=True)
+
+    def _answer(self, asked: _Asked, message: Message, *, version: int | None = None, ends: bool = False) -> None:
+        assert asked.header is not None
+        header = asked.header
+        slot = Slot(header.api_key, header.api_version, header.correlation_id, asked.now, asked.size)
+        self._link.order.open(slot)
+        self._link.answer(slot, message, header.api_version if version is None else version)
+        if ends:
+            self._end(asked)
+
+    def _answer_bare(self, asked: _Asked, token: bytes) -> None:
+        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, asked.now, asked.size)
+        self._link.order.open(slot)
+        self._link.answer_raw(slot, len(token).to_bytes(4, "big") + token)
+
+    def _end(self, asked: _Asked) -> None:
+        """The connection ends behind what has been answered."""
+        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, asked.now, 0)
+        self._link.order.open(slot)
+        self._link.fail(slot)
+
+    def _count(self, mechanism: str, result: str) -> None:
+        key = mechanism, result
+        self._stats.logins[key] = self._stats.logins.get(key, 0) + 1

@@ -1,0 +1,188 @@
+"""Logins at a whole kproxy, over sockets."""
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
+from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.config import Address, Config, ExitCode, StartupError
+from kproxy.net.client_login.credential_file import write_credentials
+from kproxy.net.client_login.desk import LoginDesk, open_desk
+from kproxy.proxy.client_login.mechanisms import MECHANISMS
+from kproxy.proxy.permits import PermitRule
+from tests.net.client_login.issuer import Issuer
+from tests.net.harness import FrameClient, Proxied, eventually, metadata, produce, proxied, values_in
+from tests.proxy.client_login.users import PASSWORD, USERS, ScramClient
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    write_credentials(tmp_path / "users", USERS)
+    issuer = Issuer("one")
+    return {
+        "sasl_enabled_mechanisms": MECHANISMS,
+        "sasl_credentials_location": tmp_path / "users",
+        "connection_failed_authentication_delay_ms": 1,
+        "sasl_oauthbearer_jwks_endpoint_url": issuer.write(tmp_path / "keys"),
+        "sasl_oauthbearer_expected_audience": ("kafka",),
+    }
+
+
+async def plain(client: FrameClient, password: str = PASSWORD, name: str = "alice") -> Any:
+    assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+    return await client.call(SaslAuthenticateRequest(f"\0{name}\0{password}".encode()), 2)
+
+
+async def bare(client: FrameClient, token: bytes) -> bytes:
+    await client.stream.send_all(len(token).to_bytes(4, "big") + token)
+    return await client.frame()
+
+
+async def test_a_client_that_has_logged_in_is_served_as_any(options: dict[str, Any]) -> None:
+    async with proxied(**options) as proxy:
+        proxy.brokers.create_topic("t", 1)
+        async with await proxy.client(1) as client:
+            served = await client.call(ApiVersionsRequest(), 3)
+            assert {row.api_key for row in served.api_keys} >= {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+            assert proxy.stats.upstream_connections_open == 0
+            assert (await plain(client)).error_code == 0
+            long = b"x" * 800_000
+            said = await client.call(produce("t", long), 7)
+            assert said.responses[0].partition_responses[0].error_code == 0
+        assert values_in(proxy.brokers, "t") == [long]
+        assert proxy.stats.logins == {("PLAIN", "accepted"): 1}
+
+
+async def test_scram_with_bare_tokens(options: dict[str, Any]) -> None:
+    async with proxied(**options) as proxy, await proxy.client() as client:
+        scram = ScramClient("SCRAM-SHA-512", "alice", PASSWORD)
+        assert (await client.call(SaslHandshakeRequest("SCRAM-SHA-512"), 0)).error_code == 0
+        challenge = await bare(client, scram.first())
+        assert (await bare(client, scram.final(challenge))).startswith(b"v=")
+        await client.call(metadata(), 1)
+
+
+async def test_a_token_lets_in_until_it_expires(options: dict[str, Any], tmp_path: Path) -> None:
+    issuer = Issuer("one")
+    issuer.write(tmp_path / "keys")
+    async with proxied(**options) as proxy, await proxy.client() as client:
+        assert (await client.call(SaslHandshakeRequest("OAUTHBEARER"), 1)).error_code == 0
+        token = f"n,,\x01auth=Bearer {issuer.token('one')}\x01\x01".encode()
+        said = await client.call(SaslAuthenticateRequest(token), 2)
+        assert said.error_code == 0
+        assert 50_000 < said.session_lifetime_ms <= 60_000
+
+
+@pytest.mark.parametrize(("name", "password"), [("alice", "guess"), ("nobody", PASSWORD)])
+async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, Any], name: str, password: str) -> None:
+    async with proxied(**options) as proxy, await proxy.client() as client:
+        said = await plain(client, password, name)
+        assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert said.error_message == "Authentication by PLAIN failed: wrong name or password"
+        assert await client.ended()
+        assert proxy.stats.logins == {("PLAIN", "refused"): 1}
+
+
+async def test_nothing_is_served_before_the_login(options: dict[str, Any]) -> None:
+    async with proxied(**options) as proxy:
+        async with await proxy.client() as client:
+            await client.send(metadata(), 1)
+            assert await client.ended()
+        assert proxy.stats.refusals == {"unauthenticated": 1}
+        async with await proxy.client() as client:
+            await client.stream.send_all((600_000).to_bytes(4, "big"))
+            assert await client.ended()
+        assert proxy.stats.refusals == {"unauthenticated": 1, "malformed": 1}
+
+
+async def test_who_takes_too_long_to_log_in_is_shown_out(options: dict[str, Any]) -> None:
+    async with proxied(**options, frame_timeout_ms=200) as proxy, await proxy.client() as client:
+        assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+        assert await client.ended()
+        assert proxy.stats.refusals == {"unauthenticated": 1}
+
+
+async def test_a_login_that_is_not_renewed_ends_the_connection(options: dict[str, Any]) -> None:
+    async with proxied(**options, connections_max_reauth_ms=150) as proxy, await proxy.client() as client:
+        assert (await plain(client)).session_lifetime_ms == 150
+        assert (await plain(client)).error_code == 0
+        await trio.sleep(0.2)
+        await client.send(metadata(), 1)
+        assert await client.ended()
+        assert proxy.stats.logins == {("PLAIN", "accepted"): 1, ("PLAIN", "renewed"): 1}
+        assert proxy.stats.refusals == {"unauthenticated": 1}
+
+
+async def test_a_user_who_is_removed_cannot_log_in_any_more(options: dict[str, Any], tmp_path: Path) -> None:
+    async with proxied(**options) as proxy:
+        async with await proxy.client() as client:
+            assert (await plain(client)).error_code == 0
+        (tmp_path / "users").write_text("decoy " + "A" * 43 + "=\n")
+
+        async def gone() -> bool:
+            async with await proxy.client() as client:
+                return bool((await plain(client)).error_code)
+
+        with trio.fail_after(10):
+            while not await gone():  # noqa: ASYNC110 - a file that is looked at once a second
+                await trio.sleep(0.2)
+
+
+async def test_rules_may_name_who_has_logged_in(options: dict[str, Any]) -> None:
+    rules = (PermitRule("mine", "User:alice"), PermitRule("other", "User:bob"))
+    async with proxied(**options, transactional_id_clients=rules) as proxy:
+        await may_use(proxy, "mine", "other")
+
+
+async def may_use(proxy: Proxied, mine: str, other: str) -> None:
+    from tests.net.test_tls_network import may_use as may
+
+    async with await proxy.client() as client:
+        await plain(client)
+        assert await may(client, mine)
+        assert not await may(client, other)
+
+
+async def test_many_who_guess_hold_up_nobody(options: dict[str, Any]) -> None:
+    options["connection_failed_authentication_delay_ms"] = 300
+    async with proxied(**options) as proxy, trio.open_nursery() as nursery:
+
+        async def guess(number: int) -> None:
+            async with await proxy.client() as client:
+                assert (await plain(client, f"guess {number}")).error_code
+
+        for number in range(40):
+            nursery.start_soon(guess, number)
+        async with await proxy.client() as client:
+            assert (await plain(client)).error_code == 0
+        await eventually(lambda: proxy.stats.logins.get(("PLAIN", "refused")) == 40, 30)
+
+
+def config(**given: Any) -> Config:
+    return Config(bootstrap_servers=(Address("127.0.0.1", 9092),), **given)
+
+
+async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StartupError, match=r"sasl.credentials.location: .*/users: No such file") as caught:
+        LoginDesk(config(sasl_enabled_mechanisms=("PLAIN",), sasl_credentials_location=tmp_path / "users"))
+    assert caught.value.exit_code == ExitCode.USAGE
+    real = builtins.__import__
+
+    def without_jwt(name: str, *more: Any) -> Any:
+        if name == "kproxy.net.client_login.tokens":
+            raise ImportError
+        return real(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without_jwt)
+    with pytest.raises(StartupError, match=r"OAUTHBEARER .* needs PyJWT: pip install 'kproxy\[oauth\]'"):
+        LoginDesk(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url="file:///k"))
+
+
+async def test_without_mechanisms_nobody_has_to_log_in() -> None:
+    assert open_desk(config()) is None
