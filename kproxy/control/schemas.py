@@ -3,6 +3,7 @@
 from typing import Final
 
 from kproxy.control.json_schema import Schema
+from kproxy.txn.parts import MOST_MEMBERS
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _INT64_MAX: Final = (1 << 63) - 1
@@ -23,7 +24,7 @@ MEMBER: Final[Schema] = {
 _MEMBERS: Final[Schema] = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": _NAME_LENGTH},
-    "maxItems": 1_000,
+    "maxItems": MOST_MEMBERS,
     "description": "The members whose parts are decided with the owner's.",
 }
 

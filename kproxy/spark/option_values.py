@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kproxy.config.values import parse_address
+from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import TopicPartition
 from kproxy.spark.errors import OptionError
 
@@ -37,6 +39,17 @@ def choice(given: Mapping[str, str], name: str, words: tuple[str, ...], default:
     if text not in words:
         raise OptionError(f"{name}: {given[name]!r} is not valid; valid: {', '.join(words)}")
     return text
+
+
+def servers(name: str, text: str) -> tuple[Address, ...]:
+    """Addresses joined by commas, as kproxy's own options read them; nothing if there are none. Raises OptionError."""
+    found = []
+    for place in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found.append(parse_address(place))
+        except ValueError as error:
+            raise OptionError(f"{name}: {place!r}: {error}") from None
+    return tuple(found)
 
 
 def offsets_json(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:

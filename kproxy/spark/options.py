@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from kproxy.proxy.routing import Address
 from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.errors import OptionError
-from kproxy.spark.option_values import boolean, choice, number, offsets_json, topics_json
+from kproxy.spark.option_values import boolean, choice, number, offsets_json, servers, topics_json
 
 __all__ = ["Bound", "ReadOptions", "Subscription", "read_options"]
 
@@ -106,7 +106,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             if name in given:
                 raise OptionError(f"{name} does not go with records.as=batches, which tells of all batches")
     return ReadOptions(
-        bootstrap=_servers(given.get(_SERVERS, "")),
+        bootstrap=_servers(given),
         subscription=_subscription(given),
         start=_bound(given, _START),
         end=_bound(given, _END),
@@ -141,16 +141,11 @@ def _one_of(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return there[0] if there else None
 
 
-def _servers(text: str) -> tuple[Address, ...]:
-    found = []
-    for place in filter(None, (part.strip() for part in text.split(","))):
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise OptionError(f"{_SERVERS}: {place!r} is no host:port")
-        found.append(Address(host.strip("[]"), int(port)))
+def _servers(given: Mapping[str, str]) -> tuple[Address, ...]:
+    found = servers(_SERVERS, given.get(_SERVERS, ""))
     if not found:
         raise OptionError(f"{_SERVERS} is missing; valid: host:port of kproxy or of brokers, several joined by commas")
-    return tuple(found)
+    return found
 
 
 def _subscription(given: Mapping[str, str]) -> Subscription:

@@ -53,7 +53,7 @@ class _Writer:
 
     def write(self, batches: "Iterator[pa.RecordBatch]") -> TaskMessage:
         names = task_names()
-        written = write_attempt(batches, self.columns, self.options, self.decider(), names.prefix)
+        written = write_attempt(batches, self.columns, self.options, self.decider(), names)
         return TaskMessage(written, self.owner, names.query_id)
 
 
@@ -144,7 +144,7 @@ def _directory_of_driver() -> Path:
     """A directory that Spark makes for each driver, and removes at its end."""
     directories = os.environ.get("SPARK_LOCAL_DIRS", "")
     if not directories:
-        raise OptionError("SPARK_LOCAL_DIRS: Spark 4.1 or later sets it for its own processes, and it is not set")
+        raise OptionError("SPARK_LOCAL_DIRS: Spark 4.2 or later sets it for its own processes, and it is not set")
     return Path(directories.split(",")[0])
 
 

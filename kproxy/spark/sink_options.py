@@ -9,6 +9,7 @@ from typing import Final
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
 from kproxy.spark.errors import OptionError
+from kproxy.spark.option_values import servers
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 #: As long as ``transaction.max.timeout.ms`` lets a transaction be, unless kproxy is configured otherwise.
@@ -111,7 +112,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     if is_stream and "batch.id" in given:
         raise OptionError("batch.id: is for df.write; a stream has the numbers of its batches")
     return SinkOptions(
-        bootstrap=_needed(given, BOOTSTRAP, "HOST:PORT of a kproxy, several joined by commas"),
+        bootstrap=_bootstrap(given),
         control=_control(given),
         transactional_id=_transactional_id(given, is_stream=is_stream),
         topic=_optional(given, "topic"),
@@ -167,10 +168,10 @@ def _control(given: Mapping[str, str]) -> ControlAddress:
     return ControlAddress(url, socket or DEFAULT_SOCKET, token_file)
 
 
-def _needed(given: Mapping[str, str], name: str, what: str) -> str:
-    found = _optional(given, name)
-    if found is None:
-        raise OptionError(f"{name}: is needed, {what}")
+def _bootstrap(given: Mapping[str, str]) -> str:
+    found = _optional(given, BOOTSTRAP)
+    if found is None or not servers(BOOTSTRAP, found):
+        raise OptionError(f"{BOOTSTRAP}: is needed, HOST:PORT of a kproxy, several joined by commas")
     return found
 
 

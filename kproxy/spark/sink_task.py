@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import Sender
 from kproxy.spark.sink_rows import Columns, rows_of
+from kproxy.txn.parts import MOST_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,17 +58,18 @@ def task_names() -> TaskNames:
 
 
 def write_attempt(
-    batches: "Iterable[pa.RecordBatch]", columns: Columns, options: "SinkOptions", decider: Decider, prefix: str
+    batches: "Iterable[pa.RecordBatch]", columns: Columns, options: "SinkOptions", decider: Decider, names: TaskNames
 ) -> Written:
     """Writes all rows and prepares them. Whatever goes wrong, nothing of it is ever seen, and the error goes on.
 
-    KafkaError as of ``Decider`` and ``Sender``, OptionError as of ``rows_of``.
+    KafkaError as of ``Decider`` and ``Sender``, or if the batch has more tasks than one decision may name, and then
+    before a row is written; OptionError as of ``rows_of``.
     """
     attempt: _Attempt | None = None
     try:
         for batch in batches:
             if batch.num_rows:
-                attempt = attempt or _Attempt(options, decider, prefix)
+                attempt = attempt or _Attempt(options, decider, names)
                 attempt.send(batch, columns)
         return attempt.finish() if attempt is not None else Written(None, 0)
     except BaseException:
@@ -79,10 +82,13 @@ def write_attempt(
 
 
 class _Attempt:
-    def __init__(self, options: "SinkOptions", decider: Decider, prefix: str) -> None:
+    def __init__(self, options: "SinkOptions", decider: Decider, names: TaskNames) -> None:
+        if names.partition >= MOST_MEMBERS:
+            more = f"more than {MOST_MEMBERS:,} tasks, which one commit can't name"
+            raise KafkaError(f"the batch has {more}: put coalesce({MOST_MEMBERS}), or less, before the sink")
         self._topic = options.topic
         self._decider = decider
-        self._member = decider.begin(prefix)
+        self._member = decider.begin(names.prefix)
         self._sender = Sender(options, client_id_of(self._member))
         self._records = 0
 

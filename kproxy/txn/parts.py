@@ -29,6 +29,8 @@ class Beside(NamedTuple):
     parts: Sequence["TransactionPrepare"] = ()
 
 
+#: How many members a decision may name: its record, which tells what each wrote, must be one that brokers take.
+MOST_MEMBERS: Final = 1_000
 ALONE: Final = Also()
 EVERYTHING: Final = Also(every=True)
 NOTHING_BESIDE: Final = Beside()

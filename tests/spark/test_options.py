@@ -78,6 +78,7 @@ def test_options_travel_between_processes() -> None:
         ({"startingOffsets": '{"t": {"x": 1}}'}, ["startingOffsets", "'x'"]),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, ["startingOffsetsByTimestamp", "-1"]),
         ({"kafka__bootstrap__servers": "nowhere"}, ["kafka.bootstrap.servers", "'nowhere'"]),
+        ({"kafka__bootstrap__servers": "k:1,::1:2"}, ["kafka.bootstrap.servers", "'::1:2'", "[::1]:9092"]),
         ({"kafka__bootstrap__servers": " , "}, ["kafka.bootstrap.servers is missing"]),
         ({"kafka__security__protocol": "SSL"}, ["kafka.security.protocol"]),
         ({"subscribe": " , "}, ["subscribe is empty"]),

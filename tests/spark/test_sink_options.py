@@ -59,6 +59,7 @@ def test_a_stream_without_an_id_has_that_of_its_checkpoint() -> None:
         ({"kproxy.control.url": "http://a:1", "kproxy.control.socket": "/s"}, True, "not both"),
         ({"kproxy.control.url": "http://a:1"}, True, "kproxy.control.token.file: is needed"),
         ({"kafka.bootstrap.servers": ""}, True, "kafka.bootstrap.servers: must not be empty"),
+        ({"kafka.bootstrap.servers": "kafka://k:1"}, True, "'kafka://k:1': must be HOST:PORT without a scheme"),
     ],
 )
 def test_what_is_wrong_is_named(given: dict[str, str], is_stream: bool, message: str) -> None:

@@ -10,15 +10,17 @@ from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_control import Decider
 from kproxy.spark.sink_rows import Columns
 from kproxy.spark.sink_task import TaskNames, Written, write_attempt
+from kproxy.txn.parts import MOST_MEMBERS
 from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, batch, options
 
 _VALUE = Columns(value=0, key=None, headers=None, topic=None, partition=None, timestamp=None)
+_FIRST = TaskNames("q", "5", 0, 1)
 _ON_MOCK = options(producer={"test.mock.num.brokers": "1"}, retry_ms=1000)
 
 
-def _write(control: FakeControl, batches: Iterator[pa.RecordBatch]) -> Written:
+def _write(control: FakeControl, batches: Iterator[pa.RecordBatch], names: TaskNames = _FIRST) -> Written:
     decider = Decider(control, _ON_MOCK, OWNER, FakeClock())
-    return write_attempt(batches, _VALUE, _ON_MOCK, decider, "5-0-1")
+    return write_attempt(batches, _VALUE, _ON_MOCK, decider, names)
 
 
 def test_rows_are_written_and_prepared() -> None:
@@ -50,12 +52,25 @@ def test_whatever_goes_wrong_the_member_is_given_up() -> None:
     assert [name for name, _ in control.asked] == ["begin_member", "prepare_member", "describe", "abort_member"]
 
 
+def test_a_batch_of_too_many_tasks_fails_before_a_row_is_written() -> None:
+    control = FakeControl()
+    last, too_many = TaskNames("q", "5", MOST_MEMBERS - 1, 1), TaskNames("q", "5", MOST_MEMBERS, 2)
+    assert _write(control, iter([batch("a")]), last).records == 1
+    asked = len(control.asked)
+    assert _write(control, iter([batch()]), too_many) == Written(None, 0)
+    with pytest.raises(KafkaError, match=r"more than 1,000 tasks.*coalesce\(1000\)"):
+        _write(control, iter([batch("a")]), too_many)
+    assert len(control.asked) == asked
+
+
 def test_a_row_without_a_topic_fails_the_attempt() -> None:
     columns = Columns(value=0, key=None, headers=None, topic=1, partition=None, timestamp=None)
     control = FakeControl()
     rows = pa.record_batch({"value": ["a"], "topic": pa.nulls(1, pa.string())})
     with pytest.raises(OptionError):
-        write_attempt([rows], columns, _ON_MOCK, Decider(control, _ON_MOCK, OWNER, FakeClock()), "0-0-0")
+        write_attempt(
+            [rows], columns, _ON_MOCK, Decider(control, _ON_MOCK, OWNER, FakeClock()), TaskNames("", "0", 0, 0)
+        )
     assert control.calls("abort_member")
 
 
