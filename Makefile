@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
-.PHONY: help demo test lint bench sim sim-txn generate system chaos clean
+.PHONY: help demo test lint bench sim sim-txn generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -47,6 +47,12 @@ sim-txn: $(STAMP) ## the same for transactions that kproxy decides (SEEDS=300 FI
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m kproxy.testing.chaos $(ARGS)
+
+image: $(STAMP)  ## the image of deploy/Dockerfile, without a daemon, and proof that it works (Debian, root only)
+	$(BIN)/python -m tools.image
+
+lock: $(STAMP)   ## the image's dependencies, the newest that fit
+	$(BIN)/python -m tools.generate_lock --upgrade
 
 system:          ## Debian packages the interop tests need; nothing if they are there (root only)
 	@tools/system-packages.sh

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +26,18 @@ _PYTHON = "3.11"
 
 
 class Lock(NamedTuple):
-    """One lock: its file, and the extra or the dependency group of pyproject.toml that it is of ("": what all need)."""
+    """One lock: its file, and what of pyproject.toml it is of: a dependency group, or kproxy with some extras."""
 
     path: Path
     group: str = ""
+    extras: tuple[str, ...] = ()
 
 
-LOCKS = (Lock(ROOT / "deploy" / "requirements.lock"), Lock(ROOT / "deploy" / "build.lock", group="image"))
+#: An image can't be added to, so it has every extra that a proxy may need; not Spark, and not the demonstration.
+LOCKS = (
+    Lock(ROOT / "deploy" / "requirements.lock", extras=("oauth", "msk")),
+    Lock(ROOT / "deploy" / "build.lock", group="image"),
+)
 
 
 class _Pin(NamedTuple):
@@ -67,14 +73,18 @@ def _pins(text: str) -> dict[str, _Pin]:
     return pins
 
 
-def required(pyproject: Path, group: str) -> list[str]:
-    """The requirements of a dependency group, or those of kproxy itself."""
+def required(pyproject: Path, lock: Lock) -> list[str]:
+    """The requirements that a lock must fit."""
     table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-    return list(table["dependency-groups"][group] if group else table["project"]["dependencies"])
+    if lock.group:
+        return list(table["dependency-groups"][lock.group])
+    project = table["project"]
+    extras = (project["optional-dependencies"][extra] for extra in lock.extras)
+    return [*project["dependencies"], *chain.from_iterable(extras)]
 
 
 def _compile(lock: Lock, upgrade: bool) -> None:
-    what = ["--group", lock.group] if lock.group else ["pyproject.toml"]
+    what = ["--group", lock.group] if lock.group else ["pyproject.toml", *(f"--extra={extra}" for extra in lock.extras)]
     options = ["--universal", "--generate-hashes", f"--python-version={_PYTHON}", "--quiet"]
     output = [f"--output-file={lock.path.relative_to(ROOT)}", "--custom-compile-command=make generate"]
     command = ["uv", "pip", "compile", *what, *options, *output, *(["--upgrade"] if upgrade else [])]
@@ -87,7 +97,7 @@ def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a lock that does not fit."""
     failed = 0
     for lock in LOCKS:
-        found = list(problems(lock.path, required(ROOT / "pyproject.toml", lock.group)))
+        found = list(problems(lock.path, required(ROOT / "pyproject.toml", lock)))
         if "--check" in arguments:
             for problem in found:
                 print(f"{lock.path.name}: {problem}: run make generate", file=sys.stderr)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.generate_lock import LOCKS, problems, required
+from tools.generate_lock import LOCKS, Lock, problems, required
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 LOCK = """\
@@ -56,6 +56,11 @@ def test_no_lock_at_all(tmp_path: Path) -> None:
     assert list(problems(tmp_path / "none.lock", ["click"])) == ["click is missing"]
 
 
-@pytest.mark.parametrize("group", [lock.group for lock in LOCKS])
-def test_there_are_requirements(group: str) -> None:
-    assert required(PYPROJECT, group)
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.path.stem)
+def test_there_are_requirements(lock: Lock) -> None:
+    assert required(PYPROJECT, lock)
+
+
+def test_extras_are_required_beside_what_all_need() -> None:
+    plain, more = required(PYPROJECT, Lock(PYPROJECT)), required(PYPROJECT, Lock(PYPROJECT, extras=("oauth",)))
+    assert set(plain) < set(more)
