@@ -22,6 +22,7 @@ from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.facts import Facts
+from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
@@ -75,11 +76,11 @@ async def _main(settings: Settings, logs: Logs) -> int:
     stats = Stats(legacy_clients_max=config.legacy_clients_max)
     networks = open_networks(config, stats)
     cluster = Cluster(config, stats, _cluster_map(config), networks.own, networks.for_client)
-    authorization = open_authorization(config, stats)
+    authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)
     try:
         async with trio.open_nursery() as nursery:
             transactions = Transactions(cluster, config, stats, nursery)
-            server = Server(config, stats, cluster, nursery, transactions, authorization)
+            server = Server(config, stats, cluster, nursery, transactions, authorization, quotas)
             cluster.open_port = server.open_broker_port
             nursery.start_soon(networks.run)
             settings.follow(server.reconfigure)

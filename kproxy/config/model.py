@@ -218,12 +218,25 @@ class Config:
         "all that no rule allows is refused. Read again when it changes; kproxy acl checks and explains it. See "
         "docs/security.md.",
         default_text="off: all is allowed",
-        group="Authorization",
+        group="Authorization and quotas",
     )
     super_users: PrincipalList = option(
         PrincipalList(),
         PRINCIPALS,
         "Principals that need no rule in acl.file. Kafka's super.users.",
+    )
+    quotas_file: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "YAML file of limits by principal and client.id: bytes and requests a second, connections. Read again when it "
+        "changes. See docs/security.md.",
+        default_text="off: nothing is limited",
+    )
+    quota_throttle_max_ms: int = option(
+        5_000,
+        whole_number(1, 60_000, "ms"),
+        "Who exceeds a limit of quotas.file is not heard for so long at most: well under the time after which clients "
+        "give up a request.",
     )
     upstream_security_protocol: str = option(
         "plaintext",

@@ -19,7 +19,7 @@ def single(counts: Mapping[str, int], expected: Iterable[str] = ()) -> dict[tupl
     return {(label,): count for label, count in {**dict.fromkeys(expected, 0), **counts}.items()}
 
 
-def counter(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> CounterMetricFamily:
+def counter(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, float]) -> CounterMetricFamily:
     """A counter with labels; the keys of ``counts`` are tuples of their values."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in sorted(counts.items()):

@@ -13,6 +13,7 @@ from kproxy.codec.messages import ApiKey, api_name
 from kproxy.control.connection_metrics import connection_families, process_families
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.control.transaction_metrics import transaction_families
+from kproxy.proxy.quotas.rules import Limit
 from kproxy.proxy.stats import Stats
 
 _UNREAD = ("gone", "too_long", "too_many", "unreadable")
@@ -22,6 +23,7 @@ _REFUSALS = (
     "idle",
     "malformed",
     "own_topic",
+    "quota",
     "slow_frame",
     "slow_reader",
     "transactional_id",
@@ -222,6 +224,18 @@ class StatsCollector(Collector):
             "What rules of acl.file refused to clients; the log says what, and to whom.",
             ("operation", "resource_type"),
             stats.authorization_refusals,
+        )
+        yield counter(
+            "kproxy_throttles",
+            "How often clients were made to wait because they used more than quotas.file allows.",
+            ("limit",),
+            single(stats.throttles, (limit.value for limit in Limit if limit is not Limit.CONNECTIONS)),
+        )
+        yield counter(
+            "kproxy_throttle_seconds",
+            "For how long in all; where it rises as fast as time goes by, a client is always at its limit.",
+            ("limit",),
+            {(limit,): seconds for limit, seconds in stats.throttle_seconds.items()},
         )
         yield counter(
             "kproxy_upstream_errors",

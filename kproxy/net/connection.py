@@ -134,6 +134,8 @@ class Connection:
         self.stats.buffered_bytes = self._budget.used
         self.stats.sends_in_flight -= self.session.gate.producer.in_flight
         self._intake.close(trio.current_time() + self.wall)
+        if self.session.ctx.meter is not None:
+            self.session.ctx.meter.close()
 
     # -- evidence of what the client has had
 

@@ -51,6 +51,9 @@ class Intake:
         if len(frames) > 1:
             self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
         for frame in frames:
+            if session.link.muted_until > now:
+                await self._unmuted()
+                now = connection.heard + connection.wall
             if not session.gate.producer.in_flight:
                 connection.answered_at = connection.heard  # from here on the broker owes an answer
             need = session.request(frame, now)
@@ -62,6 +65,15 @@ class Intake:
         if not self._introduced and session.login is not None and session.login.passed:
             self._introduced = True
             connection.logged_in()
+
+    async def _unmuted(self) -> None:
+        """Waits while the client must not be heard, as a broker mutes its channel (KIP-219)."""
+        connection, link = self._connection, self._session.link
+        while link.muted_until > (now := trio.current_time() + connection.wall) and not link.finished:
+            await connection.flush()
+            await trio.sleep(link.muted_until - now)
+        connection.heard = trio.current_time()
+        connection.look_whether_empty()
 
     def _introduce(self) -> None:
         """Takes the client for whom its certificate says it is. RemoteProtocolError: for nobody who may come in."""

@@ -22,6 +22,7 @@ from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
+from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
@@ -59,12 +60,14 @@ class Server:
         nursery: trio.Nursery,
         transactions: "Transactions | None" = None,
         authorization: Authorization | None = None,
+        quotas: QuotaKeeper | None = None,
     ) -> None:
         """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
 
-        ``authorization``: None if all is allowed.
+        ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited.
         """
         self.authorization = authorization
+        self.quotas = quotas
         self._config = config
         self._stats = stats
         self._cluster = cluster
@@ -115,6 +118,8 @@ class Server:
         self._nursery.start_soon(self.lanes.run)
         if self.authorization is not None:
             self._nursery.start_soon(self.authorization.watch)
+        if self.quotas is not None:
+            self._nursery.start_soon(self.quotas.watch)
         self._serve(listeners, None)
         self._bound.set()
         return Address(host, listeners[0].port)
@@ -282,6 +287,7 @@ class Server:
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
             committed_for=self._config.committed_for,
             access=self._access(io.peer_host),
+            meter=None if self.quotas is None else self.quotas.meter(),
         )
         logins = None if self._logins is None else self._logins.policy
         return Session(context, self._limits, self._stats, partial(_transcode, self._config), logins)

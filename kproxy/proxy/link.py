@@ -2,13 +2,18 @@
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
 from kproxy.proxy.calls import Group
 from kproxy.proxy.handlers.base import Exchange, Handler
+from kproxy.proxy.quotas.throttled import throttled
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
 from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.proxy.quotas.meter import Meter
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +41,8 @@ class Link:
         "empty_at",
         "expected",
         "finished",
+        "meter",
+        "muted_until",
         "now",
         "order",
         "position",
@@ -60,6 +67,10 @@ class Link:
         self.now = 0.0
         #: When the client was last seen to have sent nothing more: what came since may have waited so long.
         self.empty_at = 0.0
+        #: What the client uses of its quotas; None: it has none.
+        self.meter: Meter | None = None
+        #: The client must not be heard before.
+        self.muted_until = 0.0
         #: The client's connection has to end, once ``to_client`` is written.
         self.finished = False
         #: Requests answered so far, and by API key the version of the last one.
@@ -86,6 +97,22 @@ class Link:
         slot.answer = frames
         self.flush()
 
+    def _complete(self, slot: Slot) -> None:
+        """Does to an answer what has to be done before it leaves; who used too much is told so, and not heard."""
+        answer = b"" if slot.silent or slot.answer is None else b"".join(slot.answer)
+        if slot.finish is not None and answer:
+            answer = slot.finish(answer)
+            slot.answer = (answer,)
+        wait = self.meter.answered(slot.api_key, slot.size, len(answer), self.now) if self.meter is not None else 0
+        if wait:
+            self.mute(wait)
+            if answer:
+                slot.answer = (throttled(answer, slot.api_key, slot.api_version, round(wait * 1000)),)
+
+    def mute(self, seconds: float) -> None:
+        """Does not hear the client for a while."""
+        self.muted_until = max(self.muted_until, self.now + seconds)
+
     def fail(self, slot: Slot) -> None:
         """Notes that a request can't be answered: the connection ends when its turn comes."""
         slot.failed = True
@@ -103,10 +130,10 @@ class Link:
             before = self.position
             self.answered += 1
             self.used[slot.api_key] = slot.api_version
+            if slot.finish is not None or self.meter is not None:
+                self._complete(slot)
             if not slot.silent:
                 assert slot.answer is not None
-                if slot.finish is not None:
-                    slot.answer = (slot.finish(b"".join(slot.answer)),)
                 self.to_client.extend(slot.answer)
                 for frame in slot.answer:
                     self.position += len(frame)

@@ -102,6 +102,7 @@ class Session:
         #: A frame that may have to be offered again, and what may go on of it.
         self._screening: tuple[bytearray, Screening] | None = None
         self.link = Link(stats)
+        self.link.meter = ctx.meter
         self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_software)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
@@ -165,6 +166,9 @@ class Session:
         return self._take(slot, frame, body, upstream)
 
     def _take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
+        if self.ctx.meter is not None:
+            wait = self.ctx.meter.identify(slot.api_key, self.ctx.principal, self.ctx.client_id, self.link.now)
+            self.link.mute(wait)
         allowed = frame if self.ctx.access is None else self._screened(slot, frame, self.ctx.access)
         need = None
         if allowed is None:
@@ -287,6 +291,8 @@ class Session:
             return False
         head = self.link.expected[0]
         changed = head.group is not None or head.handler is not None or head.slot.finish is not None
+        if self.ctx.meter is not None and self.ctx.meter.limits_answers:
+            return False
         return not changed and not head.token and self.link.order.is_next(head.slot)
 
     def is_next_answer(self, start: memoryview) -> bool:

@@ -73,6 +73,10 @@ class Stats:
     """Requests to kproxy's own pages, by listener ("http", "control") and reason ("host", "origin", "token", ...)."""
     authorization_refusals: dict[tuple[str, str], int] = field(default_factory=dict)
     """By operation and type of resource."""
+    throttles: dict[str, int] = field(default_factory=dict)
+    """How often clients had to wait, by the limit."""
+    throttle_seconds: dict[str, float] = field(default_factory=dict)
+    """For how long in all, by the limit."""
     buffered_bytes: int = 0
     buffered_bytes_limit: int = 0
     loop_delays: Durations = field(default_factory=Durations)

@@ -30,6 +30,18 @@ TRANSACTIONS: Final = frozenset(
 #: The requests of SASL (KIP-43, KIP-152).
 LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
+#: What needs no right and counts for no limit: who connects has to ask before anything is known of him, and telemetry
+#: is about the client itself (KIP-714).
+FREE: Final = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)
+
 #: What is answered here: markers could fence kproxy's own producer ids, and an abort may be of one of its transactions.
 LOCAL: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
 

@@ -56,6 +56,8 @@ def filled() -> Stats:
     stats.resends["NOT_LEADER_OR_FOLLOWER"] = 23
     stats.refusals["frame too long"] = 24
     stats.authorization_refusals["Write", "Topic"] = 240
+    stats.throttles["request_rate"] = 241
+    stats.throttle_seconds["request_rate"] = 242.5
     stats.upstream_errors["connect"] = 25
     stats.in_doubt, stats.records_matched, stats.records_stripped = 26, 27, 28
     stats.requests_dropped, stats.requests_timed_out = 29, 30
@@ -110,6 +112,9 @@ def filled() -> Stats:
         ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
         ("kproxy_http_requests_refused_total", {"listener": "http", "reason": "origin"}, 1),
+        ("kproxy_throttles_total", {"limit": "request_rate"}, 241),
+        ("kproxy_throttles_total", {"limit": "consumer_byte_rate"}, 0),
+        ("kproxy_throttle_seconds_total", {"limit": "request_rate"}, 242.5),
         ("kproxy_authorization_refusals_total", {"operation": "Write", "resource_type": "Topic"}, 240),
         ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
         ("kproxy_batches_in_doubt", {}, 26),
@@ -224,7 +229,7 @@ def test_nothing_that_clients_write_or_keep_secret_is_told() -> None:
     labels = {name for sample in samples(filled()) for name in sample.labels}
     chosen_by_clients = {"client_id", "client_software", "client_software_version", "topic"}
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
-    own_words |= {"operation", "resource_type"}
+    own_words |= {"operation", "resource_type", "limit"}
     own_words |= {"mechanism", "result"}
     assert labels == chosen_by_clients | own_words | {"listener", "version", "python"}
 

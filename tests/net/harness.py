@@ -22,6 +22,7 @@ from kproxy.config import Address, Config
 from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
+from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -171,7 +172,8 @@ async def running(
     cluster = Cluster(config, stats, known, networks.own, networks.for_client)
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
-        server = Server(config, stats, cluster, nursery, transactions, open_authorization(config, stats))
+        authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)
+        server = Server(config, stats, cluster, nursery, transactions, authorization, quotas)
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)

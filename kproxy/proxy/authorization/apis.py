@@ -11,17 +11,6 @@ from kproxy.proxy.authorization import topic_guards as topics
 from kproxy.proxy.authorization import transaction_guards as transactions
 from kproxy.proxy.authorization.guards import Guard
 
-#: Who connects has to ask these before anything is known of him; telemetry is about the client itself (KIP-714).
-FREE: Final = frozenset(
-    {
-        ApiKey.API_VERSIONS,
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.SASL_AUTHENTICATE,
-        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-        ApiKey.PUSH_TELEMETRY,
-    }
-)
-
 GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
     {
         ApiKey.PRODUCE: topics.produce,

@@ -11,7 +11,8 @@ from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.codec.primitives import Buffer
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.authorization.access import Access
-from kproxy.proxy.authorization.apis import FREE, GUARDS
+from kproxy.proxy.authorization.apis import GUARDS
+from kproxy.proxy.versions import FREE
 
 _PREFIX = 4
 

@@ -11,6 +11,7 @@ from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
+from kproxy.proxy.quotas.meter import Meter
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
@@ -97,6 +98,8 @@ class Context:
     views: Views | None = None
     #: What this connection may do, by the rules of ``acl.file``; None: all.
     access: Access | None = None
+    #: What this connection uses of its quotas; None: it has none.
+    meter: Meter | None = None
     #: What this connection may do with transactions.
     permits: Permits = Permits()  # noqa: RUF009  # a constant
     #: Whose transactions kproxy decides; None: nobody's.

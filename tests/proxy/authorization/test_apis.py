@@ -7,8 +7,8 @@ import pytest
 
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode
-from kproxy.proxy.authorization.apis import FREE, GUARDS
-from kproxy.proxy.versions import HIDDEN
+from kproxy.proxy.authorization.apis import GUARDS
+from kproxy.proxy.versions import FREE, HIDDEN
 from tests.proxy.authorization.screening import Screened, decoded
 from tests.support.samples import Sampler
 

@@ -1,0 +1,46 @@
+"""Quotas as the shell has them: the limits of ``quotas.file`` in force, and who hears of waits."""
+
+from kproxy.config import Config
+from kproxy.config.quota_file import load_quotas
+from kproxy.net.watched_file import WatchedFile
+from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
+from kproxy.proxy.quotas.rules import QuotaRules
+from kproxy.proxy.stats import Stats
+
+
+class QuotaKeeper:
+    """What all connections share."""
+
+    def __init__(self, file: WatchedFile[QuotaRules], longest: float, stats: Stats) -> None:
+        """The limits of a file; ``longest``: the longest wait, in seconds."""
+        self._file = file
+        self._stats = stats
+        self._quotas = Quotas(file.content, longest, self._throttled)
+
+    async def watch(self) -> None:
+        """Follows the file, for ever."""
+        await self._file.watch(self._use)
+
+    async def reload(self) -> bool:
+        """Looks at the file at once; whether other limits are in force now."""
+        return await self._file.reload(self._use)
+
+    def meter(self) -> Meter:
+        """For a new connection."""
+        return Meter(self._quotas)
+
+    def _use(self, rules: QuotaRules) -> None:
+        self._quotas.rules = rules
+
+    def _throttled(self, throttle: Throttle) -> None:
+        name = throttle.limit.value
+        self._stats.throttles[name] = self._stats.throttles.get(name, 0) + 1
+        self._stats.throttle_seconds[name] = self._stats.throttle_seconds.get(name, 0.0) + throttle.seconds
+
+
+def open_quotas(config: Config, stats: Stats) -> QuotaKeeper | None:
+    """By ``quotas.file``; None if there is none. ConfigError if it can't be used."""
+    if config.quotas_file is None:
+        return None
+    file = WatchedFile(config.quotas_file, load_quotas, "quotas.file")
+    return QuotaKeeper(file, config.quota_throttle_max_ms / 1000, stats)
