@@ -73,6 +73,10 @@ class KproxyProcess:
         if "Traceback (most recent call last)" in fresh:
             raise KproxyFailed(f"kproxy logged a traceback:\n{fresh[-6000:]}")
 
+    def log(self) -> str:
+        """Return all that it has logged."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
     def metrics(self) -> str:
         """Return the Prometheus page."""
         with urllib.request.urlopen(f"{self.http}/metrics", timeout=5) as answer:
