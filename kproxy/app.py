@@ -12,6 +12,7 @@ import trio
 
 from kproxy import __version__
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
+from kproxy.config.limits import open_files_for
 from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
 from kproxy.control.fact_routes import fact_routes
@@ -31,8 +32,6 @@ from kproxy.proxy.stats import Stats
 log = structlog.get_logger("kproxy.app")
 
 _GC_ALLOCATIONS = 20_000
-#: Open files beside clients: listeners, connections of kproxy's own, logs.
-_OTHER_FILES = 1_000
 
 
 def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
@@ -57,7 +56,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
 def allow_connections(count: int) -> None:
     """Raises the limit on open files for so many clients, each with its broker, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * count + _OTHER_FILES
+    wanted = open_files_for(count)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     raised = wanted if hard == resource.RLIM_INFINITY else max(soft, min(hard, wanted))

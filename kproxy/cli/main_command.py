@@ -15,7 +15,8 @@ _INTERRUPTED = 130
 _EXIT_CODES = (
     "\b\nExit codes:\n  0  all well\n  1  failed while running\n  2  wrong command line or configuration\n"
     "  3  cannot listen: address in use, or none of this host's\n"
-    "  4  kproxy audit found a promise broken"
+    "  4  kproxy audit found a promise broken\n  5  kproxy doctor found what may go wrong\n"
+    "  6  kproxy doctor found what can't go well"
 )
 _SOURCES = (
     "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "
@@ -38,6 +39,7 @@ _ELSEWHERE = {
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
     "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
+    "doctor": Elsewhere("kproxy.cli.doctor_command", "doctor", "Look at brokers, rights and options; say what to do."),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
     "lanes": Elsewhere("kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and who writes under them."),
     "log-level": Elsewhere("kproxy.cli.config_commands", "log_level", "Show or set what a kproxy that runs logs."),

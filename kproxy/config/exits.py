@@ -17,6 +17,10 @@ class ExitCode(IntEnum):
     """An address to listen on is in use, or is none of this host's."""
     PROMISE_BROKEN = 4
     """``kproxy audit`` has found what must not be."""
+    WARNINGS = 5
+    """``kproxy doctor`` has found what may go wrong."""
+    UNWELL = 6
+    """``kproxy doctor`` has found what can't go well."""
 
 
 class StartupError(KproxyError):

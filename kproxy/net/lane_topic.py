@@ -23,7 +23,12 @@ def partition_of(instance_id: str, partitions: int) -> int:
 
 def lane_topic(cluster: Cluster, config: Config) -> OwnTopic:
     """The topic, as ``config`` has it."""
-    plan = TopicPlan(
+    return OwnTopic(cluster, lane_plan(config))
+
+
+def lane_plan(config: Config) -> TopicPlan:
+    """What it is made like."""
+    return TopicPlan(
         name=TOPIC,
         partitions=config.producer_state_log_num_partitions,
         replicas=config.producer_state_log_replication_factor,
@@ -43,4 +48,3 @@ def lane_topic(cluster: Cluster, config: Config) -> OwnTopic:
         "crash.recovery.enable to false",
         rights="Create, Describe, DescribeConfigs, Read and Write",
     )
-    return OwnTopic(cluster, plan)

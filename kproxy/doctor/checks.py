@@ -1,0 +1,55 @@
+"""All checks, in the order of the report."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from kproxy.doctor import brokers, options, rights, topics
+from kproxy.doctor.examined import Examined
+from kproxy.doctor.findings import Finding, Level
+
+
+class Check(NamedTuple):
+    """What is looked at, and the function that does."""
+
+    name: str
+    look: Callable[[Examined], Iterator[Finding]]
+
+
+class Told(NamedTuple):
+    """A finding and the check that made it."""
+
+    check: str
+    finding: Finding
+
+
+CHECKS: Final = (
+    Check("running kproxy", options.running),
+    Check("bootstrap servers", brokers.bootstrap),
+    Check("advertised addresses", brokers.advertised),
+    Check("releases", brokers.releases),
+    Check("transaction.version", brokers.transactions),
+    Check("clock", brokers.clock),
+    Check("right to markers", rights.markers),
+    Check("right to producer ids", rights.producer_ids),
+    Check("rights on own topics", rights.own_topics),
+    Check("right to read", rights.reading),
+    Check("own topics", topics.own_topics),
+    Check("replication", topics.replication),
+    Check("time-outs", options.times),
+    Check("producer id expiration", options.expiration),
+    Check("transaction time-outs", options.transaction_timeouts),
+    Check("batch sizes", topics.message_sizes),
+    Check("other sizes", options.sizes),
+    Check("open files", options.open_files),
+)
+
+
+def look(examined: Examined) -> list[Told]:
+    """All findings; each check has at least one."""
+    return [Told(check.name, finding) for check in CHECKS for finding in check.look(examined)]
+
+
+def worst(told: list[Told]) -> Level:
+    """FAIL, WARN or OK: what could not be found out counts as nothing."""
+    levels = {row.finding.level for row in told}
+    return next((level for level in (Level.FAIL, Level.WARN) if level in levels), Level.OK)

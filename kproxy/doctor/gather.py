@@ -1,0 +1,198 @@
+"""Asks all that there is to ask of brokers and of this process. It changes nothing, but uses up one producer id."""
+
+import resource
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kproxy.codec._generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestDescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.config import Address, Config
+from kproxy.doctor.examined import NOT_TOLD, Examined, SeenBroker
+from kproxy.doctor.quorum_clock import clock_skew
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.network import Network
+from kproxy.proxy.routing import is_own_topic
+
+#: Metadata from here to there may be asked which rights kproxy has (KIP-430).
+_RIGHTS_IN_METADATA: Final = range(8, 11)
+_TOPICS_RIGHTS_FROM: Final = 8
+_NEWEST_METADATA: Final = 12
+_TOPIC, _BROKER = 2, 4
+#: Topics of users whose settings are asked for, the first by name.
+_MOST_TOPICS: Final = 1_000
+_USERS_SETTINGS: Final = ("cleanup.policy", "max.message.bytes")
+_UNUSED_TIMEOUT_MS: Final = 60_000
+_PRODUCER_ID_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.2
+_FAILURES: Final = (OSError, RemoteProtocolError)
+
+
+async def gather(config: Config, network: Network) -> Examined:
+    """What there is to be known; a part that can't be had is left empty."""
+    examined = Examined(config, open_files=resource.getrlimit(resource.RLIMIT_NOFILE))
+    clients: dict[Address, BrokerClient] = {}
+    try:
+        await _bootstrap(examined, network, clients)
+        if clients:
+            await _look_around(examined, network, clients)
+    finally:
+        for client in clients.values():
+            client.close()
+    return examined
+
+
+async def _connect(
+    config: Config,
+    network: Network,
+    clients: dict[Address, BrokerClient],
+    address: Address,
+    tell: Callable[[str | None], None],
+) -> None:
+    """Connects, unless that is done, and tells why that is not possible."""
+    try:
+        if address not in clients:
+            timeouts = config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
+            clients[address] = await BrokerClient.open(network, address, *timeouts)
+        tell(None)
+    except _FAILURES as error:
+        tell(str(error) or type(error).__name__)
+
+
+async def _bootstrap(examined: Examined, network: Network, clients: dict[Address, BrokerClient]) -> None:
+    async with trio.open_nursery() as nursery:
+        for address in examined.config.bootstrap_servers:
+            tell = partial(examined.bootstrap.__setitem__, address)
+            nursery.start_soon(_connect, examined.config, network, clients, address, tell)
+
+
+async def _look_around(examined: Examined, network: Network, clients: dict[Address, BrokerClient]) -> None:
+    first = next(iter(clients.values()))
+    for step in (_metadata, _cluster_rights, _producer_id, _topic_settings, _clock):
+        try:
+            await step(examined, first)
+        except _FAILURES:
+            if first.closed:
+                first = await _another(examined.config, network, clients, first)
+    async with trio.open_nursery() as nursery:
+        for broker in examined.brokers:
+            nursery.start_soon(_look_at_broker, examined.config, network, clients, broker)
+
+
+async def _another(
+    config: Config, network: Network, clients: dict[Address, BrokerClient], lost: BrokerClient
+) -> BrokerClient:
+    """A connection in place of one that a question broke; the broken one if there is none."""
+    for address, client in list(clients.items()):
+        if client is lost:
+            del clients[address]
+            await _connect(config, network, clients, address, lambda _: None)
+            return clients.get(address, lost)
+    return lost
+
+
+def _newest(client: BrokerClient, api_key: int, ours: int) -> int | None:
+    served = client.versions.get(api_key)
+    return None if served is None else min(served[1], ours)
+
+
+async def _metadata(examined: Examined, client: BrokerClient) -> None:
+    version = _newest(client, ApiKey.METADATA, _NEWEST_METADATA) or 0
+    request = MetadataRequest(topics=None if version else [], allow_auto_topic_creation=False)
+    request.include_topic_authorized_operations = version >= _TOPICS_RIGHTS_FROM
+    request.include_cluster_authorized_operations = version in _RIGHTS_IN_METADATA
+    if version < 4:
+        request.allow_auto_topic_creation = True  # it can't be said, and names of all topics make none
+    response = await client.call(request, version)
+    assert isinstance(response, MetadataResponse)
+    examined.brokers = [SeenBroker(row.node_id, Address(row.host, row.port)) for row in response.brokers]
+    examined.topics = {topic.name: topic for topic in response.topics if topic.name is not None}
+    if version in _RIGHTS_IN_METADATA:
+        examined.cluster_rights = response.cluster_authorized_operations
+
+
+async def _cluster_rights(examined: Examined, client: BrokerClient) -> None:
+    if examined.cluster_rights == NOT_TOLD and ApiKey.DESCRIBE_CLUSTER in client.versions:
+        response = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+        assert isinstance(response, DescribeClusterResponse)
+        examined.cluster_rights = response.cluster_authorized_operations
+
+
+async def _producer_id(examined: Examined, client: BrokerClient) -> None:
+    version = _newest(client, ApiKey.INIT_PRODUCER_ID, 4)
+    if version is None:
+        return
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
+    for _ in range(_PRODUCER_ID_TRIES):
+        response = await client.call(request, version)
+        assert isinstance(response, InitProducerIdResponse)
+        examined.producer_id_error = response.error_code
+        if response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return
+        await trio.sleep(_PAUSE_SECONDS)
+
+
+async def _topic_settings(examined: Examined, client: BrokerClient) -> None:
+    own = [name for name in examined.topics if is_own_topic(name)]
+    users = sorted(examined.users_topics())[:_MOST_TOPICS]
+    if own or users:
+        resources = [*_resources(_TOPIC, own, None), *_resources(_TOPIC, users, _USERS_SETTINGS)]
+        examined.settings = await _settings(client, resources)
+
+
+def _resources(
+    kind: int, names: Iterable[str], keys: tuple[str, ...] | None
+) -> list[DescribeConfigsRequestDescribeConfigsResource]:
+    wanted = None if keys is None else list(keys)
+    return [
+        DescribeConfigsRequestDescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=wanted)
+        for name in names
+    ]
+
+
+async def _settings(
+    client: BrokerClient, resources: list[DescribeConfigsRequestDescribeConfigsResource]
+) -> dict[str, Mapping[str, str]]:
+    """By name of the resource; those that the broker will not tell of are left out."""
+    version = _newest(client, ApiKey.DESCRIBE_CONFIGS, 4)
+    if version is None:
+        return {}
+    response = await client.call(DescribeConfigsRequest(resources=resources), version)
+    assert isinstance(response, DescribeConfigsResponse)
+    return {
+        result.resource_name: {row.name: row.value or "" for row in result.configs}
+        for result in response.results
+        if not result.error_code
+    }
+
+
+async def _clock(examined: Examined, client: BrokerClient) -> None:
+    examined.clock = await clock_skew(client)
+
+
+async def _look_at_broker(
+    config: Config, network: Network, clients: dict[Address, BrokerClient], broker: SeenBroker
+) -> None:
+    def tell(error: str | None) -> None:
+        broker.error = error
+
+    await _connect(config, network, clients, broker.address, tell)
+    client = clients.get(broker.address)
+    if client is None or broker.error is not None:
+        return
+    broker.release, broker.features, broker.versions = client.release, client.features, client.versions
+    name = str(broker.node_id)
+    try:
+        broker.settings = (await _settings(client, _resources(_BROKER, [name], None))).get(name)
+    except _FAILURES as error:
+        broker.error = str(error)

@@ -1,0 +1,139 @@
+"""Checks of topics: kproxy's own, replication, and how long records may be."""
+
+from collections.abc import Iterator
+
+from kproxy.config import Config
+from kproxy.doctor.examined import Examined
+from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
+from kproxy.net.lane_topic import lane_plan
+from kproxy.net.own_topic import TopicPlan
+from kproxy.net.txn.log_topic import transaction_plan
+
+_MIN_ISR = "min.insync.replicas"
+
+
+def plans(config: Config) -> list[TopicPlan]:
+    """The topics that kproxy has or makes."""
+    return [*([lane_plan(config)] if config.crash_recovery_enable else []), transaction_plan(config)]
+
+
+def own_topics(examined: Examined) -> Iterator[Finding]:
+    """Whether kproxy's own topics keep what is noted in them."""
+    if not examined.brokers:
+        yield skipped("no broker answers")
+        return
+    for plan in plans(examined.config):
+        if plan.name in examined.topics:
+            found = [*_replicas(examined, plan), *_settings(examined, plan)]
+            yield from found or [ok(f"{plan.name} has {plan_of(examined, plan)}")]
+        else:
+            yield _not_made(examined, plan)
+
+
+def plan_of(examined: Examined, plan: TopicPlan) -> str:
+    """How a topic is in fact: 16 partitions, 3 replicas, 2 in sync at least."""
+    topic = examined.topics[plan.name]
+    least = examined.settings.get(plan.name, {}).get(_MIN_ISR, "?")
+    return f"{len(topic.partitions)} partitions, {_fewest(examined, plan)} replicas, {_MIN_ISR} {least}"
+
+
+def _fewest(examined: Examined, plan: TopicPlan) -> int:
+    return min((len(row.replica_nodes) for row in examined.topics[plan.name].partitions), default=0)
+
+
+def _not_made(examined: Examined, plan: TopicPlan) -> Finding:
+    brokers = len(examined.brokers)
+    if brokers < plan.replicas:
+        return warn(
+            f"{plan.name} is not made yet, and would have {brokers} of {plan.replicas} replicas, one for each broker",
+            f"add brokers, or lower {plan.replicas_option} and accept that what is noted may be lost with a broker",
+        )
+    return ok(f"{plan.name} is not made yet; kproxy makes it with {plan.replicas} replicas when it needs it")
+
+
+def _replicas(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
+    fewest = _fewest(examined, plan)
+    if fewest < plan.replicas:
+        yield warn(
+            f"{plan.name} has {fewest} replicas, {plan.replicas_option} says {plan.replicas}",
+            "with fewer it is lost, or stands still, with fewer brokers: raise them with kafka-reassign-partitions.sh",
+        )
+    text = examined.settings.get(plan.name, {}).get(_MIN_ISR, "")
+    if not text.isdigit():
+        return
+    least, wanted = int(text), min(plan.min_isr, fewest)
+    if least < wanted:
+        yield warn(
+            f"{plan.name} has {_MIN_ISR} {least}: what is acknowledged may be on {least} broker alone",
+            f"kafka-configs.sh --alter --entity-type topics --entity-name {plan.name} --add-config {_MIN_ISR}={wanted}",
+        )
+    elif least >= fewest > 1:
+        yield warn(
+            f"{plan.name} has {_MIN_ISR} {least} of {fewest} replicas: it stands still when one broker is down",
+            f"lower {_MIN_ISR} to {fewest - 1}, or add a replica",
+        )
+    short = [
+        f"{plan.name}-{row.partition_index}"
+        for row in examined.topics[plan.name].partitions
+        if len(row.isr_nodes) < least
+    ]
+    if short:
+        yield fail(
+            f"{listed(short)} take no writes: fewer replicas are in sync than {_MIN_ISR} {least}",
+            "bring the missing brokers back",
+        )
+
+
+def _settings(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
+    settings = examined.settings.get(plan.name)
+    if settings is None:
+        yield warn(f"brokers do not tell the settings of {plan.name}", f"grant DescribeConfigs on topic {plan.name}")
+        return
+    for name, harm in plan.wrong.items():
+        wanted = plan.settings.get(name)
+        if name in settings and settings[name] != wanted:
+            yield fail(f"{plan.name} has {name}={settings[name]}: {harm}", f"set {name}={wanted}")
+
+
+def replication(examined: Examined) -> Iterator[Finding]:
+    """All partitions that kproxy may see."""
+    if not examined.topics:
+        yield skipped("no topics are seen")
+        return
+    partitions = list(examined.partitions())
+    lost = [name for name, row in partitions if row.leader_id < 0]
+    behind = [name for name, row in partitions if row.leader_id >= 0 and len(row.isr_nodes) < len(row.replica_nodes)]
+    if lost:
+        yield fail(f"{len(lost)} partitions have no leader: {listed(lost)}", "bring the brokers that have them back")
+    if behind:
+        yield warn(
+            f"{len(behind)} partitions are under-replicated: {listed(behind)}",
+            "look at the brokers that are not in sync; acks=all waits for less, and less is safe",
+        )
+    if not lost and not behind:
+        yield ok(f"all replicas of {len(partitions)} partitions are in sync")
+
+
+def message_sizes(examined: Examined) -> Iterator[Finding]:
+    """Whether topics take what kproxy makes of old clients' batches."""
+    limit = examined.config.max_message_bytes
+    small: dict[str, int] = {}
+    for name in examined.users_topics():
+        text = examined.settings.get(name, {}).get("max.message.bytes", "")
+        if text.isdigit() and int(text) < limit:
+            small[name] = int(text)
+    if small:
+        yield warn(
+            f"max.message.bytes is {limit}, but these topics take less: "
+            f"{listed(f'{name} {size}' for name, size in sorted(small.items()))}",
+            f"set kproxy's max.message.bytes to {min(small.values())}: batches of old clients are split to it",
+        )
+    for node_id, size in examined.broker_numbers("message.max.bytes").items():
+        if size < limit:
+            yield warn(
+                f"max.message.bytes is {limit}, broker {node_id} has message.max.bytes {size}",
+                f"set kproxy's max.message.bytes to {size}, for topics with no max.message.bytes of their own",
+            )
+            return
+    if not small:
+        yield ok(f"all topics take batches of {limit} bytes")
