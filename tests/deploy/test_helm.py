@@ -110,6 +110,13 @@ def test_one_port_for_all_brokers() -> None:
     assert ports == [{"protocol": "TCP", "port": 9092, "endPort": 9092}]
 
 
+def test_the_notes_say_where_clients_go() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        notes = chart.render(EVERYTHING, name="edge", namespace="kafka")["kproxy/templates/NOTES.txt"]
+    assert "    edge-kproxy.kafka.svc:9092\n" in notes
+    assert "The certificate in gateway-tls must bear this name and\n*.edge-kproxy-pods.kafka.svc." in notes
+
+
 def test_what_is_given_as_config_beats_the_chart() -> None:
     manifests = _render(BROKERS | {"config": {"shutdown.grace.ms": 3000, "log.level": "error"}})
     file = yaml.safe_load(only(manifests, "ConfigMap")["data"]["kproxy.yaml"])
