@@ -139,9 +139,9 @@ class Config:
     ssl_principal_mapping_rules: tuple[MappingRule, ...] = option(
         DEFAULT_MAPPING,
         MAPPING_RULES,
-        "What a client with a certificate is called: RULE:PATTERN/REPLACEMENT/[L|U] and DEFAULT (the whole subject), "
-        "joined by commas; the first whose pattern matches the whole subject counts, a subject that none fits is "
-        "refused. Kafka's ssl.principal.mapping.rules.",
+        "What a client with a certificate is called: RULE:PATTERN/REPLACEMENT/CASE and DEFAULT (the whole subject), "
+        "joined by commas, CASE being L, U or nothing; the first whose pattern matches the whole subject counts, a "
+        "subject that none fits is refused. Kafka's ssl.principal.mapping.rules.",
     )
     sasl_enabled_mechanisms: tuple[str, ...] = option(
         (),
