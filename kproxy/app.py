@@ -1,11 +1,14 @@
 """The one place where everything is put together."""
 
 import gc
+import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 
 import structlog
 import trio
@@ -17,14 +20,21 @@ from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
 from kproxy.control.fact_routes import fact_routes
 from kproxy.control.http import serve_http
+from kproxy.control.in_flight import InFlight
 from kproxy.control.logging import Logs
+from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
+from kproxy.control.stopping import Stop
+from kproxy.control.systemd import Notifier
 from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.facts import Facts
+from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
+from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.succession import Succession
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -34,11 +44,15 @@ log = structlog.get_logger("kproxy.app")
 _GC_ALLOCATIONS = 20_000
 
 
-def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
+def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) -> int:
     """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin.
 
-    ``read`` reads the configuration again, for SIGHUP and the control API.
+    ``read`` reads the configuration again, for SIGHUP and the control API. ``replace``: takes over from the kproxy at
+    ``handover.socket``, if one is there.
     """
+    predecessor_at = loaded.config.handover_socket if replace else None
+    if replace and predecessor_at is None:
+        raise StartupError("--replace needs handover.socket: where the kproxy is that hands over", ExitCode.USAGE)
     settings, logs = Settings(loaded, read), Logs(loaded.config)
     # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
     gc.freeze()
@@ -47,7 +61,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
     settings.follow(lambda config: allow_connections(config.max_connections))
     allow_connections(loaded.config.max_connections)
     try:
-        return trio.run(_main, settings, logs)
+        return trio.run(_main, settings, logs, predecessor_at)
     except* StartupError as group:
         error = _first(group)
     raise error
@@ -70,48 +84,153 @@ def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-async def _main(settings: Settings, logs: Logs) -> int:
+async def _main(settings: Settings, logs: Logs, predecessor_at: Path | None) -> int:
     config = settings.config
-    stats = Stats(legacy_clients_max=config.legacy_clients_max)
-    networks = open_networks(config, stats)
-    cluster = Cluster(config, stats, _cluster_map(config), networks.own, networks.for_client)
-    authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)
+    predecessor = None if predecessor_at is None else await _find(predecessor_at, config)
+    process = _Process(settings, logs, predecessor)
     try:
         async with trio.open_nursery() as nursery:
-            transactions = Transactions(cluster, config, stats, nursery)
-            server = Server(config, stats, cluster, nursery, transactions, authorization, quotas)
-            cluster.open_port = server.open_broker_port
-            nursery.start_soon(networks.run)
-            settings.follow(server.reconfigure)
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-                facts = Facts(config, stats, cluster, server)
-                nursery.start_soon(facts.run)
-                http = await nursery.start(serve_http, config, stats, facts, transactions.control)
-                nursery.start_soon(cluster.run)
-                nursery.start_soon(server.watch)
-                nursery.start_soon(transactions.run)
-                routes = [*config_routes(settings, logs), *fact_routes(facts)]
-                refused = partial(stats.count_http_refused, "control")
-                await nursery.start(serve_control, config, transactions.control, routes, refused)
-                address = await server.listen()
-                log.info("kproxy is running", version=__version__, listen=str(address), http=str(http or "off"))
-                await _until_told_to_stop(signals, settings)
-                stats.ready, cluster.leaving = False, True
-                with trio.move_on_after(settings.config.shutdown_grace_ms / 1000):
-                    await server.drain()
+            await process.run(nursery)
             nursery.cancel_scope.cancel()
     finally:
-        cluster.close()
+        process.close()
     return ExitCode.OK
 
 
-async def _until_told_to_stop(signals: AsyncIterator[int], settings: Settings) -> None:
-    async for signum in signals:
-        if signum != signal.SIGHUP:
-            log.info("stopping", signal=signal.Signals(signum).name)
-            return
+async def _find(path: Path, config: Config) -> Predecessor | None:
+    """Whom to take over from. StartupError if that is another instance."""
+    found = await Predecessor.find(path)
+    if found is None:
+        log.info("nobody to take over from; starting as usual", handover_socket=str(path))
+    elif found.instance_id != config.instance_id:
+        found.close()
+        raise StartupError(
+            f"instance.id = '{config.instance_id}': the kproxy at handover.socket = '{path}' is '{found.instance_id}'; "
+            "a hand-over needs the same, or what is in doubt there is not known here"
+        )
+    return found
+
+
+class _Process:
+    """All parts of one kproxy, from its beginning to its end."""
+
+    def __init__(self, settings: Settings, logs: Logs, predecessor: Predecessor | None) -> None:
+        config = settings.config
+        self._settings, self._logs, self._predecessor = settings, logs, predecessor
+        self._stats = Stats(legacy_clients_max=config.legacy_clients_max)
+        listening = predecessor.listening if predecessor is not None else ()
+        ports = {each.node_id: each.sock.getsockname()[1] for each in listening if each.node_id is not None}
+        self._succession = Succession(None if predecessor is None else ports)
+        self._sockets = SocketNetwork(each.sock for each in listening)
+        self._networks = networks = open_networks(config, self._stats, self._sockets)
+        self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks.for_client)
+        self._stop, self._in_flight, self._notifier = Stop(), InFlight(), Notifier(os.environ)
+        self._hand_over = HandOver(config.instance_id, self._listening, self._taken)
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        """Serves until told to stop, then drains."""
+        config = self._settings.config
+        transactions = Transactions(self._cluster, config, self._stats, nursery, self._succession)
+        authorization, quotas = open_authorization(config, self._stats), open_quotas(config, self._stats)
+        server = Server(
+            config, self._stats, self._cluster, nursery, transactions, authorization, quotas, self._succession
+        )
+        self._server, self._cluster.open_port = server, server.open_broker_port
+        self._settings.follow(server.reconfigure)
+        with (
+            trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+            ExitStack() as sockets,
+        ):
+            nursery.start_soon(self._stop.follow, signals, self._reload)
+            nursery.start_soon(self._networks.run)
+            nursery.start_soon(server.watch)
+            if self._predecessor is not None and not await self._take_over(self._predecessor, nursery, transactions):
+                return
+            facts = Facts(config, self._stats, self._cluster, server)
+            nursery.start_soon(facts.run)
+            http = await nursery.start(serve_http, config, self._stats, facts, transactions.control)
+            if self._predecessor is None:
+                nursery.start_soon(self._cluster.run)
+                nursery.start_soon(transactions.run)
+            routes = [*config_routes(self._settings, self._logs), *fact_routes(facts)]
+            refused = partial(self._stats.count_http_refused, "control")
+            await nursery.start(serve_control, config, transactions.control, routes, refused, self._in_flight)
+            if config.handover_socket is not None:
+                listener = unix_listener("handover.socket", config.handover_socket, socket.SOCK_SEQPACKET)
+                nursery.start_soon(self._hand_over.serve, sockets.enter_context(listener))
+            if self._predecessor is None:
+                await server.listen()
+            log.info("kproxy is running", version=__version__, listen=str(server.address), http=str(http or "off"))
+            self._notifier.ready()
+            await self._stop.told.wait()
+            await self._end()
+
+    async def _take_over(self, former: Predecessor, nursery: trio.Nursery, transactions: Transactions) -> bool:
+        """Takes the place of the kproxy that runs, once this one can serve; False if told to stop before."""
+        async with trio.open_nursery() as preparing:
+            preparing.start_soon(_cancel_behind, self._stop.told, preparing.cancel_scope)
+            await nursery.start(self._cluster.run)
+            await nursery.start(transactions.run)
+            preparing.cancel_scope.cancel()
+        if self._stop.told.is_set():
+            return False
+        await self._server.listen()
+        await former.take()
+        self._succession.taken()
+        await former.gone()
+        self._succession.ended()
+        return True
+
+    async def _reload(self) -> None:
+        self._notifier.reloading()
         with suppress(ConfigError):  # it is in the log, with all that is wrong
-            await settings.reload()
+            await self._settings.reload()
+        self._notifier.ready()
+
+    def _listening(self) -> Sequence[tuple[int, int | None]]:
+        """As ``HandOver`` wants it."""
+        brokers = {broker.port: node_id for node_id, broker in self._cluster.map.brokers.items()}
+        brokers.pop(self._server.address.port, None)  # with one port for all of them it is none's
+        return [(each.fileno, brokers.get(each.port)) for each in self._sockets.listeners]
+
+    def _taken(self) -> int:
+        """The other process has the ports; gives the time that this one may take to end, in ms."""
+        self._server.stop_accepting()
+        self._stop.replaced()
+        return self._settings.config.shutdown_grace_ms
+
+    async def _end(self) -> None:
+        """Drains, within ``shutdown.grace.ms``; at once if told again."""
+        config = self._settings.config
+        self._stats.ready, self._cluster.leaving = False, True
+        self._notifier.stopping()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_behind, self._stop.at_once, nursery.cancel_scope)
+            if not self._stop.handed_over:
+                await trio.sleep(config.shutdown_delay_ms / 1000)
+            with trio.move_on_after(config.shutdown_grace_ms / 1000):
+                await self._server.drain()
+                await self._in_flight.quiet()
+            nursery.cancel_scope.cancel()
+        left = self._server.draining.left()._asdict() | {"control_requests": self._in_flight.count}
+        if any(left.values()):
+            log.warning(
+                "stopped with something left; what is open is aborted, what is in doubt is settled later", **left
+            )
+        else:
+            log.info("stopped; nothing is left")
+
+    def close(self) -> None:
+        """Closes what is left behind all tasks."""
+        self._cluster.close()
+        if self._predecessor is not None:
+            self._predecessor.close()
+        self._hand_over.close()
+
+
+async def _cancel_behind(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def _cluster_map(config: Config) -> ClusterMap:

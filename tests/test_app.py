@@ -1,106 +1,21 @@
 """The whole program as a process: signals, readiness, exit codes."""
 
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
 import pytest
 import trio
 
-from kproxy.client import ControlClient, Transaction
+from kproxy.client import ControlClient, ControlError, Transaction
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import Delay, FakeServer, open_fake_cluster
 from tests.net.harness import FrameClient, errors_of, fetch, metadata, produce, values_in
-
-
-class Process:
-    """``kproxy run`` with its ports chosen by the system and read from its log."""
-
-    def __init__(self, process: trio.Process) -> None:
-        self.process = process
-        self.lines: list[dict[str, object]] = []
-        self._rest = b""
-
-    async def read(self) -> None:
-        """Collect what it logs, one JSON object a line."""
-        assert self.process.stderr is not None
-        async for data in self.process.stderr:
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self.lines += [json.loads(line) for line in lines if line.startswith(b"{")]
-
-    async def said(self, event: str) -> dict[str, object]:
-        """The first line with this event; trio.TooSlowError if there is none."""
-        with trio.fail_after(30):
-            while True:
-                for line in self.lines:
-                    if line["event"] == event:
-                        return line
-                await trio.sleep(0.01)
-
-    async def client(self) -> FrameClient:
-        """A client at the port to bootstrap from."""
-        host, _, port = str((await self.said("kproxy is running"))["listen"]).rpartition(":")
-        return FrameClient(await trio.open_tcp_stream(host, int(port)), "test")
-
-    async def status(self, page: str) -> int:
-        """The HTTP status of a page, 0 if there is no answer."""
-        place = (await self.said("kproxy is running"))["http"]
-        return await trio.to_thread.run_sync(_status, f"http://{place}{page}")
-
-
-def _status(url: str) -> int:
-    try:
-        with urlopen(url, timeout=2) as answer:
-            return int(answer.status)
-    except HTTPError as error:
-        with error:
-            return error.code
-    except (URLError, OSError):
-        return 0
-
-
-@asynccontextmanager
-async def kproxy(bootstrap: str, *flags: str) -> AsyncIterator[Process]:
-    """The program, killed at the end if it still runs."""
-    command = [
-        sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", bootstrap, "--listen", "127.0.0.1:0",
-        "--http", "127.0.0.1:0", "--log-format", "json", "--retry-backoff-ms", "20", "--retry-backoff-max-ms", "50",
-        *flags,
-    ]  # fmt: skip
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("KPROXY_")}
-    async with trio.open_nursery() as nursery:
-        process = await trio.lowlevel.open_process(
-            command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environ
-        )
-        running = Process(process)
-        nursery.start_soon(running.read)
-        try:
-            yield running
-        finally:
-            if process.returncode is None:
-                process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-            if process.stderr is not None:
-                nursery.cancel_scope.cancel()
-    if process.stderr is not None:
-        await process.stderr.aclose()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(30):
-        while not await condition():  # type: ignore[misc]  # noqa: ASYNC110 - another process is looked at
-            await trio.sleep(0.02)
+from tests.support.processes import Process, kproxy, serving
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
@@ -157,11 +72,64 @@ async def test_the_end_does_not_wait_longer_than_it_may() -> None:
             assert time.monotonic() - began < 3
 
 
-async def serving(running: Process) -> None:
-    async def ready() -> bool:
-        return await running.status("/readyz") == 200
+async def test_told_twice_it_ends_at_once() -> None:
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, "--shutdown-grace-ms", "600000") as running:
+        fake.cluster.create_topic("t")
+        await serving(running)
+        fake.cluster.control(ApiKey.PRODUCE, lambda _: Delay(before=600))
+        async with await running.client() as client:
+            await client.send(produce("t", b"a"), 8)
+            await trio.sleep(0.1)
+            running.process.terminate()
+            await running.said("stopping")
+            running.process.terminate()
+            line = await running.said(
+                "stopped with something left; what is open is aborted, what is in doubt is settled later"
+            )
+            assert (line["connections"], line["requests"]) == (1, 1)
+            with trio.fail_after(30):
+                assert await running.process.wait() == ExitCode.OK
 
-    await until(ready)
+
+async def test_load_balancers_may_notice_before_the_ports_close() -> None:
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, "--shutdown-delay-ms", "600000") as running:
+        await serving(running)
+        running.process.terminate()
+        await running.said("stopping")
+        assert await running.status("/readyz") == 503
+        await ask(running, fake)
+
+
+async def test_a_transaction_that_is_open_is_decided_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    flags = [
+        "--control-socket",
+        str(path),
+        "--transaction-state-log-num-partitions",
+        "2",
+        "--shutdown-grace-ms",
+        "60000",
+    ]
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, *flags) as running:
+        fake.cluster.create_topic("t")
+        await serving(running)
+        control = ControlClient(path)
+        async with await running.client() as member, await running.client() as other:
+            other.client_id = "other"
+            assert (await other.call(metadata("t"), 1)).brokers
+            await trio.to_thread.run_sync(lambda: control.begin(client_id="test"))
+            assert errors_of(await member.call(produce("t", b"a"), 8)) == [0]
+            running.process.terminate()
+            assert await other.ended()  # it has no part in the transaction
+            assert errors_of(await member.call(produce("t", b"b"), 8)) == [0]
+            with pytest.raises(ControlError, match="kproxy is being stopped"):
+                await trio.to_thread.run_sync(lambda: control.begin(client_id="late"))
+            told = await trio.to_thread.run_sync(lambda: control.commit("kproxy-test"))
+            assert told.state == "CompleteCommit"
+            assert await member.ended()
+        await running.said("stopped; nothing is left")
+        with trio.fail_after(30):
+            assert await running.process.wait() == ExitCode.OK
 
 
 async def test_it_waits_for_a_cluster_that_is_down_and_says_so_once() -> None:

@@ -114,14 +114,18 @@ def _print_version(as_json: bool) -> None:
     click.echo(json.dumps({"version": __version__, "python": platform.python_version(), "system": platform.system()}))
 
 
-@cli.command(cls=ConfigCommand, epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
-def run(**params: Any) -> int:
+@cli.command(
+    cls=ConfigCommand,
+    params=[click.Option(["--replace"], is_flag=True, help="Take over from the kproxy at handover.socket, if any.")],
+    epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}",
+)
+def run(replace: bool, **params: Any) -> int:
     """Run the proxy until SIGTERM or SIGINT."""
     flags, environment = given_flags(params), _environment()
     loaded = load_with_sources(flags, environment)
     from kproxy.app import run as run_proxy
 
-    return run_proxy(loaded, lambda: load_with_sources(flags, environment))
+    return run_proxy(loaded, lambda: load_with_sources(flags, environment), replace=replace)
 
 
 run.help = f"{run.help}\n\n{_SOURCES}"

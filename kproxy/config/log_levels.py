@@ -16,6 +16,7 @@ SUBSYSTEMS: Final = (
     "doubts",
     "files",
     "group_offsets",
+    "handover",
     "lane_log",
     "own_topic",
     "resend",

@@ -414,7 +414,15 @@ class Config:
     shutdown_grace_ms: int = option(
         10_000,
         whole_number(0, _HOUR_MS, "ms"),
-        "After SIGTERM: time for requests in flight to be answered. Well under the 30 s that Kubernetes allows.",
+        "After SIGTERM: time for requests in flight to be answered, and for open transactions to be decided. Well "
+        "under the 30 s that Kubernetes allows.",
+        change=Change.RELOAD,
+    )
+    shutdown_delay_ms: int = option(
+        0,
+        whole_number(0, _HOUR_MS, "ms"),
+        "After SIGTERM: so long kproxy still takes clients, but says that it is not ready, so that load balancers "
+        "notice first. Comes before shutdown.grace.ms.",
         change=Change.RELOAD,
     )
     idempotence_enable: bool = option(
@@ -616,6 +624,12 @@ class Config:
         OPTIONAL_PATH,
         "Holds the token that every request to control.http must bear, and every abort on the status page: 16 to 1024 "
         "printable characters. Read at the start.",
+    )
+    handover_socket: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "Unix socket at which kproxy run --replace, of the same user, takes over the ports of this process, which then "
+        "ends; mode 0600. No connection is refused meanwhile.",
     )
     log_level: str = option(
         "info",

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from kproxy.config import Address, Config
 from kproxy.control.api import make_api
 from kproxy.control.guard import Guard, Rules, by_rules, host_names, read_token
+from kproxy.control.in_flight import InFlight
 from kproxy.control.serving import bind_tcp, serve_app, unix_listener
 from kproxy.control.transactions import TransactionControl
 
@@ -26,10 +27,11 @@ async def serve_control(
     control: TransactionControl,
     more: Sequence[Route] = (),
     refused: Callable[[str], None] = _count_nowhere,
+    in_flight: InFlight | None = None,
     *,
     task_status: trio.TaskStatus[Address | None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, ``more`` routes beside those of ``control``.
+    """Serve until cancelled, ``more`` routes beside those of ``control``; ``in_flight`` counts the requests.
 
     ``started`` gets the bound TCP address, or None, once all listeners accept connections.
 
@@ -46,7 +48,7 @@ async def serve_control(
             sockets = await bind_tcp("control.http", config.control_http)
             bound = Address(config.control_http.host, sockets[0].getsockname()[1])
             served.append((Rules(host_names(bound), token), sockets))
-        api = make_api(control, more)
+        api = (in_flight or InFlight()).watch(make_api(control, more))
         async with trio.open_nursery() as nursery:
             for rules, sockets in served:
                 await nursery.start(serve_app, Guard(api, by_rules(rules), refused), sockets)

@@ -51,12 +51,12 @@ async def bind_tcp(option: str, address: Address) -> list[socket.socket]:
 
 
 @contextmanager
-def unix_listener(option: str, path: Path) -> Iterator[socket.socket]:
-    """Listens at a path, for this user only, and removes it at the end.
+def unix_listener(option: str, path: Path, kind: int = socket.SOCK_STREAM) -> Iterator[socket.socket]:
+    """Listens at a path, for this user only, and removes it at the end. ``kind`` of socket: stream or seqpacket.
 
     What a killed kproxy left there is replaced; StartupError if a living one listens, or something else is there.
     """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, kind)
     with listener:
         try:
             _clear_away(option, path)

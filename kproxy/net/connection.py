@@ -103,6 +103,8 @@ class Connection:
         self._progress = trio.lowlevel.ParkingLot()
         self._client_gone = False
         self._draining = False
+        #: While it stays in spite of a drain: what is called when something of it was answered.
+        self.answered: Callable[[], None] | None = None
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
@@ -215,6 +217,11 @@ class Connection:
 
         while not self.session.idle and not self.session.link.finished:
             await self._progress.park()
+
+    @property
+    def owed(self) -> int:
+        """Requests that were read and have no answer; of those that are not taken yet one is counted."""
+        return self.session.owed + bool(self._pending)
 
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
@@ -492,6 +499,8 @@ class Connection:
             self._progress.unpark_all()
         if self._draining:
             self.drain()
+        elif self.answered is not None:
+            self.answered()
         if self.session.gate.recovering and not (self._resending or self._forsaken) and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)

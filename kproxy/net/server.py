@@ -19,10 +19,12 @@ from kproxy.net.client_login.desk import open_desk
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.doubts import DoubtKeeper
+from kproxy.net.draining import Draining
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
+from kproxy.net.succession import Succession
 from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
@@ -44,7 +46,6 @@ _BACKLOG = 1024
 _WATCH_SECONDS = 1.0
 #: And how often, between these looks, for requests that must be answered before their clients' time-outs.
 _OPEN_CHECKS = 4
-_DRAIN_POLL_SECONDS = 0.02
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
 
@@ -61,13 +62,16 @@ class Server:
         transactions: "Transactions | None" = None,
         authorization: Authorization | None = None,
         quotas: QuotaKeeper | None = None,
+        succession: Succession | None = None,
     ) -> None:
         """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
 
-        ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited.
+        ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited. ``succession``: from whom
+        this one takes over, if from anybody.
         """
         self.authorization = authorization
         self.quotas = quotas
+        self._succession = succession or Succession()
         self._config = config
         self._stats = stats
         self._cluster = cluster
@@ -80,10 +84,14 @@ class Server:
         stats.connections_limit, stats.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
+        #: Where clients bootstrap, once it listens.
+        self.address = config.listen
         #: Set once the port to bootstrap from is known.
         self._bound = trio.Event()
         self._connections: set[Connection] = set()
         self.last_faults = LastFaults()
+        #: How all of it ends.
+        self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
         self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.ways_in) if transactions is not None else None
         self._views = transactions.views if transactions is not None else None
@@ -115,14 +123,19 @@ class Server:
             raise StartupError(
                 f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
             ) from None
-        self._nursery.start_soon(self.lanes.run)
+        self._nursery.start_soon(self._run_lanes)
         if self.authorization is not None:
             self._nursery.start_soon(self.authorization.watch)
         if self.quotas is not None:
             self._nursery.start_soon(self.quotas.watch)
         self._serve(listeners, None)
+        self.address = Address(host, listeners[0].port)
         self._bound.set()
-        return Address(host, listeners[0].port)
+        return self.address
+
+    async def _run_lanes(self) -> None:
+        await self._succession.alone()
+        await self.lanes.run()
 
     async def watch(self) -> None:
         """Ends what has lasted too long, for ever."""
@@ -159,8 +172,11 @@ class Server:
             broker.port = self._listeners[0].port
             return
         ports = self._config.broker_port_range
-        wanted = preferred_ports(ports[0], ports[-1], broker.node_id) if ports else [0]
-        taken = {other.port for other in self._cluster.map.brokers.values()}
+        preferred = preferred_ports(ports[0], ports[-1], broker.node_id) if ports else [0]
+        former = dict(self._succession.ports)
+        own = former.pop(broker.node_id, None)
+        wanted = preferred if own is None else [own, *preferred]
+        taken = {other.port for other in self._cluster.map.brokers.values()}.union(former.values())
         for port in wanted:
             if port and port in taken:
                 continue
@@ -192,6 +208,7 @@ class Server:
         return self._cluster.any_broker() if node_id is None else self._cluster.map.brokers.get(node_id)
 
     async def _accept(self, listener: Listener, broker: Broker | None) -> None:
+        await self._succession.may_accept()
         while True:
             try:
                 io = await listener.accept()
@@ -298,14 +315,15 @@ class Server:
             return None
         return self.authorization.access(host, self._cluster.map.topic_names)
 
-    async def drain(self) -> None:
-        """Takes no new clients and no new requests; returns when all that were taken are answered."""
+    def stop_accepting(self) -> None:
+        """Takes no new clients."""
         for listener in self._listeners:
             listener.close()
-        for connection in list(self._connections):
-            connection.drain()
-        while self._connections:  # noqa: ASYNC110 - a set that empties from many tasks, looked at on the way out only
-            await trio.sleep(_DRAIN_POLL_SECONDS)
+
+    async def drain(self) -> None:
+        """Takes no new clients and no new requests; returns when all that were taken are answered and decided."""
+        self.stop_accepting()
+        await self.draining.run()
 
 
 def _session_limits(config: Config) -> SessionLimits:

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Iterable
 
 import trio
 
@@ -26,16 +27,27 @@ class SocketListener:
             except OSError:
                 sock.close()  # it was gone before it was set up
 
+    @property
+    def fileno(self) -> int:
+        """The file descriptor; -1 behind ``close``."""
+        return self._listener.socket.fileno()
+
     def close(self) -> None:
-        """Closes the port."""
+        """Closes the port, unless another process has it, too."""
         self._listener.socket.close()
 
 
 class SocketNetwork:
     """The network of the machine; made inside trio."""
 
-    def __init__(self) -> None:
-        """Reads the time of day once: from then on it advances as trio's clock does."""
+    def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
+        """Reads the time of day once: from then on it advances as trio's clock does.
+
+        ``inherited`` listen already, and are used in place of new ones for their addresses.
+        """
+        self._inherited = list(inherited)
+        #: All that were made, also those that are closed by now.
+        self.listeners: list[SocketListener] = []
         self._epoch = time.time() - trio.current_time()
 
     async def connect(self, host: str, port: int, timeout_ms: int) -> SocketIO:
@@ -54,8 +66,22 @@ class SocketNetwork:
 
     async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
         """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
-        listeners = await trio.open_tcp_listeners(port, host=host, backlog=backlog)
-        return [SocketListener(listener) for listener in listeners]
+        listeners = await self._adopt(host, port) or await trio.open_tcp_listeners(port, host=host, backlog=backlog)
+        made = [SocketListener(listener) for listener in listeners]
+        self.listeners += made
+        return made
+
+    async def _adopt(self, host: str, port: int) -> list[trio.SocketListener]:
+        """Listeners of the inherited sockets that are bound to an address."""
+        if not self._inherited:
+            return []
+        rows = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        wanted = {row[4][:2] for row in rows}
+        found = [sock for sock in self._inherited if sock.getsockname()[:2] in wanted]
+        for sock in found:
+            self._inherited.remove(sock)
+            sock.setblocking(False)
+        return [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in found]
 
     def wall(self) -> float:
         """Seconds since the epoch; no jump of the machine's clock shows in it."""

@@ -23,9 +23,9 @@ _READ_BYTES: Final = 65_536
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
 
-def open_network(config: Config, stats: Stats) -> Network:
+def open_network(config: Config, stats: Stats, network: SocketNetwork | None = None) -> Network:
     """The machine's network, as the configuration has it; made inside trio. StartupError names a file that is bad."""
-    network = SocketNetwork()
+    network = network or SocketNetwork()
     accepting = connecting = None
     try:
         if config.ssl_certificate_location is not None:

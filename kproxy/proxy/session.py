@@ -116,6 +116,11 @@ class Session:
         return not len(self.link.order)
 
     @property
+    def owed(self) -> int:
+        """Answers that are owed."""
+        return len(self.link.order)
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of requests that are kept until they are answered."""
         return self.link.order.held

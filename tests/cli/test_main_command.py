@@ -12,7 +12,7 @@ from kproxy import __version__
 from kproxy.cli import main
 from kproxy.config import Config, ExitCode, Loaded, StartupError, options
 
-Runner = Callable[[Loaded, Callable[[], Loaded]], int]
+Runner = Callable[..., int]
 
 SERVERS = "--bootstrap-servers=kafka:9092"
 
@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Instead of the proxy: what it would have been started with."""
     configs: list[Config] = []
 
-    def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
+    def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool) -> int:
         assert read() == loaded
         configs.append(loaded.config)
         return 0
@@ -44,7 +44,7 @@ def replace_run(monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
 
 
 def fail_with(error: BaseException) -> Runner:
-    def run(loaded: Loaded, read: Callable[[], Loaded]) -> int:
+    def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool) -> int:
         raise error
 
     return run
@@ -62,7 +62,7 @@ def test_run_passes_the_configuration_on(started: list[Config], monkeypatch: pyt
 
 
 def test_run_returns_what_the_proxy_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_run(monkeypatch, lambda loaded, read: 1)
+    replace_run(monkeypatch, lambda loaded, read, replace: 1)
     assert main(["run", SERVERS]) == ExitCode.FAILURE
 
 

@@ -7,6 +7,7 @@ from kproxy.net.broker_sasl.credentials import Credentials, Password, Token
 from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
 from kproxy.net.broker_sasl.tokens import IssuedTokens, StoredToken, TokenSource
 from kproxy.net.network import Network
+from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.tls_network import open_network
 from kproxy.proxy.stats import Stats
 
@@ -33,9 +34,9 @@ class Networks:
         await trio.sleep_forever()
 
 
-def open_networks(config: Config, stats: Stats) -> Networks:
+def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = None) -> Networks:
     """As the configuration has it; made inside trio. StartupError names a file, or a package, that is missing."""
-    network = open_network(config, stats)
+    network = open_network(config, stats, sockets)
     if not config.logs_in:
         return Networks(network, network, None)
     tokens = _token_source(config)

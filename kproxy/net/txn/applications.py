@@ -122,6 +122,11 @@ class Application:
         """Whether nothing is lost if it is forgotten: it is made anew when it is met again."""
         return not (self.current.written or self._ending or self._consumers)
 
+    def parties(self) -> set[int]:
+        """Connections of the transactions that are open or being committed, its consumer's among them."""
+        turns = [turn for turn in (*self._ending, self.current) if turn.written and turn.doomed is None]
+        return self._consumers.union(*(turn.parties for turn in turns)) if turns else set()
+
     # -- the consumer
 
     def joins(self, connection: int, *, rewinds: bool) -> None:
@@ -213,6 +218,10 @@ class ApplicationsByRule:
             found = Application(self._coordinator, transactional_id, client_id, self._timeout_ms)
             self._applications[name] = found
         return found
+
+    def parties(self) -> set[int]:
+        """As ``Application.parties``, of all."""
+        return set().union(*(application.parties() for application in self._applications.values()))
 
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note of the end of a connection."""

@@ -6,7 +6,7 @@ answer was had. A doomed transaction is aborted and takes no more data, until wh
 retry can be the second copy of a record in a transaction then, but never in one that is committed.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
@@ -61,6 +61,11 @@ class Capture:
         self._producer = await self._coordinator.init_producer_id(
             self.transactional_id, self.timeout_ms, None, self.client_id
         )
+
+    @property
+    def parties(self) -> Collection[int]:
+        """Connections over which something of it came."""
+        return self._connections
 
     # -- what is written
 
@@ -195,6 +200,10 @@ class Begun:
     def _let_go(self, capture: Capture) -> None:
         if self._by_client.get(capture.client_id) is capture:
             del self._by_client[capture.client_id]
+
+    def open(self) -> Collection[Capture]:
+        """All that have not ended."""
+        return self._open.values()
 
     @contextmanager
     def ending(self, capture: Capture) -> Iterator[None]:

@@ -16,6 +16,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import KproxyError
+from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.tools import OwnerTools, Policies
@@ -78,14 +79,29 @@ class _Job(Generic[T]):
 class Coordinator:
     """The owners of this instance, by transactional id."""
 
-    def __init__(self, tools: OwnerTools, config: Config, policies: Policies, nursery: trio.Nursery) -> None:
-        """Work runs in ``nursery``, so that it outlives the connection that asked for it."""
+    def __init__(
+        self,
+        tools: OwnerTools,
+        config: Config,
+        policies: Policies,
+        nursery: trio.Nursery,
+        succession: Succession | None = None,
+    ) -> None:
+        """Work runs in ``nursery``, so that it outlives the connection that asked for it.
+
+        What the one before this had claimed, by ``succession``, is left to it for as long as it is there.
+        """
+        self._succession = succession or Succession()
         self._tools = tools
         self._config = config
         self._policies = policies
         self._nursery = nursery
         self._owners: dict[str, Owner] = {}
         self._taking_over = trio.Lock()
+        #: Work that has begun and is not through.
+        self.jobs = 0
+        #: Set when kproxy stops: nobody begins anew here.
+        self.leaving = False
         self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
         self._heard: dict[str, tuple[int, float]] = {}
@@ -98,6 +114,8 @@ class Coordinator:
         """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
+        if self.leaving:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
         owner = self._owners.get(transactional_id) or self._add(transactional_id)
         return await self._run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
@@ -181,6 +199,7 @@ class Coordinator:
         return await self._run(lambda: self._take_over(request.transactional_id))
 
     async def _take_over(self, transactional_id: str) -> Owner:
+        await self._succession.alone()
         async with self._taking_over:
             if transactional_id in self._owners:
                 return self._owners[transactional_id]  # another request came first
@@ -230,8 +249,15 @@ class Coordinator:
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """Begins work that outlives who asked for it; what is given waits for its result, or raises TxnError."""
         job = _Job(work)
-        self._nursery.start_soon(job.run)
+        self._nursery.start_soon(self._do, job)
         return job.result
+
+    async def _do(self, job: _Job[T]) -> None:
+        self.jobs += 1
+        try:
+            await job.run()
+        finally:
+            self.jobs -= 1
 
     async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
         return await self.start(work)()

@@ -4,7 +4,7 @@ prepare (a state that lets nothing else in) -> append -> complete (what the view
 answers to an append decides nothing, nor what the client is told; the view does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -57,6 +57,8 @@ class Owner:
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
         self._newest_connection = -1
+        #: Connections over which the open transaction was asked for anything.
+        self._parties: set[int] = set()
         #: The client's connection to its coordinator has ended, and it has not come again.
         self.is_left = False
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
@@ -116,11 +118,18 @@ class Owner:
             raise TxnError(ErrorCode.PRODUCER_FENCED, f"epoch {request.client.epoch} is below {client.epoch}")
         if request.client.epoch > client.epoch:
             raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
+        if self.transaction is None:
+            self._parties = set()
+        self._parties.add(request.connection)
         if over_coordinator:
             if request.connection < self._newest_connection:
                 # no answer, but the connection's end: who is alive comes again over a new one
                 raise TxnError(ErrorCode.NETWORK_EXCEPTION, "a newer connection of the producer is in use")
             self._newest_connection, self.is_left = request.connection, False
+
+    def parties(self) -> Collection[int]:
+        """The connections of the open transaction; none if none is open."""
+        return self._parties if self.transaction is not None else ()
 
     def closed(self, connection: int) -> None:
         """Takes note that a client's connection has ended."""

@@ -11,6 +11,7 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
+from kproxy.net.succession import Succession
 from kproxy.net.txn.applications import ApplicationsByRule
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
@@ -30,7 +31,7 @@ from kproxy.net.txn.stable_offsets import StableOffsets, Together
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.waits import Reading
-from kproxy.net.txn.ways_in import WaysIn
+from kproxy.net.txn.ways_in import Parties, WaysIn
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.txn.view import Place
@@ -45,8 +46,16 @@ class Transactions:
     data of a transaction that nothing is known of are hidden.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, stats: Stats, nursery: trio.Nursery) -> None:
-        """Nothing is asked of the brokers before ``run``."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        stats: Stats,
+        nursery: trio.Nursery,
+        succession: Succession | None = None,
+    ) -> None:
+        """Nothing is asked of the brokers before ``run``. ``succession``: from whom it takes over, if from anybody."""
+        self._succession = succession or Succession()
         self.views = make_views()
         self._cluster = cluster
         self._config = config
@@ -71,7 +80,7 @@ class Transactions:
             nonce=_nonce,
             instance_id=config.instance_id,
         )
-        self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery)
+        self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._succession)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
@@ -97,6 +106,25 @@ class Transactions:
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left)
         self.reading = Reading(self.views, self, self._stable.stable, groups)
 
+    def leave(self) -> None:
+        """From now on nobody gets a producer id here; what is open goes on to its end."""
+        self.coordinator.leaving = True
+
+    def parties(self) -> Parties:
+        """Who takes part in transactions that are open here."""
+        connections, client_ids = self.ways_in.parties()
+        return Parties(connections.union(*(owner.parties() for owner in self.coordinator.owned())), client_ids)
+
+    @property
+    def open(self) -> int:
+        """Transactions that are open here."""
+        return sum(owner.transaction is not None for owner in self.coordinator.owned())
+
+    @property
+    def jobs(self) -> int:
+        """Requests of transactions, decisions among them, that have begun and are not through."""
+        return self.coordinator.jobs
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the log and looks after what takes too long, for ever.
 
@@ -115,6 +143,7 @@ class Transactions:
                     await self._load(nursery)
                 nursery.start_soon(self.snapshots.run)
                 nursery.start_soon(self._mirror.run)
+                await self._succession.alone()
                 await self.coordinator.run()
         finally:
             self.coordinator.close()

@@ -1,7 +1,7 @@
 """All ways into a transaction for clients that know nothing of them, as connections ask for them."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.applications import Application, ApplicationsByRule
@@ -11,6 +11,15 @@ from kproxy.proxy.captures import Captured
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_CLIENTS
 from kproxy.txn.requests import ClientBatch, Written
+
+
+class Parties(NamedTuple):
+    """Who takes part in open transactions."""
+
+    #: Serial numbers of connections.
+    connections: set[int]
+    #: Clients for which one was begun by hand; they may not have come yet.
+    client_ids: set[str]
 
 
 class _NoTransaction:
@@ -62,6 +71,12 @@ class WaysIn:
     def of_consumer(self, client_id: str, group_id: str) -> Application | None:
         """As ``kproxy.proxy.applications.Applications``."""
         return self._applications.of_consumer(client_id, group_id)
+
+    def parties(self) -> Parties:
+        """Who takes part in what is open."""
+        begun = self.begun.open()
+        connections = self._applications.parties().union(*(capture.parties for capture in begun))
+        return Parties(connections, {capture.client_id for capture in begun})
 
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note of the end of a connection; ``had_all``: its client surely has had every answer."""

@@ -1,0 +1,34 @@
+"""Counts the requests of the control API that are under way: a decision is not cut off by the end of kproxy."""
+
+import trio
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class InFlight:
+    """How many requests have begun and are not answered."""
+
+    def __init__(self) -> None:
+        """None."""
+        self.count = 0
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def watch(self, app: ASGIApp) -> ASGIApp:
+        """The application, its requests counted."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            self.count += 1
+            try:
+                await app(scope, receive, send)
+            finally:
+                self.count -= 1
+                self._changed.unpark_all()
+
+        return counted
+
+    async def quiet(self) -> None:
+        """Returns when none is under way."""
+        while self.count:
+            await self._changed.park()

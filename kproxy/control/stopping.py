@@ -1,0 +1,38 @@
+"""When and why kproxy ends: a signal says so, or the kproxy that takes over."""
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import structlog
+import trio
+
+log = structlog.get_logger("kproxy.app")
+
+
+class Stop:
+    """Told once, kproxy drains; told again, it ends at once."""
+
+    def __init__(self) -> None:
+        """Nobody has said anything."""
+        self.told = trio.Event()
+        self.at_once = trio.Event()
+        #: Whether the ports are another process's by now.
+        self.handed_over = False
+
+    async def follow(self, signals: AsyncIterator[int], reload: Callable[[], Awaitable[None]]) -> None:
+        """Takes SIGHUP for a reload, all other signals for the end; for ever."""
+        async for signum in signals:
+            if signum == signal.SIGHUP:
+                await reload()
+            elif not self.told.is_set():
+                log.info("stopping", signal=signal.Signals(signum).name)
+                self.told.set()
+            else:
+                log.warning("told to stop again: ending at once", signal=signal.Signals(signum).name)
+                self.at_once.set()
+
+    def replaced(self) -> None:
+        """Another process takes over."""
+        log.info("stopping: another kproxy takes over")
+        self.handed_over = True
+        self.told.set()

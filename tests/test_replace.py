@@ -1,0 +1,94 @@
+"""``kproxy run --replace``: one process takes over from another, while clients go on."""
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import trio
+
+from kproxy.config import ExitCode
+from kproxy.testing.chaos.ports import free_ports
+from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from tests.net.harness import FrameClient, errors_of, produce, values_in
+from tests.support.processes import kproxy, serving
+
+_CLIENTS = 4
+_ENOUGH = 150
+
+
+def flags(path: Path, ports: range) -> Sequence[str]:
+    return [
+        "--listen", f"127.0.0.1:{ports[0]}", "--broker-ports", f"{ports[1]}-{ports[-1]}",
+        "--handover-socket", str(path), "--producer-state-log-num-partitions", "1", "--instance-id", "gateway",
+    ]  # fmt: skip
+
+
+class Load:
+    """Clients that write numbers, each its own, one after the other; what has no answer is sent again."""
+
+    def __init__(self, port: int) -> None:
+        self.acknowledged = [0] * _CLIENTS
+        self.reconnects = 0
+        self.stop = trio.Event()
+        self._port = port
+
+    async def run(self, client: int) -> None:
+        """Raises OSError if a connection is refused."""
+        name, connection = f"client-{client}", None
+        for number in count():
+            request = produce("t", f"{number}".encode(), partition=client)
+            while True:
+                if connection is None:
+                    connection = FrameClient(await trio.open_tcp_stream("127.0.0.1", self._port), name)
+                try:
+                    if errors_of(await connection.call(request, 8)) == [0]:
+                        break
+                except (EOFError, OSError, trio.BrokenResourceError, trio.TooSlowError):
+                    await trio.aclose_forcefully(connection.stream)
+                    connection, self.reconnects = None, self.reconnects + 1
+            self.acknowledged[client] = number + 1
+            if number % 10 == client or self.stop.is_set():
+                await trio.aclose_forcefully(connection.stream)
+                connection = None
+            if self.stop.is_set():
+                return
+
+    async def past(self, more: int) -> None:
+        """Until each client has written so many more."""
+        wanted = [number + more for number in self.acknowledged]
+        with trio.fail_after(60):
+            while any(has < want for has, want in zip(self.acknowledged, wanted, strict=True)):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+
+
+async def test_no_connection_is_refused_and_nothing_lost_or_doubled(tmp_path: Path) -> None:
+    ports = free_ports(4)
+    arguments = flags(tmp_path / "handover.sock", ports)
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, *arguments) as old:
+        fake.cluster.create_topic("t", _CLIENTS)
+        await serving(old)
+        load = Load(ports[0])
+        async with trio.open_nursery() as nursery:
+            for client in range(_CLIENTS):
+                nursery.start_soon(load.run, client)
+            await load.past(20)
+            async with kproxy(fake.bootstrap, *arguments, "--replace") as new:
+                await new.said("the former kproxy has ended")
+                with trio.fail_after(30):
+                    assert await old.process.wait() == ExitCode.OK
+                await old.said("stopped; nothing is left")
+                await serving(new)
+                await load.past(20)
+                assert (tmp_path / "handover.sock").exists()
+                load.stop.set()
+                with trio.fail_after(30):
+                    while nursery.child_tasks:  # noqa: ASYNC110 - the nursery does not tell
+                        await trio.sleep(0.01)
+        check(fake, load)
+
+
+def check(fake: FakeServer, load: Load) -> None:
+    assert load.reconnects > 0
+    for client in range(_CLIENTS):
+        expected = [f"{number}".encode() for number in range(load.acknowledged[client])]
+        assert values_in(fake.cluster, "t", client) == expected
