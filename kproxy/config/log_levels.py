@@ -18,6 +18,7 @@ SUBSYSTEMS: Final = (
     "group_offsets",
     "handover",
     "lane_log",
+    "login",
     "own_topic",
     "resend",
     "server",

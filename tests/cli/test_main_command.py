@@ -97,7 +97,7 @@ def test_unknown_flag_names_the_nearest_and_the_valid_ones(capsys: pytest.Captur
     assert main(["run", "--bootstrap-server", "a:1"]) == ExitCode.USAGE
     err = capsys.readouterr().err
     assert "--bootstrap-server" in err
-    assert "valid options: --config, --bootstrap-servers, --listen, " in err
+    assert "valid options: --replace, --config, --bootstrap-servers, --listen, " in err
 
 
 def test_flag_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:

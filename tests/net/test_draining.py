@@ -49,7 +49,7 @@ async def test_a_producer_in_a_transaction_stays_with_all_its_connections_until_
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(proxy.server.drain)
                 assert await other.ended()
-                assert proxy.server.draining.left() == Left(2, 0, 1, 0)
+                await eventually(lambda: proxy.server.draining.left() == Left(2, 0, 1, 0))
                 assert await WireProducer(coordinating, "late").init() == ErrorCode.COORDINATOR_NOT_AVAILABLE
                 data = WireProducer(writing, "id", producer=producer.producer)
                 assert await data.produce("a", ("t", 0)) == [0]
