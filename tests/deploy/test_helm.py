@@ -110,6 +110,30 @@ def test_one_port_for_all_brokers() -> None:
     assert ports == [{"protocol": "TCP", "port": 9092, "endPort": 9092}]
 
 
+def test_files_stand_beside_the_configuration() -> None:
+    rules = (CHART.parents[1] / "acl.yaml").read_text(encoding="utf-8")
+    values = {"files": {"acl.yaml": rules}, "config": {"acl.file": "/etc/kproxy/acl.yaml"}}
+    manifests = _render(BROKERS | values)
+    assert only(manifests, "ConfigMap")["data"]["acl.yaml"] == rules
+    [kproxy] = kproxy_containers(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
+    assert {"name": "kproxy-config", "mountPath": "/etc/kproxy", "readOnly": True} in kproxy["volumeMounts"]
+    # Files are read again when they change: a change of theirs alone restarts nothing.
+    changed = _render(BROKERS | values | {"files": {"acl.yaml": f"{rules}\n"}})
+    assert only(changed, "StatefulSet") == only(manifests, "StatefulSet")
+
+
+def test_helm_test_asks_every_instance() -> None:
+    manifests = _render(EVERYTHING)
+    test = only(manifests, "Pod")
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    asked = [container["args"] for container in test["spec"]["containers"]]
+    assert asked == [
+        ["health", "--ready", "--http", f"edge-kproxy-{number}.edge-kproxy-pods:19644"] for number in range(2)
+    ]
+    let_in = only(manifests, "NetworkPolicy")["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]
+    assert let_in.items() <= test["metadata"]["labels"].items()
+
+
 def test_the_notes_say_where_clients_go() -> None:
     with helm_python.Chart.load(CHART) as chart:
         notes = chart.render(EVERYTHING, name="edge", namespace="kafka")["kproxy/templates/NOTES.txt"]
@@ -132,6 +156,7 @@ def test_what_is_given_as_config_beats_the_chart() -> None:
         (BROKERS | {"gateway": {"replicas": 0}}, "minimum"),
         (BROKERS | {"config": {"Log Level": "debug"}}, "Log Level"),
         (BROKERS | {"tls": {"clientAuth": "yes"}}, "clientAuth"),
+        (BROKERS | {"files": {"kproxy.yaml": ""}}, "kproxy.yaml"),
     ],
 )
 def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
