@@ -1,11 +1,14 @@
 """What a coordinator tells the metrics of its transactions."""
 
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.txn.ids import BLOCK_EPOCHS
 from kproxy.txn.records import Entry
 from tests.net.harness import eventually
 from tests.net.txn.instances import Client, stage
 
 P0 = ("t", 0)
+TRANSACTIONS = 2 * BLOCK_EPOCHS
 
 
 async def test_what_is_open_and_since_when_and_how_far_the_log_is_read() -> None:
@@ -37,3 +40,24 @@ async def test_prepared_parts_of_all_instances_are_counted() -> None:
             Entry("id", TransactionPrepare(owner.keeper.claim.nonce, *owner.transaction.producer))
         )
         await eventually(lambda: b.stats.transactions.prepared == 1)
+
+
+async def test_a_transaction_takes_two_appends_at_most_however_many_partitions_it_has() -> None:
+    async with stage() as cast:
+        cast.fake.cluster.create_topic("wide", 200)
+        a, client = await cast.instance(), Client("id")
+
+        def appends() -> int:
+            return sum(len(cast.batches(TOPIC, at)) for at in range(len(cast.fake.cluster.topics[TOPIC].partitions)))
+
+        await client.init(a)
+        begun = appends()
+        await client.write(a, "1", *(("wide", partition) for partition in range(200)))
+        await client.end(a)
+        assert appends() - begun <= 2
+        behind = appends()
+        for _ in range(TRANSACTIONS):
+            await client.write(a, "1", P0)
+            await client.end(a)
+        assert appends() - behind <= 2 * TRANSACTIONS + TRANSACTIONS // BLOCK_EPOCHS + 1
+        assert a.stats.transactions.appends.count == 1 + TRANSACTIONS
