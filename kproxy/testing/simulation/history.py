@@ -81,6 +81,11 @@ class History:
     #: Partition and value of records that lay too far back when their kproxy was killed: its successor reads only the
     #: last batches. They can come again all the same, with a request of which another part has failed.
     buried: set[tuple[int, bytes]] = field(default_factory=set)
+    #: Partition and value of records of which one was told to be where another stands, that bears another time: it came
+    #: first, while that one was surely not had, and kproxy died since, who alone knew which of them was told.
+    retold: set[tuple[int, bytes]] = field(default_factory=set)
+    #: When each instance of kproxy was killed last, by trio's clock.
+    killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.
     compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
@@ -110,6 +115,7 @@ class History:
 
         ``now``: by trio's clock.
         """
+        self.killed[instance] = now
         for sent in self.records:
             if sent.client.instance == instance:
                 if sent.state is State.OK and self._is_buried(sent, now):

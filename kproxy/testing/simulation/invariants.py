@@ -2,7 +2,8 @@
 
 Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
 their own from a producer that lost an answer, or whose kproxy was killed, may be taken for one; so may those of two
-processes of one name, one of which lost an answer; a half-open connection of a client can't be told from a live one, so
+processes of one name, one of which lost an answer; where a record was taken for an equal one of another time, which was
+surely not had, nobody knows that any more when kproxy has died; a half-open connection of a client can't be told from a live one, so
 that its retries may be written twice; and brokers forget producers, and that they are fenced, for old timestamps.
 """
 
@@ -60,6 +61,29 @@ def read_outlived(cluster: FakeCluster) -> set[tuple[int, bytes]]:
             if header.producer_epoch < newest:
                 records = iter_records(stored.data, max_decompressed_bytes=1 << 20)
                 found |= {(number, record.value or b"") for record in records}
+    return found
+
+
+def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]]:
+    """As ``History.retold``."""
+    found: set[tuple[int, bytes]] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        told = [
+            sent
+            for sent in history.records
+            if sent.partition == number
+            and sent.state is State.OK
+            and sent.told_at < history.killed.get(sent.client.instance, -1.0)
+        ]
+        times = {
+            record.offset: (record.value, record.timestamp)
+            for stored in partition.log._batches
+            for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)
+        }
+        for sent in told:
+            value, timestamp = times.get(sent.offset, (None, -1))
+            if value == sent.value and timestamp != sent.timestamp:
+                found.add((number, sent.value))
     return found
 
 
@@ -130,6 +154,8 @@ def _told_apart(history: History, sents: list[Sent]) -> bool:
     alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
     if (alone and _identity(sents[0]) not in history.disturbed) or all(sent.clear for sent in sents):
         return True
+    if any((sent.partition, sent.value) in history.retold for sent in sents):
+        return False
     if not alone and any(sent.shaken for sent in sents):
         return False  # a retry may bear another time, and this one may be another process's
     stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]

@@ -108,6 +108,21 @@ def test_copies_of_what_lay_far_back_when_kproxy_died_are_not_judged() -> None:
     assert verdict(told, b"a", b"a") == set()
 
 
+def test_a_record_that_was_told_another_ones_place_by_a_kproxy_that_died_is_found_and_not_judged() -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    data = build_batch([Record(0, 1001, None, b"a", ())], producer_id=5, producer_epoch=0, base_sequence=0)
+    cluster.topics[TOPIC].partitions[0].log.append(memoryview(data), 0, 7)
+    told = history((client(), [(b"a", OK, 0), (b"a", OK, 0)]))
+    told.disturb(client())
+    assert invariants.read_retold(cluster, told) == set()
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.crashed(0, 1.0)
+    told.retold |= invariants.read_retold(cluster, told)
+    assert told.retold == {(0, b"a")}
+    assert verdict(told, b"a") == set()
+
+
 def test_a_copy_behind_a_forgotten_fence_is_not_where_its_record_is() -> None:
     rows = [(b"a", OK, 0), (b"b", OK, 1)]
     told = history((replace(client(), age=86_400.0), rows))
