@@ -8,9 +8,9 @@ from kproxy.codec.batch_header import (
     LOG_OVERHEAD,
     BatchHeader,
     assemble,
-    clear_transactional,
     crc_ok,
     read_header,
+    set_transactional,
     stamp,
 )
 from kproxy.codec.batch_reader import iter_records
@@ -24,10 +24,10 @@ __all__ = [
     "BatchHeader",
     "Record",
     "build_batch",
-    "clear_transactional",
     "crc_ok",
     "iter_records",
     "read_header",
+    "set_transactional",
     "stamp",
 ]
 

@@ -121,8 +121,10 @@ def extend(batch: memoryview, next_offset: int) -> tuple[bytearray, memoryview]:
     return header, batch[HEADER_SIZE:]
 
 
-def clear_transactional(buf: bytearray | memoryview, pos: int = 0) -> None:
-    """Clear the isTransactional bit of the batch at ``pos``, in place, and mend the checksum; the payload is not read.
+def set_transactional(buf: bytearray | memoryview, is_transactional: bool, pos: int = 0) -> None:
+    """Set or clear the isTransactional bit of the batch at ``pos``, in place, and mend the checksum.
+
+    The payload is not read.
 
     Raises ``RemoteProtocolError`` when the batch is not whole.
     """
@@ -131,8 +133,9 @@ def clear_transactional(buf: bytearray | memoryview, pos: int = 0) -> None:
     length, magic, crc, attributes = _BEFORE_ATTRIBUTES.unpack_from(buf, pos)
     if magic != 2 or length < HEADER_SIZE - LOG_OVERHEAD or length + LOG_OVERHEAD > len(buf) - pos:
         raise RemoteProtocolError("record batch is not whole, or not of magic 2")
-    if attributes & TRANSACTIONAL:
-        old, new = _ATTRIBUTES.pack(attributes), _ATTRIBUTES.pack(attributes & ~TRANSACTIONAL)
+    wanted = attributes | TRANSACTIONAL if is_transactional else attributes & ~TRANSACTIONAL
+    if attributes != wanted:
+        old, new = _ATTRIBUTES.pack(attributes), _ATTRIBUTES.pack(wanted)
         buf[pos + _CRC_FROM : pos + _ATTRIBUTES_END] = new
         _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, length + LOG_OVERHEAD - _ATTRIBUTES_END))
 

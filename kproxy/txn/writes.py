@@ -12,7 +12,7 @@ from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-from kproxy.codec.batch import clear_transactional, stamp
+from kproxy.codec.batch import set_transactional, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.errors import LocalProtocolError
@@ -122,8 +122,14 @@ class Writes:
     Times are seconds of any one clock that never goes back.
     """
 
-    def __init__(self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int) -> None:
-        """``max_in_flight``: batches on their way for each partition; a broker remembers the last 5."""
+    def __init__(
+        self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int, *, is_native: bool = False
+    ) -> None:
+        """``max_in_flight``: batches on their way for each partition; a broker remembers the last 5.
+
+        ``is_native``: brokers decide the transaction, and are told so by each batch.
+        """
+        self._is_native = is_native
         self._producer_id = producer_id
         self._epoch = epoch
         self._timing = timing
@@ -146,7 +152,7 @@ class Writes:
     # -- accepting
 
     def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
-        """Stamps batches in place, clears their isTransactional bit and holds them: at most one for each partition.
+        """Stamps batches in place, says whether they are transactional and holds them: at most one for each partition.
 
         Behind a failure they are settled at once. RemoteProtocolError: one is not whole, and none was accepted;
         LocalProtocolError: a partition is named twice.
@@ -169,7 +175,7 @@ class Writes:
         track = self._tracks.get((topic, partition))
         sequence = track.next_sequence if track is not None else 0
         stamp(batch, self._producer_id, self._epoch, sequence)
-        clear_transactional(batch)
+        set_transactional(batch, self._is_native)
         return TxnSend((topic, partition), batch, records, sequence)
 
     # -- sending

@@ -9,7 +9,7 @@ from kproxy.codec.batch_header import (
     HEADER_SIZE,
     BatchHeader,
     assemble,
-    clear_transactional,
+    set_transactional,
     crc_ok,
     extend,
     read_header,
@@ -137,7 +137,7 @@ class TestClearTransactional:
     def test_equals_a_batch_written_so(self, records: list[Record], codec: int, was_set: bool) -> None:
         batch = build_batch(records, codec=codec, producer_id=7, is_transactional=was_set)
         surrounded = bytearray(b"before" + batch + b"behind")
-        clear_transactional(memoryview(surrounded), 6)
+        set_transactional(memoryview(surrounded), False, 6)
         assert bytes(surrounded) == b"before" + build_batch(records, codec=codec, producer_id=7) + b"behind"
 
     def test_damage_stays_damage(self) -> None:
@@ -145,7 +145,7 @@ class TestClearTransactional:
         for at in [*range(17, 21), *range(23, len(batch))]:
             damaged = bytearray(batch)
             damaged[at] ^= 0x40
-            clear_transactional(damaged)
+            set_transactional(damaged, False)
             assert not crc_ok(damaged, 0, len(damaged))
 
     def test_only_whole_batches_of_magic_2(self) -> None:
@@ -153,15 +153,15 @@ class TestClearTransactional:
         for end in range(len(batch)):
             cut = batch[:end]
             with pytest.raises(RemoteProtocolError):
-                clear_transactional(cut)
+                set_transactional(cut, False)
             assert cut == batch[:end]
         for at, value in ((16, 1), (8, 0xFF), (11, 48)):
             bad = bytearray(batch)
             bad[at] = value
             with pytest.raises(RemoteProtocolError):
-                clear_transactional(bad)
+                set_transactional(bad, False)
         with pytest.raises(RemoteProtocolError):
-            clear_transactional(batch, -1)
+            set_transactional(batch, False, -1)
 
 
 class TestCrc:

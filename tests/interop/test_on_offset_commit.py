@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.testing.client import ClusterClient
@@ -73,14 +74,15 @@ def _fill(client: ClusterClient, topic: str, start: int, count: int) -> None:
         assert client.produce(topic, partition, build_batch(rows)).error_code == 0
 
 
-def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("home", ["kproxy", "broker"])
+def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp_path: Path, home: str) -> None:
     kills, rounds = int(os.environ.get("INTEROP_KILLS", "5")), 200
     name = f"transform-{uuid4().hex[:8]}"
     source, target = f"{name}-in", f"{name}-out"
     with ClusterClient(kafka.bootstrap) as client:
         for topic in (source, target):
             client.create_topic(topic, PARTITIONS)
-    options = ("--on-offset-commit", name, "--instance-id", name)
+    options = ("--on-offset-commit", name, "--instance-id", name, "--transactions-home", home)
     chance, command, written = random.Random(7), _application(), 0
     job: dict[str, object] = {
         "bootstrap": "",
@@ -108,6 +110,28 @@ def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp
         kproxy.check()
         expected = [[f"{partition}-{at}" for at in range(written)] for partition in range(PARTITIONS)]
         assert _values(kproxy.bootstrap, target, 1) == expected
+        if home == "broker":
+            assert _committed(kafka.bootstrap, target, written * PARTITIONS) == expected
+
+
+def _committed(bootstrap: str, topic: str, count: int) -> list[list[str]]:
+    """What a read_committed consumer has of each partition, without kproxy: until there are so many, and no more."""
+    options = {"bootstrap.servers": bootstrap, "group.id": topic, "isolation.level": "read_committed"}
+    consumer = Consumer({**options, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    values: list[list[str]] = [[] for _ in range(PARTITIONS)]
+    ends, deadline = set(), time.monotonic() + _PATIENCE_S
+    try:
+        while (sum(map(len, values)) < count or len(ends) < PARTITIONS) and time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                ends.discard(message.partition())
+                values[message.partition()].append((message.value() or b"").decode())
+            elif message is not None:
+                ends.add(message.partition())
+    finally:
+        consumer.close()
+    return values
 
 
 def _count(kproxy: KproxyProcess, topic: str) -> int:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.batch import crc_ok, iter_records, read_header
-from kproxy.codec.batch_header import clear_transactional
+from kproxy.codec.batch_header import set_transactional
 from kproxy.codec.records import CorruptRecord
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import NothingKnown, Verdict
@@ -159,7 +159,7 @@ def read_plain(producer_id: int, offset: int) -> bytes:
     log = MixedLog(end=offset)
     log.add("native", number=producer_id)
     data = bytearray(log.batches[0][2])
-    clear_transactional(data)
+    set_transactional(data, False)
     return bytes(data)
 
 

@@ -13,7 +13,7 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.parts import ALONE, Also
@@ -29,7 +29,7 @@ _TIMES_KEPT = 2
 class Capture:
     """One transaction at a time, of one transactional id; this kproxy is its producer."""
 
-    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Nothing is asked for before ``initialize``."""
         self.transactional_id = transactional_id
         #: Of a member of the transaction; empty for its owner.
@@ -44,7 +44,7 @@ class Capture:
         self.ends = False
         #: Whether its decision is on its way.
         self._deciding = False
-        self._coordinator = coordinator
+        self._decider = decider
         self._producer = NOBODY
         self._open = 0
         self._through = trio.lowlevel.ParkingLot()
@@ -58,7 +58,7 @@ class Capture:
 
     async def initialize(self) -> None:
         """Takes the transactional id; whoever had it is fenced, and what was open there is aborted. TxnError."""
-        self._producer = await self._coordinator.init_producer_id(
+        self._producer = await self._decider.init_producer_id(
             self.transactional_id, self.timeout_ms, None, self.client_id
         )
 
@@ -90,7 +90,7 @@ class Capture:
         return rows
 
     async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
-        return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
+        return await self._decider.produce(self.request, batches, implicit=True, accepted=accepted)
 
     def failed(self, why: str) -> None:
         """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it.
@@ -100,7 +100,7 @@ class Capture:
         if self.doomed is None and not self._deciding:
             self.doomed = why
             log.info("transaction can only be aborted", transactional_id=self.transactional_id, reason=why)
-            self._coordinator.start(self.give_up)
+            self._decider.start(self.give_up)
 
     def done(self) -> None:
         """As ``kproxy.proxy.captures.Captured``."""
@@ -116,11 +116,11 @@ class Capture:
 
     async def commit(self, also: Also = ALONE) -> None:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
-        await self._decide(lambda: self._coordinator.end(self.request, committed=True, bumps=False, also=also))
+        await self._decide(lambda: self._decider.end(self.request, committed=True, bumps=False, also=also))
 
     async def prepare(self) -> None:
         """Leaves what was taken to a later decision. TxnError as of ``commit``."""
-        await self._decide(lambda: self._coordinator.prepare(self.request))
+        await self._decide(lambda: self._decider.prepare(self.request))
 
     async def abort(self, also: Also = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
@@ -152,7 +152,7 @@ class Capture:
         if self._producer == NOBODY:
             return
         try:
-            await self._coordinator.end(self.request, committed=False, bumps=False, also=also)
+            await self._decider.end(self.request, committed=False, bumps=False, also=also)
         except TxnError as error:
             if error.error_code is not ErrorCode.INVALID_TXN_STATE:  # nothing is open
                 raise
@@ -171,6 +171,10 @@ class Begun:
         self._by_client: dict[str, Capture] = {}
         #: By transactional id and member.
         self._open: dict[tuple[str, str], Capture] = {}
+
+    def __iter__(self) -> Iterator[Capture]:
+        """Those that have not ended."""
+        return iter(self._open.values())
 
     def of(self, client_id: str) -> Capture | None:
         """As ``kproxy.proxy.captures.Captures``."""

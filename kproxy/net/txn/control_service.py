@@ -12,6 +12,7 @@ from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.members import MemberCapture, Members
+from kproxy.net.txn.native.control import NativeControl
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
@@ -36,6 +37,7 @@ class ControlService:
     def __init__(
         self,
         coordinator: Coordinator,
+        native: NativeControl,
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         rejects: Rejects,
@@ -43,11 +45,12 @@ class ControlService:
         members: Members,
         cluster: Cluster,
     ) -> None:
-        """``begun`` is what connections ask where a client's requests go.
+        """``begun`` is what connections ask where a client's requests go. ``native``: has what the brokers decide.
 
         ``read_all`` reads all of the log that there is. OSError, RemoteProtocolError if that can't be had.
         """
         self._coordinator = coordinator
+        self._native = native
         self._log = log
         self._read_all = read_all
         self._rejects = rejects
@@ -58,6 +61,8 @@ class ControlService:
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
         """As ``TransactionControl``."""
         name = transactional_id or f"{_DEFAULT_PREFIX}{client_id}"
+        if self._native.has(name):
+            return await self._native.begin(name, client_id, timeout_ms)
         view = await self._read(name)
         known = view.claim.client_id if view is not None and view.claim is not None else ""
         client_id = client_id or known
@@ -79,6 +84,7 @@ class ControlService:
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
         """As ``TransactionControl``."""
+        _refuse_parts(transactional_id, self._native.has(transactional_id))
         capture = self._begun.named(transactional_id)
         if capture is not None:
             with self._begun.ending(capture):
@@ -96,6 +102,9 @@ class ControlService:
         abort_others: bool = False,
     ) -> Described:
         """As ``TransactionControl``."""
+        if self._native.has(transactional_id):
+            _refuse_parts(transactional_id, members or owner or abort_others)
+            return await self._native.commit(transactional_id, batch_id)
         view = await self._owned(transactional_id, owner)
         if batch_id is None or batch_id not in view.batch_ids:
             await self._commit(view, Also(batch_id, members), owner)
@@ -135,6 +144,9 @@ class ControlService:
         abort_others: bool = False,
     ) -> Described:
         """As ``TransactionControl``."""
+        if self._native.has(transactional_id):
+            _refuse_parts(transactional_id, members or owner or abort_others)
+            return await self._native.abort(transactional_id)
         view = await self._owned(transactional_id, owner)
         also = EVERYTHING if abort_others else Also(None, members)
         capture = self._begun.named(transactional_id)
@@ -149,6 +161,7 @@ class ControlService:
 
     async def prepare(self, transactional_id: str) -> Described:
         """As ``TransactionControl``."""
+        _refuse_parts(transactional_id, self._native.has(transactional_id))
         await self._found(transactional_id)
         capture = self._begun.named(transactional_id)
         if capture is None:
@@ -169,6 +182,7 @@ class ControlService:
         timeout_ms: int | None = None,
     ) -> Described:
         """As ``TransactionControl``."""
+        _refuse_parts(transactional_id, self._native.has(transactional_id))
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.check_timeout(longest)
         capture = MemberCapture(self._coordinator, self._members, transactional_id, member, client_id, longest)
@@ -215,10 +229,12 @@ class ControlService:
         """As ``TransactionControl``."""
         await self._asked(self._read_all)
         names = [view.transactional_id for view in self._log.views.all()]
-        return [listed(self._describe(name)) for name in sorted(names)]
+        return [*self._native.list(), *(listed(self._describe(name)) for name in sorted(names))]
 
     async def describe(self, transactional_id: str) -> Described:
         """As ``TransactionControl``."""
+        if self._native.has(transactional_id):
+            return self._native.describe(transactional_id)
         await self._found(transactional_id)
         return self._describe(transactional_id)
 
@@ -260,6 +276,13 @@ class ControlService:
             return await read()
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
+
+
+def _refuse_parts(name: str, asked: object) -> None:
+    """TxnError where more is asked of an id than the broker's coordinator knows."""
+    if asked:
+        why = f"the broker decides {name}, without members and prepare: let its transactions.home be kproxy"
+        raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _producer(owner: OwnerId | None) -> Producer | None:

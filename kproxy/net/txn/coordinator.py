@@ -6,7 +6,7 @@ producer id, for one that goes on behind a restart of its kproxy, and, by whoeve
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 import trio
@@ -18,6 +18,7 @@ from kproxy.config import Config
 from kproxy.errors import KproxyError
 from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.tools import OwnerTools, Policies
 from kproxy.proxy.routing import is_own_topic
@@ -42,40 +43,6 @@ _IDLE_SECONDS: Final = 3_600.0
 _MOST_EXPIRED: Final = 10
 
 
-class _Job(Generic[T]):
-    """Work that goes on when the client that asked for it has gone: half a decision is none."""
-
-    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
-        self._work = work
-        self._done = trio.Event()
-        self._error: TxnError | None = None
-        self._result: T | None = None
-
-    async def run(self) -> None:
-        try:
-            self._result = await self._work()
-        except TxnError as error:
-            self._error = error
-        except (OSError, KproxyError) as error:
-            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        except Exception as error:
-            # one id's fault, even if it is a bug of ours, is not the others'
-            log.exception("transaction failed; this is a bug of kproxy, please report it")
-            self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-        except BaseException:
-            # who still waits must not take it for done
-            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
-            raise
-        finally:
-            self._done.set()
-
-    async def result(self) -> T:
-        await self._done.wait()
-        if self._error is not None:
-            raise TxnError(self._error.error_code, self._error.message)
-        return self._result  # type: ignore[return-value]  # set, as there was no error
-
-
 class Coordinator:
     """The owners of this instance, by transactional id."""
 
@@ -85,9 +52,10 @@ class Coordinator:
         config: Config,
         policies: Policies,
         nursery: trio.Nursery,
+        jobs: Jobs,
         succession: Succession | None = None,
     ) -> None:
-        """Work runs in ``nursery``, so that it outlives the connection that asked for it.
+        """What clients ask for is done by ``jobs``, so that it outlives their connections; the rest in ``nursery``.
 
         What the one before this had claimed, by ``succession``, is left to it for as long as it is there.
         """
@@ -96,15 +64,18 @@ class Coordinator:
         self._config = config
         self._policies = policies
         self._nursery = nursery
+        self._jobs = jobs
         self._owners: dict[str, Owner] = {}
         self._taking_over = trio.Lock()
-        #: Work that has begun and is not through.
-        self.jobs = 0
         #: Set when kproxy stops: nobody begins anew here.
         self.leaving = False
         self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
         self._heard: dict[str, tuple[int, float]] = {}
+
+    def keeps_open(self, transactional_id: str) -> bool:
+        """As ``Decider``: what a former self left open is aborted as soon as the log is read."""
+        return False
 
     # -- KIP-98's requests
 
@@ -118,7 +89,7 @@ class Coordinator:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
         owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        return await self._run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
+        return await self._jobs.run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
 
     def check_timeout(self, timeout_ms: int) -> None:
         """TxnError if a transaction may not take so long."""
@@ -131,7 +102,7 @@ class Coordinator:
         errors = await self._refused(places)
         if not errors:
             owner = await self._owner(request)
-            await self._run(lambda: owner.join(request, places))
+            await self._jobs.run(lambda: owner.join(request, places))
         return errors
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
@@ -139,12 +110,12 @@ class Coordinator:
         if not group_id:
             raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
         owner = await self._owner(request)
-        await self._run(lambda: owner.add_offsets(request))
+        await self._jobs.run(lambda: owner.add_offsets(request))
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
         """The offsets stand in the log; they hold once the transaction is committed."""
         owner = await self._owner(request)
-        await self._run(lambda: owner.commit_offsets(request, offsets))
+        await self._jobs.run(lambda: owner.commit_offsets(request, offsets))
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
@@ -155,22 +126,22 @@ class Coordinator:
             if errors:
                 raise TxnError(next(iter(errors.values())), "a topic that can't be written in a transaction")
         owner = await self._owner(request)
-        return await self._run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
+        return await self._jobs.run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """The client's producer id and epoch for what follows; TxnError unless the log shows what was asked for."""
         owner = await self._owner(request)
-        return await self._run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
+        return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
 
     async def prepare(self, request: TxnRequest) -> None:
         """The log shows that the transaction waits for a later decision, for as long as it takes."""
         owner = await self._owner(request)
-        await self._run(lambda: owner.prepare(request))
+        await self._jobs.run(lambda: owner.prepare(request))
 
     async def decide(self, transactional_id: str, client: Producer | None, *, committed: bool, also: Also) -> None:
         """Decides parts that were prepared, whoever coordinates the id, as ``Owner.decide``."""
         owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        await self._run(lambda: owner.decide(client, committed=committed, also=also))
+        await self._jobs.run(lambda: owner.decide(client, committed=committed, also=also))
 
     # -- owners
 
@@ -196,7 +167,7 @@ class Coordinator:
         owner = self._owners.get(request.transactional_id)
         if owner is not None:
             return owner
-        return await self._run(lambda: self._take_over(request.transactional_id))
+        return await self._jobs.run(lambda: self._take_over(request.transactional_id))
 
     async def _take_over(self, transactional_id: str) -> Owner:
         await self._succession.alone()
@@ -247,20 +218,8 @@ class Coordinator:
         return errors
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """Begins work that outlives who asked for it; what is given waits for its result, or raises TxnError."""
-        job = _Job(work)
-        self._nursery.start_soon(self._do, job)
-        return job.result
-
-    async def _do(self, job: _Job[T]) -> None:
-        self.jobs += 1
-        try:
-            await job.run()
-        finally:
-            self.jobs -= 1
-
-    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
-        return await self.start(work)()
+        """As ``Jobs``."""
+        return self._jobs.start(work)
 
     def _now_ms(self) -> int:
         return int(self._tools.cluster.network.wall() * 1000)
@@ -356,7 +315,7 @@ class Coordinator:
 
     async def abort(self, transactional_id: str, client: Producer) -> None:
         """Aborts a client's open transaction, by a claim, whoever coordinates it; TxnError unless that is done."""
-        await self._run(lambda: self._abort(transactional_id, client))
+        await self._jobs.run(lambda: self._abort(transactional_id, client))
 
     async def _abort(self, transactional_id: str, client: Producer) -> None:
         owner = self._owners.get(transactional_id)

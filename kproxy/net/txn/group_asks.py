@@ -1,6 +1,6 @@
 """What connections ask of the transaction log before a group's offsets are read or written at the broker."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -48,11 +48,14 @@ class GroupAsks:
         mirror: OffsetMirror,
         read_to_end: Callable[[], Awaitable[None]],
         end_left: Callable[[str], None],
+        stable: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
         """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done.
 
-        ``end_left`` has ended what is open of a group and whose client is gone.
+        ``end_left`` has ended what is open of a group and whose client is gone. ``stable`` waits for transactions of
+        the brokers' own, where kproxy has any; OSError.
         """
+        self._stable = stable
         self._cluster = cluster
         self._log = transactions
         self._changes = changes
@@ -71,10 +74,13 @@ class GroupAsks:
             if ask.unstable is Unstable.WAIT:
                 with trio.move_on_after(_WAIT_SECONDS):
                     await self._until_decided(ask.group_ids)
+            if self._stable is not None:
+                with trio.fail_after(_WAIT_SECONDS):
+                    await self._stable(ask.group_ids)
             said = [self._of(group_id, ask.unstable) for group_id in dict.fromkeys(ask.group_ids)]
             if ask.by_id:
                 await self._name(said)
-        except (OSError, RemoteProtocolError):
+        except (OSError, RemoteProtocolError, trio.TooSlowError):
             return OffsetFetchResponse(error_code=_LATER)
         return OffsetFetchResponse(groups=said)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import trio
 
@@ -18,11 +19,16 @@ from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.group_asks import GroupAsks
 from kproxy.net.txn.group_offsets import GroupOffsets
+from kproxy.net.txn.homes import Homes
+from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.members import Members
+from kproxy.net.txn.native.control import NativeControl
+from kproxy.net.txn.native.coordinator import NativeCoordinator
+from kproxy.net.txn.native.stable_groups import StableGroups
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
@@ -70,17 +76,21 @@ class Transactions:
         reads = Together(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.heard)
+        connections = partial(WriterConnections, cluster, config, stats, nursery)
         tools = OwnerTools(
             log=self.log,
             cluster=cluster,
             stats=stats.transactions,
             groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
-            connections=lambda: WriterConnections(cluster, config, stats, nursery),
+            connections=connections,
             nonce=_nonce,
             instance_id=config.instance_id,
         )
-        self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._succession)
+        self._jobs = Jobs(nursery)
+        self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._jobs, self._succession)
+        self._native = NativeCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
+        homes = Homes(config.transactions_home, self.coordinator, self._native)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
@@ -94,21 +104,29 @@ class Transactions:
         #: For clients that know nothing of transactions.
         self.ways_in = WaysIn(
             begun,
-            ApplicationsByRule(self.coordinator, config.on_offset_commit, config.on_offset_commit_timeout_ms),
-            SingleRequests(self.coordinator, config.per_request, longest),
+            ApplicationsByRule(homes, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            SingleRequests(homes, config.per_request, longest),
         )
         #: Transactions by hand.
         members = Members(tools)
         self.control = ControlService(
-            self.coordinator, self.log, self._read_to_end, self.rejects, begun, members, cluster
+            self.coordinator,
+            NativeControl(homes, begun, cluster),
+            self.log,
+            self._read_to_end,
+            self.rejects,
+            begun,
+            members,
+            cluster,
         )
         #: For connections that show committed data alone.
-        groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left)
+        stable = StableGroups(cluster).wait if config.on_offset_commit and homes.any_native else None
+        groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left, stable)
         self.reading = Reading(self.views, self, self._stable.stable, groups)
 
     def leave(self) -> None:
         """From now on nobody gets a producer id here; what is open goes on to its end."""
-        self.coordinator.leaving = True
+        self.coordinator.leaving = self._native.leaving = True
 
     def parties(self) -> Parties:
         """Who takes part in transactions that are open here."""
@@ -118,12 +136,12 @@ class Transactions:
     @property
     def open(self) -> int:
         """Transactions that are open here."""
-        return sum(owner.transaction is not None for owner in self.coordinator.owned())
+        return self._native.open + sum(owner.transaction is not None for owner in self.coordinator.owned())
 
     @property
     def jobs(self) -> int:
         """Requests of transactions, decisions among them, that have begun and are not through."""
-        return self.coordinator.jobs
+        return self._jobs.count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows the log and looks after what takes too long, for ever.
@@ -133,6 +151,7 @@ class Transactions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.ways_in.begun.run)
+                nursery.start_soon(self._native.run)
                 nursery.start_soon(self.rejects.run)
                 if await self._is_there():
                     await self._load(nursery)

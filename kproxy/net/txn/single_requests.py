@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.captures import Capture
-from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch, Written
@@ -20,8 +20,8 @@ _MOST_CLIENTS: Final = 1_000
 class _Client(Capture):
     """The requests of one client.id, one behind another."""
 
-    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
-        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
+    def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        super().__init__(decider, transactional_id, client_id, timeout_ms)
         self._turn = trio.Lock()
 
     @property
@@ -44,11 +44,11 @@ class _Client(Capture):
     async def _write(self, batches: Sequence[ClientBatch]) -> Sequence[Written]:
         if self._producer == NOBODY:
             await self.initialize()
-        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=lambda: None)
+        rows = await self._decider.produce(self.request, batches, implicit=True, accepted=lambda: None)
         if any(row.error_code for row in rows):
             await self._abort_the_open()
             return [row if row.error_code else Written(ErrorCode.OPERATION_NOT_ATTEMPTED, -1, -1) for row in rows]
-        await self._coordinator.end(self.request, committed=True, bumps=False)
+        await self._decider.end(self.request, committed=True, bumps=False)
         return rows
 
     def failed(self, why: str) -> None:
@@ -58,9 +58,9 @@ class _Client(Capture):
 class SingleRequests:
     """By the patterns of ``per.request``."""
 
-    def __init__(self, coordinator: Coordinator, patterns: Sequence[str], timeout_ms: int) -> None:
+    def __init__(self, decider: Decider, patterns: Sequence[str], timeout_ms: int) -> None:
         """``patterns`` of client.ids; ``timeout_ms``: of each transaction."""
-        self._coordinator = coordinator
+        self._decider = decider
         self._patterns = patterns
         self._timeout_ms = timeout_ms
         self._clients: dict[str, _Client] = {}
@@ -73,6 +73,6 @@ class SingleRequests:
         if found is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients = {name: one for name, one in self._clients.items() if not one.is_idle}
-            name = f"per-request-{self._coordinator.instance_id}-{client_id}"
-            found = self._clients[client_id] = _Client(self._coordinator, name, client_id, self._timeout_ms)
+            name = f"per-request-{self._decider.instance_id}-{client_id}"
+            found = self._clients[client_id] = _Client(self._decider, name, client_id, self._timeout_ms)
         return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -29,6 +29,14 @@ _OLDEST_PRODUCE: Final = 3
 _ENOUGH_BYTES: Final = 65_536
 
 
+class Native(NamedTuple):
+    """What brokers are told of a transaction that is theirs to decide."""
+
+    transactional_id: str
+    #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
+    newest_produce: int
+
+
 class TransactionWriter:
     """Takes the batches of one (producer id, epoch); one writer at a time uses the connections of an id.
 
@@ -37,12 +45,17 @@ class TransactionWriter:
     under way wait for the answer that is due, and go together: one behind another they would wait for all before them.
     """
 
-    def __init__(self, connections: WriterConnections, producer_id: int, epoch: int) -> None:
-        """``producer_id`` as it stands in the batches, kproxy's bits set."""
+    def __init__(
+        self, connections: WriterConnections, producer_id: int, epoch: int, native: Native | None = None
+    ) -> None:
+        """``producer_id`` as it stands in the batches: kproxy's bits set, unless the transaction is ``native``."""
         config = connections.config
         timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
         self._connections = connections
-        self._writes = Writes(producer_id, epoch, timing, config.max_in_flight_per_partition)
+        in_flight = config.max_in_flight_per_partition
+        self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
+        self._transactional_id = native.transactional_id if native is not None else None
+        self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
         self._settled = trio.lowlevel.ParkingLot()
@@ -164,12 +177,12 @@ class TransactionWriter:
         """Sends one request with as many of these as it may hold; False if none can be sent to this broker now."""
         group = self._fitting(sends)
         oldest, newest = client.versions.get(ApiKey.PRODUCE, (0, 0))
-        version = min(newest, FIRST_TOPIC_ID - 1)
+        version = min(newest, self._newest)
         try:
             if version < max(oldest, _OLDEST_PRODUCE):
                 raise RemoteProtocolError(f"the broker serves Produce {oldest} to {newest}")
             done = partial(self._answered, client, group)
-            client.send(_request(group, self._timeout_ms), version, done, extra_ms=self._timeout_ms)
+            client.send(self._request(group), version, done, extra_ms=self._timeout_ms)
         except (OSError, RemoteProtocolError):
             self._unsent(group)
             return False
@@ -180,6 +193,19 @@ class TransactionWriter:
                 resends[send.reason] = resends.get(send.reason, 0) + 1
             self._writes.started(send, trio.current_time())
         return True
+
+    def _request(self, sends: Iterable[TxnSend]) -> ProduceRequest:
+        topics: dict[str, ProduceRequestTopicProduceData] = {}
+        for send in sends:
+            name, index = send.place
+            topic = topics.setdefault(name, ProduceRequestTopicProduceData(name=name))
+            topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
+        return ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=self._timeout_ms,
+            topic_data=list(topics.values()),
+        )
 
     def _is_time(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
         """Whether to send now, and not to gather until the next answer."""
@@ -253,12 +279,3 @@ class TransactionWriter:
 
     def _count_error(self) -> None:
         self._connections.cluster.count_error("transaction_writer")
-
-
-def _request(sends: Iterable[TxnSend], timeout_ms: int) -> ProduceRequest:
-    topics: dict[str, ProduceRequestTopicProduceData] = {}
-    for send in sends:
-        name, index = send.place
-        topic = topics.setdefault(name, ProduceRequestTopicProduceData(name=name))
-        topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
-    return ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=list(topics.values()))

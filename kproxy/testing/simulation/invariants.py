@@ -3,8 +3,9 @@
 Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
 their own from a producer that lost an answer, or whose kproxy was killed, may be taken for one; so may those of two
 processes of one name, one of which lost an answer; where a record was taken for an equal one of another time, which was
-surely not had, nobody knows that any more when kproxy has died; a half-open connection of a client can't be told from a live one, so
-that its retries may be written twice; and brokers forget producers, and that they are fenced, for old timestamps.
+surely not had, nobody knows that any more when kproxy has died; a half-open connection of a client can't be told from a
+live one, so that its retries may be written twice; and brokers forget producers, and that they are fenced, for old
+timestamps.
 """
 
 from collections import Counter, defaultdict

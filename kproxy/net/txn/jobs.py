@@ -1,0 +1,76 @@
+"""Work that goes on when the client that asked for it has gone: half a decision is none."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import structlog
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import KproxyError
+from kproxy.txn.errors import TxnError
+
+T = TypeVar("T")
+
+log = structlog.get_logger("kproxy.transactions")
+
+
+class _Job(Generic[T]):
+    """One piece of it."""
+
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._done = trio.Event()
+        self._error: TxnError | None = None
+        self._result: T | None = None
+
+    async def run(self) -> None:
+        try:
+            self._result = await self._work()
+        except TxnError as error:
+            self._error = error
+        except (OSError, KproxyError) as error:
+            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        except Exception as error:
+            # one id's fault, even if it is a bug of ours, is not the others'
+            log.exception("transaction failed; this is a bug of kproxy, please report it")
+            self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except BaseException:
+            # who still waits must not take it for done
+            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
+            raise
+        finally:
+            self._done.set()
+
+    async def result(self) -> T:
+        await self._done.wait()
+        if self._error is not None:
+            raise TxnError(self._error.error_code, self._error.message)
+        return self._result  # type: ignore[return-value]  # set, as there was no error
+
+
+class Jobs:
+    """Runs it in the nursery that it is given."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        """``nursery`` outlives the clients' connections."""
+        self._nursery = nursery
+        #: What has begun and is not through.
+        self.count = 0
+
+    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Begins work; what is given waits for its result, or raises TxnError."""
+        job = _Job(work)
+        self._nursery.start_soon(self._do, job)
+        return job.result
+
+    async def _do(self, job: _Job[T]) -> None:
+        self.count += 1
+        try:
+            await job.run()
+        finally:
+            self.count -= 1
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Begins work and waits for its result. TxnError."""
+        return await self.start(work)()

@@ -1,0 +1,189 @@
+"""KIP-98's requests to the broker's coordinator of a transactional id, each asked until its answer is definite.
+
+With ``transaction.version`` 2 (KIP-890) partitions and groups join a transaction by being written, and each end raises
+the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple, TypeVar
+
+import trio
+
+from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kproxy.codec._generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
+    AddPartitionsToTxnResponse,
+)
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import GROUP, TRANSACTION, ask_coordinator
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import Place
+
+T = TypeVar("T", bound=Message)
+
+
+class Protocol(NamedTuple):
+    """The newest version of each request that says what is meant."""
+
+    produce: int
+    commit_offsets: int
+    end: int
+
+    @property
+    def adds(self) -> bool:
+        """Whether partitions and groups have to be added to a transaction."""
+        return self is FIRST
+
+
+FIRST: Final = Protocol(11, 4, 4)
+SECOND: Final = Protocol(12, 5, 5)
+_INIT: Final = 5
+#: Several transactions in one request are for brokers among themselves from v4 on.
+_ADD: Final = 3
+_ADD_OFFSETS: Final = 3
+_FEATURES: Final = (3, 4)
+_FEATURE: Final = "transaction.version"
+_SECOND_LEVEL: Final = 2
+#: The broker is still busy with the transaction before.
+_BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
+_PAUSE_SECONDS: Final = 0.05
+
+
+class NativeRequests:
+    """Of one transactional id."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, patience_s: float) -> None:
+        """``patience_s``: how long a definite answer is waited for."""
+        self._cluster = cluster
+        self._name = transactional_id
+        self._patience_s = patience_s
+
+    async def protocol(self) -> Protocol:
+        """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE)."""
+        try:
+            answer = await self._cluster.ask_any(ApiVersionsRequest(client_software_name="kproxy"), _FEATURES)
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        assert isinstance(answer, ApiVersionsResponse)
+        levels = {row.name: row.max_version_level for row in answer.finalized_features}
+        return SECOND if levels.get(_FEATURE, 0) >= _SECOND_LEVEL else FIRST
+
+    async def init(self, timeout_ms: int) -> Producer:
+        """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError."""
+        request = InitProducerIdRequest(self._name, timeout_ms)
+        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT)
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    async def add_partitions(self, producer: Producer, places: Collection[Place]) -> None:
+        """In the first protocol, before they are written. TxnError."""
+        topics: dict[str, AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = {}
+        for name, index in places:
+            topics.setdefault(name, AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name)).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._name,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        await self._ask(request, AddPartitionsToTxnResponse, newest=_ADD)
+
+    async def commit_offsets(self, producer: Producer, protocol: Protocol, offsets: TransactionOffsets) -> None:
+        """The group's coordinator checks member and generation. TxnError with its error."""
+        group_id = offsets.group_id
+        if protocol.adds:
+            add = AddOffsetsToTxnRequest(self._name, *producer, group_id)
+            await self._ask(add, AddOffsetsToTxnResponse, newest=_ADD_OFFSETS)
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitRequestPartition(row.index, row.offset, row.leader_epoch, row.metadata)
+                    for row in topic.partitions
+                ],
+            )
+            for topic in offsets.topics
+        ]
+        request = TxnOffsetCommitRequest(
+            self._name,
+            group_id,
+            *producer,
+            generation_id=offsets.generation_id,
+            member_id=offsets.member_id,
+            group_instance_id=offsets.group_instance_id,
+            topics=topics,
+        )
+        newest = protocol.commit_offsets
+        await self._ask(request, TxnOffsetCommitResponse, newest=newest, group=group_id, trim=_trim)
+
+    async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
+        """Decides; who writes the next transaction, or None: the one before, who needs a new epoch. TxnError."""
+        request = EndTxnRequest(self._name, *producer, committed)
+        answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
+        if protocol.adds or answer.producer_id < 0:
+            return None
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    async def _ask(
+        self,
+        request: Any,
+        kind: type[T],
+        *,
+        newest: int,
+        group: str | None = None,
+        trim: Callable[[Any, int], None] = lambda request, version: None,
+    ) -> T:
+        """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
+        key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
+        with trio.move_on_after(self._patience_s):
+            while True:
+                answer = await ask_coordinator(self._cluster, key, request, key_type=key_type, newest=newest, trim=trim)
+                if isinstance(answer, kind):
+                    error = next((code for code in _errors(answer) if code), 0)
+                    if error != _BUSY:
+                        return _checked(answer, error, self._name)
+                await trio.sleep(_PAUSE_SECONDS)
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody answers for {self._name}: the outcome is open")
+
+
+def _checked(answer: T, error: int, name: str) -> T:
+    if error:
+        try:
+            code = ErrorCode(error)
+        except ValueError:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        raise TxnError(code, f"the broker answers {code.name} for {name}")
+    return answer
+
+
+def _errors(answer: Any) -> list[int]:
+    """Of an answer as a whole and of its partitions."""
+    if isinstance(answer, TxnOffsetCommitResponse):
+        return [row.error_code for topic in answer.topics for row in topic.partitions]
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        topics = answer.results_by_topic_v3_and_below
+        return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
+    return [answer.error_code]
+
+
+def _trim(request: TxnOffsetCommitRequest, version: int) -> None:
+    """Leader epochs came with v2, members with v3 (KIP-447)."""
+    if version < 2:
+        for topic in request.topics:
+            for row in topic.partitions:
+                row.committed_leader_epoch = -1
+    if version < 3:
+        request.generation_id, request.member_id, request.group_instance_id = -1, "", None

@@ -1,0 +1,43 @@
+"""Offsets of groups that are moved by transactions of the broker's: read only where none of them is being decided.
+
+Clients that can't ask for that (before OffsetFetch v7, KIP-447) would begin at the offsets before the last transaction
+while its markers are on their way, and so read again what it has committed.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import ask_coordinator
+
+#: One group, and only what is stable.
+_VERSION: Final = 7
+_PAUSE_SECONDS: Final = 0.05
+
+
+class StableGroups:
+    """Asks the groups' coordinators."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """``cluster`` knows them."""
+        self._cluster = cluster
+
+    async def wait(self, group_ids: Collection[str]) -> None:
+        """Until all offsets of these groups are stable. OSError if that can't be known."""
+        for group_id in group_ids:
+            while True:
+                if await self._is_stable(group_id):
+                    break
+                await trio.sleep(_PAUSE_SECONDS)
+
+    async def _is_stable(self, group_id: str) -> bool:
+        request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
+        answer = await ask_coordinator(self._cluster, group_id, request, _VERSION)
+        if not isinstance(answer, OffsetFetchResponse) or answer.error_code:
+            raise OSError(f"the offsets of group {group_id} can't be read")
+        rows = (row for topic in answer.topics for row in topic.partitions)
+        return all(row.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT for row in rows)
