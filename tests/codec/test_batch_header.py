@@ -9,10 +9,10 @@ from kproxy.codec.batch_header import (
     HEADER_SIZE,
     BatchHeader,
     assemble,
-    set_transactional,
     crc_ok,
     extend,
     read_header,
+    set_transactional,
     stamp,
 )
 from kproxy.codec.records import Record
