@@ -38,6 +38,7 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
+from kproxy.tracing.opening import open_tracing
 
 log = structlog.get_logger("kproxy.app")
 
@@ -130,10 +131,13 @@ class _Process:
     async def run(self, nursery: trio.Nursery) -> None:
         """Serves until told to stop, then drains."""
         config = self._settings.config
-        transactions = Transactions(self._cluster, config, self._stats, nursery, self._succession)
+        tracing = open_tracing(config, self._stats)
+        if tracing is not None:
+            nursery.start_soon(tracing.run)
+        transactions = Transactions(self._cluster, config, self._stats, nursery, self._succession, tracing)
         authorization, quotas = open_authorization(config, self._stats), open_quotas(config, self._stats)
         server = Server(
-            config, self._stats, self._cluster, nursery, transactions, authorization, quotas, self._succession
+            config, self._stats, self._cluster, nursery, transactions, authorization, quotas, self._succession, tracing
         )
         self._server, self._cluster.open_port = server, server.open_broker_port
         self._settings.follow(server.reconfigure)

@@ -10,6 +10,7 @@ from pathlib import Path
 from kproxy.config.log_levels import LEVEL, LOG_LEVEL_RULES
 from kproxy.config.login_values import KEY_URL, MECHANISM_LIST, WORD_LIST
 from kproxy.config.options import Change, describe, option
+from kproxy.config.otel_values import OTLP_ENDPOINT, RATIO
 from kproxy.config.secrets import SECRET, SecretLocation
 from kproxy.config.values import (
     ADDRESSES,
@@ -649,6 +650,34 @@ class Config:
         choice("auto", "console", "json"),
         "auto: console on a terminal, else one JSON object a line.",
         change=Change.RELOAD,
+    )
+    otel_exporter_otlp_endpoint: str | None = option(
+        None,
+        OTLP_ENDPOINT,
+        "Where traces go: the address of an OTLP collector (HTTP), to which /v1/traces is added. Needs the extra otel. "
+        "Headers and certificates are given in OpenTelemetry's own variables, such as OTEL_EXPORTER_OTLP_HEADERS.",
+    )
+    otel_traces_sampler_arg: float = option(
+        0.01,
+        RATIO,
+        "Of requests and transactions whose records bear no W3C context, so many are traced; where they bear one, "
+        "that says it. OpenTelemetry's OTEL_TRACES_SAMPLER_ARG of parentbased_traceidratio.",
+    )
+    otel_service_name: str = option(
+        "kproxy", pattern("[ -~]{1,200}", "1 to 200 printable ASCII characters"), "What traces call this service."
+    )
+    otel_bsp_schedule_delay_ms: int = option(
+        5_000, _MS, "Spans are sent at least so often. OpenTelemetry's OTEL_BSP_SCHEDULE_DELAY."
+    )
+    otel_bsp_max_queue_size: int = option(
+        2_048,
+        whole_number(1, 1_000_000, "spans"),
+        "Finished spans that wait to be sent; more are dropped and counted. OTEL_BSP_MAX_QUEUE_SIZE.",
+    )
+    otel_bsp_max_export_batch_size: int = option(
+        512,
+        whole_number(1, 1_000_000, "spans"),
+        "Spans sent at a time; so many are sent without waiting. OTEL_BSP_MAX_EXPORT_BATCH_SIZE.",
     )
 
     @property

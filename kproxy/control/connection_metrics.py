@@ -28,6 +28,12 @@ def process_families(stats: Stats) -> Iterator[Metric]:
     )
     add_durations(delays, (), stats.loop_delays)
     yield delays
+    yield counter(
+        "kproxy_spans",
+        "Spans of traces: exported, dropped because the queue was full, failed to be exported.",
+        ("outcome",),
+        single(stats.spans, ("dropped", "exported", "failed")),
+    )
 
 
 def connection_families(stats: Stats) -> Iterator[Metric]:

@@ -35,6 +35,7 @@ from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, preferred_ports
 from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import Traces
 
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
@@ -63,12 +64,14 @@ class Server:
         authorization: Authorization | None = None,
         quotas: QuotaKeeper | None = None,
         succession: Succession | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
 
         ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited. ``succession``: from whom
-        this one takes over, if from anybody.
+        this one takes over, if from anybody. ``traces``: None if nobody wants to hear of requests.
         """
+        self._traces = traces
         self.authorization = authorization
         self.quotas = quotas
         self._succession = succession or Succession()
@@ -307,7 +310,7 @@ class Server:
             meter=None if self.quotas is None else self.quotas.meter(),
         )
         logins = None if self._logins is None else self._logins.policy
-        return Session(context, self._limits, self._stats, partial(_transcode, self._config), logins)
+        return Session(context, self._limits, self._stats, partial(_transcode, self._config), logins, self._traces)
 
     def _access(self, host: str) -> Access | None:
         """What a connection from a host may do; None: all."""

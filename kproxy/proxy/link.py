@@ -13,6 +13,8 @@ from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kproxy.proxy.quotas.meter import Meter
 
 
@@ -48,6 +50,7 @@ class Link:
         "position",
         "to_client",
         "to_upstream",
+        "trace",
         "used",
     )
 
@@ -71,6 +74,8 @@ class Link:
         self.meter: Meter | None = None
         #: The client must not be heard before.
         self.muted_until = 0.0
+        #: Is told of each request that leaves the order: its slot, the time and the bytes of its answer.
+        self.trace: Callable[[Slot, float, int], None] | None = None
         #: The client's connection has to end, once ``to_client`` is written.
         self.finished = False
         #: Requests answered so far, and by API key the version of the last one.
@@ -90,6 +95,8 @@ class Link:
 
     def answer(self, slot: Slot, message: Message, version: int) -> None:
         """Answers a request with a message."""
+        if slot.traced is not None and (code := getattr(message, "error_code", 0)):
+            slot.traced.errors = (code,)
         self.answer_raw(slot, encode_response(message, version, slot.correlation_id))
 
     def answer_raw(self, slot: Slot, *frames: Buffer) -> None:
@@ -126,6 +133,8 @@ class Link:
             if slot.failed:
                 self.finished = True
                 self._stats.unanswered(slot.api_key)
+                if self.trace is not None:
+                    self.trace(slot, self.now, 0)
                 return
             before = self.position
             self.answered += 1
@@ -141,3 +150,5 @@ class Link:
                     slot.owed.position, slot.owed.at = self.position, self.now
             size = slot.streamed or self.position - before
             self._stats.observe(slot.api_key, slot.api_version, self.now - slot.since, slot.size, size)
+            if self.trace is not None:
+                self.trace(slot, self.now, size)

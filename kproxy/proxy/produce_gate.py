@@ -24,6 +24,7 @@ from kproxy.proxy.producing import Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, first_content
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import traced_produce
 from kproxy.proxy.transactions import produce_parts
 from kproxy.txn.requests import TxnRequest
 
@@ -115,6 +116,7 @@ class ProduceGate:
         if request_header_version(slot.api_key, slot.api_version) == 2:
             body = _PREFIX + decode_request_header(memoryview(frame)[_PREFIX:]).size
         layout = walk_request(frame, body, slot.api_version)
+        self._trace(slot, frame, body, layout)
         refusal = self._refusal(layout)
         if refusal is not None:
             slot.silent = layout.acks == 0
@@ -138,6 +140,11 @@ class ProduceGate:
                 return None
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
+
+    def _trace(self, slot: Slot, frame: bytearray, body: int, layout: ProduceLayout) -> None:
+        if self._link.trace is not None:
+            name = transactional_id(frame, body, slot.api_version) if layout.transactional else None
+            slot.traced = traced_produce(frame, layout, name)
 
     def _take_transactional(self, slot: Slot, frame: bytearray, layout: ProduceLayout, name: str) -> None:
         """Hands on batches of a transaction that kproxy decides, or refuses them.
@@ -182,6 +189,8 @@ class ProduceGate:
         if layout is None:
             return False
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
+        if self._link.trace is not None:
+            slot.traced = traced_produce(frame, layout)
         return self._produce(slot, frame, layout, self._shape_upstream)
 
     def _is_captured(self) -> bool:
@@ -382,6 +391,8 @@ class ProduceGate:
             self.member.closed(call.owed, self._link.now)
             if call.owed.timed_out:
                 return
+        if call.slot.traced is not None:
+            call.slot.traced.errors = {part.error for part in call.parts if part.error}
         if call.slot.silent:
             call.slot.answer = ()
         elif call.raw is not None:

@@ -7,6 +7,7 @@ The shell hands in whole frames (``request`` from the client, ``response`` from 
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from types import MappingProxyType
 
@@ -45,6 +46,7 @@ from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import Traces, traced_request
 from kproxy.proxy.versions import HIDDEN, LOCAL, TRANSACTIONS, upstream_version
 
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
@@ -85,10 +87,12 @@ class Session:
         stats: Stats,
         transcode_for: Callable[[str], dict[int, int]],
         logins: LoginPolicy | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """``transcode_for`` gives, by client id, what to deliver in another compression.
 
         ``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
+        ``traces`` are told of each request; None: nobody is.
         """
         self.ctx = ctx
         self._limits = limits
@@ -103,6 +107,7 @@ class Session:
         self._screening: tuple[bytearray, Screening] | None = None
         self.link = Link(stats)
         self.link.meter = ctx.meter
+        self.link.trace = None if traces is None else partial(traces.answered, ctx)
         self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_software)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
@@ -260,6 +265,8 @@ class Session:
         header = decode_request_header(view)
         request = request_class(slot.api_key).decode(view[header.size :], version, surplus=True)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
+        if self.link.trace is not None and slot.traced is None:
+            slot.traced = traced_request(request)
         if isinstance(request, ApiVersionsRequest) and version >= 3:
             self._note_software(request.client_software_name, request.client_software_version)
         lifted = handler.lift(self.ctx, exchange)

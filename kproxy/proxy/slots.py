@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kproxy.dedup.entries import Answer
+from kproxy.proxy.traces import Traced
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -33,6 +34,8 @@ class Slot:
     streamed: int = 0
     #: What has to be done to the answer before it leaves.
     finish: Callable[[bytes], bytes] | None = None
+    #: What a trace tells of it; None if it is not traced, or nothing is known.
+    traced: Traced | None = None
     #: No answer could be had: the connection ends when its turn comes.
     failed: bool = False
 

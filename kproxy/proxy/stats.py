@@ -105,6 +105,9 @@ class Stats:
     oldest_unacknowledged: float | None = None
     """When the oldest batch whose fate is open was taken, in seconds since the epoch; None if there is none."""
 
+    spans: dict[str, int] = field(default_factory=dict)
+    """Of traces, by what became of them: "exported", "dropped" as the queue was full, "failed" to be exported."""
+
     transactions: TransactionStats = field(default_factory=TransactionStats)
 
     _legacy_clients: set[tuple[str, str]] = field(default_factory=set)

@@ -45,6 +45,7 @@ def filled() -> Stats:
     stats.software.came("librdkafka", "2.8.0")
     stats.loop_delays.observe(0.003)
     stats.unanswered(3)
+    stats.spans["exported"] = 51
     stats.client_bytes_in, stats.client_bytes_out = 11, 12
     stats.upstream_bytes_in, stats.upstream_bytes_out = 13, 14
     stats.batches_stamped, stats.records_stamped = 15, 16
@@ -92,6 +93,7 @@ def filled() -> Stats:
         ("kproxy_requests_total", {"api_key": "Produce", "api_version": "2"}, 2),
         ("kproxy_request_duration_seconds_count", {"api_key": "Produce", "api_version": "2"}, 2),
         ("kproxy_request_duration_seconds_sum", {"api_key": "Produce", "api_version": "2"}, 100.003),
+        ("kproxy_spans_total", {"outcome": "exported"}, 51),
         ("kproxy_request_bytes_total", {"api_key": "Produce"}, 300),
         ("kproxy_response_bytes_total", {"api_key": "Produce"}, 30),
         ("kproxy_requests_unanswered_total", {"api_key": "Metadata"}, 1),

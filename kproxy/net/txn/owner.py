@@ -184,6 +184,7 @@ class Owner:
         if self.state is not State.ONGOING:
             self.state = following(self.state, Event.BEGAN)
             self._stats.open += 1
+            self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
 
     async def _lose(self, why: str) -> TxnError:
         """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to tell."""
@@ -203,6 +204,7 @@ class Owner:
 
     def _drop_transaction(self, reason: str) -> None:
         """The log has shown that the open transaction is aborted, or nothing of it was ever there."""
+        places = self.transaction.announced if self.transaction is not None else ()
         if self.transaction is not None:
             self.transaction.writer.abandon()
             self.transaction = None
@@ -210,6 +212,7 @@ class Owner:
             self.state = following(self.state, Event.ABORTED)
             self._stats.open -= 1
             self._stats.aborted(reason)
+            self._tools.traces.ended(self.keeper.transactional_id, reason, places)
 
     # -- data
 
@@ -316,8 +319,11 @@ class Owner:
         """Has the log show a decision. TxnError if it was to be committed and is aborted."""
         self._has_begun()
         self.state = following(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        self._tools.traces.step(self.keeper.transactional_id, "commit asked" if committed else "abort asked")
         try:
             why = await self._why_not(transaction) if committed else "client"
+            if why is None:
+                self._tools.traces.step(self.keeper.transactional_id, "data acknowledged")
             verdict = await self._until_decided(
                 transaction, why, bumps, beside if why in (None, "client") else NOTHING_BESIDE
             )
@@ -396,6 +402,7 @@ class Owner:
         self.transaction, self.state = None, following(self.state, Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
+        self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
         self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
 
     async def prepare(self, request: TxnRequest) -> None:
@@ -418,6 +425,7 @@ class Owner:
                 raise await self._lose("the log did not take it")
             self.transaction, self.state = None, following(self.state, Event.PREPARED)
             self._stats.open -= 1
+            self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 
     async def decide(self, client: Producer | None, *, committed: bool, also: Also) -> None:
         """Decides parts that were prepared, for whoever may: ``client``, if given, must be the one that has the id.

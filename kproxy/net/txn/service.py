@@ -40,6 +40,7 @@ from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.ways_in import Parties, WaysIn
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.txn.view import Place
 
 _NONCE_BYTES = 16
@@ -59,8 +60,12 @@ class Transactions:
         stats: Stats,
         nursery: trio.Nursery,
         succession: Succession | None = None,
+        traces: Traces | None = None,
     ) -> None:
-        """Nothing is asked of the brokers before ``run``. ``succession``: from whom it takes over, if from anybody."""
+        """Nothing is asked of the brokers before ``run``. ``succession``: from whom it takes over, if from anybody.
+
+        ``traces`` are told of what begins and ends.
+        """
         self._succession = succession or Succession()
         self.views = make_views()
         self._cluster = cluster
@@ -86,6 +91,7 @@ class Transactions:
             connections=connections,
             nonce=_nonce,
             instance_id=config.instance_id,
+            traces=traces or NoTraces(),
         )
         self._jobs = Jobs(nursery)
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._jobs, self._succession)

@@ -10,6 +10,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
@@ -58,6 +59,7 @@ class OwnerTools:
     #: 16 random bytes.
     nonce: Callable[[], bytes]
     instance_id: str
+    traces: Traces = NoTraces()  # noqa: RUF009  # it has no state
 
     async def new_producer_id(self) -> int:
         """As brokers give it. TxnError if none can be had."""

@@ -1,0 +1,27 @@
+"""Tracing as the options say; what it needs is imported only then."""
+
+from kproxy.config import Config, ExitCode, StartupError
+from kproxy.proxy.stats import Stats
+from kproxy.tracing.collector import Collector, Limits
+
+
+def open_tracing(config: Config, stats: Stats) -> Collector | None:
+    """None if it is off. StartupError if what it needs is not installed."""
+    endpoint = config.otel_exporter_otlp_endpoint
+    if endpoint is None:
+        return None
+    try:
+        from kproxy.tracing.otlp import OtlpExporter
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"otel.exporter.otlp.endpoint = '{endpoint}' needs the package {error.name}: pip install 'kproxy[otel]'",
+            ExitCode.USAGE,
+        ) from None
+    exporter = OtlpExporter(endpoint, config.otel_service_name, config.instance_id)
+    limits = Limits(
+        ratio=config.otel_traces_sampler_arg,
+        queue=config.otel_bsp_max_queue_size,
+        batch=config.otel_bsp_max_export_batch_size,
+        delay_s=config.otel_bsp_schedule_delay_ms / 1000,
+    )
+    return Collector(exporter, limits, stats)

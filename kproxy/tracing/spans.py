@@ -1,0 +1,101 @@
+"""A span before anybody encodes it, and how a request becomes one. Names follow OpenTelemetry's for messaging."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kproxy.codec.messages import ApiKey, ErrorCode, api_name
+from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.slots import Slot
+from kproxy.proxy.traces import MOST_PLACES, Place, Traced, TraceParent
+
+NANOSECONDS: Final = 1_000_000_000
+_OPERATIONS: Final = {ApiKey.PRODUCE: "send", ApiKey.FETCH: "receive"}
+_NOTHING: Final = Traced()
+
+
+class SpanContext(NamedTuple):
+    """By what a span is known: 128 and 64 bits."""
+
+    trace_id: int
+    span_id: int
+
+
+class Event(NamedTuple):
+    """Something that happened within a span, ns since the epoch."""
+
+    name: str
+    at_ns: int
+
+
+@dataclass(slots=True)
+class Span:
+    """Times are ns since the epoch; ``error`` says why it failed, None if it did not."""
+
+    name: str
+    context: SpanContext
+    start_ns: int
+    end_ns: int
+    #: Somebody else's request that this one serves; None for what is kproxy's own.
+    parent: TraceParent | None = None
+    serves: bool = True
+    links: list[SpanContext] = field(default_factory=list)
+    attributes: dict[str, str | int | Sequence[str]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    error: str | None = None
+
+
+def request_span(ctx: Context, slot: Slot, now: float, size: int, context: SpanContext) -> Span:
+    """The span of one answered request; its parent is the one context that its records bear, several are links."""
+    traced = slot.traced or _NOTHING
+    name = api_name(slot.api_key)
+    span = Span(name, context, int(slot.since * NANOSECONDS), int(now * NANOSECONDS))
+    if len(traced.parents) == 1:
+        span.parent = traced.parents[0]
+    else:
+        span.links = [SpanContext(parent.trace_id, parent.span_id) for parent in traced.parents]
+    span.attributes = {
+        "messaging.system": "kafka",
+        "messaging.client.id": ctx.client_id,
+        "kproxy.api_key": name,
+        "kproxy.api_version": slot.api_version,
+        "kproxy.broker_id": ctx.node_id,
+        "kproxy.correlation_id": slot.correlation_id,
+        "kproxy.request_bytes": slot.size,
+        "kproxy.response_bytes": size,
+    }
+    if slot.api_key in _OPERATIONS:
+        span.attributes["messaging.operation.type"] = _OPERATIONS[ApiKey(slot.api_key)]
+    if ctx.software:
+        span.attributes["kproxy.client_software"] = f"{ctx.software} {ctx.software_version}".rstrip()
+    if traced.transactional_id is not None:
+        span.attributes["kproxy.transactional_id"] = traced.transactional_id
+    span.attributes |= places_told(traced.places)
+    span.error = _error(slot, traced)
+    return span
+
+
+def places_told(places: Iterable[Place]) -> dict[str, str | int | Sequence[str]]:
+    """The attributes that say which partitions; a topic's name where all are of one."""
+    rows = sorted(places)[:MOST_PLACES]
+    told: dict[str, str | int | Sequence[str]] = {}
+    if rows:
+        told["kproxy.partitions"] = [f"{topic}-{partition}" for topic, partition in rows]
+    if len({topic for topic, _ in rows}) == 1:
+        told["messaging.destination.name"] = rows[0][0]
+    if len(rows) == 1:
+        told["messaging.destination.partition.id"] = str(rows[0][1])
+    return told
+
+
+def _error(slot: Slot, traced: Traced) -> str | None:
+    if slot.failed:
+        return "no answer could be had, the connection was ended"
+    return ", ".join(_error_name(code) for code in sorted(traced.errors)) or None
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

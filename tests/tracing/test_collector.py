@@ -1,0 +1,174 @@
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.produce import PartitionData
+from kproxy.proxy.slots import Slot
+from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import Traced, TraceParent
+from kproxy.tracing.collector import Collector, Limits
+from kproxy.tracing.spans import Span, SpanContext
+from tests.proxy.playbook import context
+
+ONE, TWO = TraceParent(1, 2, True), TraceParent(3, 4, False)
+
+
+class Kept:
+    """An exporter that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.arrives = True
+        self.closed = False
+
+    def export(self, spans: Sequence[Span]) -> bool:
+        if self.arrives:
+            self.spans += spans
+        return self.arrives
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Scene:
+    def __init__(self, **limits: Any) -> None:
+        given: dict[str, Any] = {"ratio": 1.0, "queue": 100, "batch": 10, "delay_s": 1.0, **limits}
+        self.kept, self.stats = Kept(), Stats()
+        self.collector = Collector(self.kept, Limits(**given), self.stats, random.Random(1), lambda: 5)
+        self.ctx = context({})
+
+    def request(self, traced: Traced | None = None, *, failed: bool = False, api_key: int = ApiKey.PRODUCE) -> None:
+        slot = Slot(api_key, 9, 1, 1.5, 100, traced=traced, failed=failed)
+        self.collector.answered(self.ctx, slot, 2.0, 50)
+
+    async def sent(self) -> list[Span]:
+        """Ends the collector, which sends what it has."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.collector.run)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert self.kept.closed
+        return self.kept.spans
+
+
+async def test_a_request_becomes_a_span() -> None:
+    scene = Scene()
+    scene.request(
+        Traced(
+            [PartitionData(b"t", 0, 0, 0), PartitionData(b"t", 1, 0, 0)], errors=[ErrorCode.NOT_ENOUGH_REPLICAS, 12345]
+        )
+    )
+    (span,) = await scene.sent()
+    assert (span.name, span.start_ns, span.end_ns) == ("Produce", 1_500_000_000, 2_000_000_000)
+    assert span.attributes["kproxy.partitions"] == ["t-0", "t-1"]
+    assert span.attributes["messaging.destination.name"] == "t"
+    assert "messaging.destination.partition.id" not in span.attributes
+    assert span.error == "NOT_ENOUGH_REPLICAS, error 12345"
+    assert scene.stats.spans == {"exported": 1, "dropped": 0}
+
+
+async def test_a_request_without_an_answer_is_an_error() -> None:
+    scene = Scene()
+    scene.request(failed=True, api_key=ApiKey.METADATA)
+    (span,) = await scene.sent()
+    assert span.error is not None
+    assert "messaging.operation.type" not in span.attributes
+
+
+@pytest.mark.parametrize(
+    ("ratio", "parents", "spans"),
+    [(0.0, (), 0), (0.0, (ONE,), 1), (1.0, (TWO,), 0), (0.0, (TWO, ONE), 1), (1.0, (), 1)],
+)
+async def test_the_context_of_the_records_says_what_is_traced(
+    ratio: float, parents: tuple[TraceParent, ...], spans: int
+) -> None:
+    scene = Scene(ratio=ratio)
+    scene.request(Traced(parents=parents))
+    assert len(await scene.sent()) == spans
+
+
+async def test_one_context_is_the_parent_and_several_are_links() -> None:
+    scene = Scene()
+    scene.request(Traced(parents=(ONE,)))
+    scene.request(Traced(parents=(ONE, TWO)))
+    one, two = await scene.sent()
+    assert (one.parent, one.context.trace_id, one.links) == (ONE, 1, [])
+    assert (two.parent, two.links) == (None, [SpanContext(1, 2), SpanContext(3, 4)])
+    assert two.context.trace_id not in (1, 3)
+
+
+async def test_a_part_is_traced() -> None:
+    scene = Scene(ratio=0.25, queue=10_000)
+    for _ in range(2000):
+        scene.request()
+    assert 400 < len(await scene.sent()) < 600
+
+
+async def test_what_finds_the_queue_full_is_counted_and_dropped() -> None:
+    scene = Scene(queue=3)
+    for _ in range(5):
+        scene.request()
+    assert len(await scene.sent()) == 3
+    assert scene.stats.spans == {"dropped": 2, "exported": 3}
+
+
+async def test_a_collector_that_is_away_costs_its_spans(autojump_clock: MockClock) -> None:
+    scene = Scene(batch=2)
+    scene.kept.arrives = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.collector.run)
+        for _ in range(4):
+            scene.request()
+        while scene.stats.spans.get("failed", 0) < 4:  # noqa: ASYNC110 - a thread's work is looked at
+            await trio.sleep(0.1)
+        scene.kept.arrives = True
+        scene.request()
+        while not scene.kept.spans:  # noqa: ASYNC110 - as above
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert scene.stats.spans == {"failed": 4, "exported": 1, "dropped": 0}
+
+
+async def test_a_transaction_is_traced_with_one_of_its_requests_and_linked_to_it() -> None:
+    scene = Scene(ratio=0.0)
+    scene.collector.begun("id", "me")
+    scene.request(Traced(parents=(ONE,), transactional_id="id"))
+    scene.collector.step("id", "commit asked")
+    scene.collector.ended("id", "committed", [("t", 0)])
+    scene.request(Traced(parents=(ONE,), transactional_id="id"), api_key=ApiKey.END_TXN)
+    scene.request(Traced(parents=(ONE,), transactional_id="id"))
+    write, transaction, end, later = await scene.sent()
+    assert (transaction.name, transaction.serves, transaction.error) == ("transaction", False, None)
+    assert transaction.attributes["kproxy.outcome"] == "committed"
+    assert transaction.attributes["messaging.destination.partition.id"] == "0"
+    assert [event.name for event in transaction.events] == ["commit asked"]
+    assert transaction.links == [write.context]
+    assert write.links == end.links == [transaction.context]
+    assert later.links == []
+
+
+@pytest.mark.parametrize(("reason", "error"), [("client", None), ("fenced", "aborted: fenced")])
+async def test_an_abort_has_its_reason(reason: str, error: str | None) -> None:
+    scene = Scene()
+    scene.collector.begun("id", "me")
+    scene.collector.ended("id", reason, ())
+    (span,) = await scene.sent()
+    told = (span.attributes["kproxy.outcome"], span.attributes["kproxy.abort_reason"], span.error)
+    assert told == ("aborted", reason, error)
+
+
+async def test_what_nobody_began_has_no_end_and_nothing_grows() -> None:
+    scene = Scene(queue=20_000)
+    scene.collector.step("unknown", "commit asked")
+    scene.collector.ended("unknown", "committed", ())
+    for number in range(10_500):
+        scene.collector.begun(f"id-{number}", "me")
+    for number in (0, 10_499):
+        scene.collector.ended(f"id-{number}", "committed", ())
+    (span,) = await scene.sent()
+    assert span.attributes["kproxy.transactional_id"] == "id-10499"
