@@ -83,15 +83,16 @@ class _Mute(BaseRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("handler", "message"), [(_Mumbler, "does not speak HTTP"), (_Mute, "has not answered within 0.05 s")]
+    ("handler", "patience", "message"),
+    [(_Mumbler, "60000", "does not speak HTTP"), (_Mute, "50", "has not answered within 0.05 s")],
 )
 def test_another_program_listens(
-    handler: type[BaseRequestHandler], message: str, capsys: pytest.CaptureFixture[str]
+    handler: type[BaseRequestHandler], patience: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         address = f"127.0.0.1:{server.server_address[1]}"
-        assert main(["health", "--http", address, "--timeout-ms", "50"]) == ExitCode.FAILURE
+        assert main(["health", "--http", address, "--timeout-ms", patience]) == ExitCode.FAILURE
         server.shutdown()
     assert message in capsys.readouterr().err
 
