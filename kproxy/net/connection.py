@@ -254,8 +254,8 @@ class Connection:
             return "idle"
         if stalled_at is not None and self._budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
             return "slow_reader"  # what is kept for it is missing to others
-        login = self.session.login
-        if login is not None and not login.passed and now > self._opened_at + config.frame_timeout_ms / 1000:
+        login, latest = self.session.login, self._opened_at + config.frame_timeout_ms / 1000
+        if login is not None and not login.passed and self._listening and now > latest:
             return "unauthenticated"
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000

@@ -1,5 +1,6 @@
 """Does for clients that log in what takes time: computes hashes, asks for keys, lets the refused wait."""
 
+import hmac
 import secrets
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +9,7 @@ import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
-from kproxy.proxy.client_login.credentials import DECOY_BYTES, Credentials
+from kproxy.proxy.client_login.credentials import DECOY_BYTES, Credentials, Verifier
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck, Verdict
 
@@ -23,6 +24,8 @@ _HASHES_AT_ONCE: Final = 2
 _LOGGED_AT_MOST: Final = 20
 _LOG_SECONDS: Final = 10.0
 _NONCE_BYTES: Final = 24
+_SEAL_KEY_BYTES: Final = 32
+_MOST_SEALED: Final = 10_000
 _BEARER: Final = "OAUTHBEARER"
 
 
@@ -33,6 +36,10 @@ class LoginDesk:
         """StartupError if a file, or what a mechanism needs, is missing. Inside trio."""
         self._delay_seconds = config.connection_failed_authentication_delay_ms / 1000
         self._hashing = trio.CapacityLimiter(_HASHES_AT_ONCE)
+        #: By verifier the password that it was seen to fit, under a key that dies with this process: when a thousand
+        #: clients come back at once, each hash is computed once. Guesses cost as much as ever.
+        self._sealed: dict[Verifier, bytes] = {}
+        self._seal_key = secrets.token_bytes(_SEAL_KEY_BYTES)
         self._log_until, self._left_to_log = -float("inf"), 0
         self._tokens = _token_checker(config) if _BEARER in config.sasl_enabled_mechanisms else None
         nobody = Credentials(secrets.token_bytes(DECOY_BYTES), {})
@@ -67,9 +74,15 @@ class LoginDesk:
 
     async def _password(self, check: PasswordCheck) -> Verdict:
         verifier, known = self.policy.credentials().for_plain(check.name)
+        seal = hmac.digest(self._seal_key, check.password.encode(), "sha256")
+        if known and hmac.compare_digest(self._sealed.get(verifier, b""), seal):
+            return Accepted(check.name)
         # of a user that does not exist, too: else the time would tell
         fits = await trio.to_thread.run_sync(verifier.is_of, check.password, limiter=self._hashing)
         if known and fits:
+            if len(self._sealed) >= _MOST_SEALED:
+                self._sealed.clear()
+            self._sealed[verifier] = seal
             return Accepted(check.name)
         return Refused(f"wrong password of {check.name!r}" if known else "no such user")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
@@ -14,10 +15,12 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.net.client_login.desk import LoginDesk, open_desk
+from kproxy.proxy.client_login.credentials import Credentials, Verifier, make_verifier
 from kproxy.proxy.client_login.mechanisms import MECHANISMS
 from kproxy.proxy.permits import PermitRule
 from tests.net.client_login.issuer import Issuer
 from tests.net.harness import FrameClient, Proxied, eventually, metadata, produce, proxied, values_in
+from tests.proxy.client_login.test_gate import Play
 from tests.proxy.client_login.users import PASSWORD, USERS, ScramClient
 
 
@@ -162,6 +165,36 @@ async def test_many_who_guess_hold_up_nobody(options: dict[str, Any]) -> None:
         async with await proxy.client() as client:
             assert (await plain(client)).error_code == 0
         await eventually(lambda: proxy.stats.logins.get(("PLAIN", "refused")) == 40, 30)
+
+
+async def test_a_password_is_hashed_once_and_a_guess_each_time(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    hashed: list[str] = []
+    real = Verifier.is_of
+
+    def is_of(verifier: Verifier, password: str) -> bool:
+        hashed.append(password)
+        return real(verifier, password)
+
+    async def lets_in(password: str) -> bool:
+        play = Play()
+        play.handshake("PLAIN")
+        play.token(f"\0alice\0{password}".encode())
+        await desk.serve(play.gate, "client", "peer")
+        play.token(f"\0alice\0{password}".encode())
+        return play.gate.passed
+
+    monkeypatch.setattr(Verifier, "is_of", is_of)
+    desk = LoginDesk(config(**options))
+    words = (PASSWORD, PASSWORD, "guess", "guess", PASSWORD)
+    assert [await lets_in(word) for word in words] == [True, True, False, False, True]
+    assert hashed == [PASSWORD, "guess", "guess"]
+    changed = {key: make_verifier(key[1], "new", b"0123456789abcdef", 4096) for key in USERS.verifiers}
+    write_credentials(options["sasl_credentials_location"], Credentials(b"d" * 32, changed))
+    await trio.sleep(2)
+    assert not await lets_in(PASSWORD)
+    assert await lets_in("new")
 
 
 def config(**given: Any) -> Config:
