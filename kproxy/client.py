@@ -198,9 +198,10 @@ class ControlClient:
         """Has readers pass over what was written under a producer id that the transaction log does not know; the id."""
         return self._ask(lambda row: int(row["producer_id"]), "POST", f"/v1/producers/{producer_id}/reject", {})
 
-    def list(self, states: Sequence[str] = ()) -> "list[Listed]":
-        """All transactional ids, or those in one of these states."""
-        query = f"?{urlencode([('state', state) for state in states])}" if states else ""
+    def list(self, states: Sequence[str] = (), *, undecided: bool = False) -> "list[Listed]":
+        """All transactional ids, or those in one of these states, or that readers wait for (``undecided``)."""
+        asked = [("state", state) for state in states] + ([("undecided", "true")] if undecided else [])
+        query = f"?{urlencode(asked)}" if asked else ""
         return self._ask(_rows, "GET", _TRANSACTIONS + query)
 
     def describe(self, transactional_id: str) -> Described:

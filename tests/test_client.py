@@ -260,7 +260,7 @@ def test_a_broken_answer_is_none(tmp_path: Path, answer: bytes) -> None:
 def test_fields_of_a_newer_kproxy_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     row = dict.fromkeys(("transactional_id", "state", "client_id", "instance_id", "novelty"), "x")
-    row |= dict.fromkeys(("producer_id", "producer_epoch", "started_ms"), 1)  # type: ignore[arg-type]
+    row |= dict.fromkeys(("producer_id", "producer_epoch", "started_ms", "undecided_parts"), 1)  # type: ignore[arg-type]
     with answering(path, [http_answer(200, {"transactions": [row], "more": 1})]):
         [found] = ControlClient(path, timeout=10).list()
     assert (found.state, found.producer_id) == ("x", 1)

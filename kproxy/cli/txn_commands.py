@@ -207,12 +207,13 @@ def reject(producer_id: int, as_json: bool, **where: Any) -> int:
 
 @txn.command(name="list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only those in this state; may be repeated.")
+@click.option("--undecided", is_flag=True, help="Only those that readers wait for: open, or with an undecided part.")
 @control_options
-def list_ids(states: tuple[str, ...], as_json: bool, **where: Any) -> int:
+def list_ids(states: tuple[str, ...], undecided: bool, as_json: bool, **where: Any) -> int:
     """List all transactional ids."""
     from kproxy.cli.txn_report import print_list
 
-    rows = control_client(**where).list(states)
+    rows = control_client(**where).list(states, undecided=undecided)
     if as_json:
         print_json([listed_json(row) for row in rows])
     else:

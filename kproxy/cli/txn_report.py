@@ -16,7 +16,9 @@ def print_list(rows: Sequence[Listed]) -> None:
     if not rows:
         _console().print("no transactional ids")
         return
-    table = Table("transactional id", "state", "client.id", "producer id", "epoch", "began (UTC)", "instance")
+    table = Table(
+        "transactional id", "state", "client.id", "producer id", "epoch", "began (UTC)", "instance", "undecided parts"
+    )
     for row in rows:
         table.add_row(
             row.transactional_id,
@@ -26,6 +28,7 @@ def print_list(rows: Sequence[Listed]) -> None:
             str(row.producer_epoch),
             _time(row.started_ms),
             row.instance_id,
+            str(row.undecided_parts),
         )
     _console().print(table, markup=False)
 

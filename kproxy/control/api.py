@@ -84,8 +84,12 @@ class _Api:
     async def list(self, request: Request) -> Response:
         wanted = request.query_params.getlist("state")
         _check(wanted, {"type": "array", "items": schemas.STATE}, "state")
-        rows = [listed_json(row) for row in await self._control.list() if not wanted or row.state in wanted]
-        return JSONResponse({"transactions": rows})
+        undecided = request.query_params.get("undecided", "false")
+        _check(undecided, schemas.UNDECIDED, "undecided")
+        rows = [row for row in await self._control.list() if not wanted or row.state in wanted]
+        if undecided == "true":
+            rows = [row for row in rows if row.is_undecided]
+        return JSONResponse({"transactions": [listed_json(row) for row in rows]})
 
     async def describe(self, request: Request) -> Response:
         return JSONResponse(described_json(await self._control.describe(_id(request))))

@@ -94,6 +94,12 @@ def _paths() -> dict[str, Any]:
         "description": "Only those in this state, or in one of these.",
         "schema": {"type": "array", "items": schemas.STATE},
     }
+    undecided = {
+        "name": "undecided",
+        "in": "query",
+        "description": "true: only those that readers wait for, with an open transaction or an undecided part.",
+        "schema": schemas.UNDECIDED,
+    }
     return {
         "/v1/openapi.json": {
             "get": {
@@ -105,7 +111,7 @@ def _paths() -> dict[str, Any]:
         **_fact_paths(),
         TRANSACTIONS: {
             "get": _operation("list", "All transactional ids that the log knows.", "TransactionList")
-            | {"parameters": [states]},
+            | {"parameters": [states, undecided]},
             "post": _operation(
                 "begin", "Begins a transaction.", "Transaction", "Begin", HTTPStatus.CREATED, required=True
             ),

@@ -122,6 +122,7 @@ STATE: Final[Schema] = {
     "enum": ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"],
     "description": "As Kafka names it.",
 }
+UNDECIDED: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
 _STARTED: Final[Schema] = {
     "type": ["integer", "null"],
     "description": "When the transaction began, in ms since 1970; null if there is none.",
@@ -147,6 +148,11 @@ LISTED: Final = all_required(
         **_PRODUCER,
         "started_ms": _STARTED,
         "instance_id": _INSTANCE,
+        "undecided_parts": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Of members, or prepared: they wait for the owner's decision, whatever the state says.",
+        },
     },
     "A transactional id in the list.",
 )

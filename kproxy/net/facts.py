@@ -67,7 +67,7 @@ class Facts:
             listen=str(config.listen),
             bootstrap_servers=show(config.bootstrap_servers),
             connections=stats.connections_open,
-            max_connections=config.max_connections,
+            max_connections=stats.connections_limit,
             connections_total=sum(stats.connections_accepted.values()),
             brokers_up=stats.brokers,
             brokers_known=len(self._cluster.map.brokers),

@@ -1,7 +1,9 @@
 """What the control API tells of a transaction, and its JSON: the same for who answers and who asks."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_ONGOING: Final = "Ongoing"
 
 
 class OwnerId(NamedTuple):
@@ -39,6 +41,13 @@ class Listed(NamedTuple):
     producer_epoch: int
     started_ms: int | None
     instance_id: str
+    #: Of members, or prepared by the owner: they wait for its decision, whatever the state says.
+    undecided_parts: int
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether readers wait for a decision about it."""
+        return self.state == _ONGOING or self.undecided_parts > 0
 
 
 class Described(NamedTuple):
@@ -67,6 +76,11 @@ class Described(NamedTuple):
     def owner(self) -> OwnerId:
         """The client's identity, for those who act for it."""
         return OwnerId(self.producer_id, self.producer_epoch)
+
+    @property
+    def undecided_parts(self) -> int:
+        """As ``Listed``."""
+        return len(self.parts)
 
 
 def listed_json(row: Listed) -> dict[str, Any]:

@@ -274,3 +274,16 @@ async def test_a_producer_id_is_rejected() -> None:
     for wrong in ("-1", "x", "1.5"):
         answer = await call(app, "POST", f"/v1/producers/{wrong}/reject")
         assert (answer.status, repr(wrong) in answer.json["detail"]) == (400, True)
+
+
+async def test_a_list_of_what_readers_wait_for() -> None:
+    control = FakeTransactions()
+    app = served(control)
+    for name in ("open", "prepared", "done"):
+        await post(app, ALL, {"transactional_id": name, "client_id": "c"})
+    await post(app, f"{ALL}/prepared/prepare")
+    await post(app, f"{ALL}/done/commit")
+    found = (await call(app, "GET", f"{ALL}?undecided=true")).json["transactions"]
+    assert [(row["transactional_id"], row["undecided_parts"]) for row in found] == [("open", 0), ("prepared", 1)]
+    assert len((await call(app, "GET", f"{ALL}?undecided=false")).json["transactions"]) == 3
+    assert (await call(app, "GET", f"{ALL}?undecided=maybe")).error == "INVALID_REQUEST"

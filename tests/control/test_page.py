@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, **options: Any) -> AsyncIterator[Served]:
     page = Served(tmp_path)
+    page.config = replace(page.config, **options)
     with trio.fail_after(120):
         await page.control.begin(client_id="loader", transactional_id=None, timeout_ms=60_000)
         async with trio.open_nursery() as nursery:
@@ -80,17 +82,22 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 async def with_page(tmp_path: Path, browser: Chrome, work: Callable[[Served], None]) -> Served:
     """Opens the page, does blocking work on it in a thread, and closes it while it is still served."""
     async with served(tmp_path) as page:
-
-        def run() -> None:
-            browser.get(f"http://{page.address}/")
-            until(browser, lambda: text(browser, "state") == "ready")
-            try:
-                work(page)
-            finally:
-                browser.get("about:blank")
-
-        await trio.to_thread.run_sync(run)
+        await on_page(page, browser, work)
     return page
+
+
+async def on_page(page: Served, browser: Chrome, work: Callable[[Served], None]) -> None:
+    """As ``with_page``, of one that is served."""
+
+    def run() -> None:
+        browser.get(f"http://{page.address}/")
+        until(browser, lambda: text(browser, "state") == "ready")
+        try:
+            work(page)
+        finally:
+            browser.get("about:blank")
+
+    await trio.to_thread.run_sync(run)
 
 
 def until(browser: Chrome, condition: Callable[[], object]) -> None:
@@ -160,9 +167,31 @@ async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> N
         assert not browser.find_element(By.ID, "ask").is_displayed()
 
     page = await with_page(tmp_path, browser, work)
-    assert page.aborts == [("abort", "kproxy-loader", (), None, False)]
+    assert page.aborts == [("abort", "kproxy-loader", (), None, True)]
     [refused] = complaints(browser)
     assert "401" in refused
+
+
+async def test_what_is_prepared_is_shown_and_aborted(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        until(
+            browser,
+            lambda: "kproxy-loader loader 1000, epoch 0 Empty, undecided parts: 1" in text(browser, "transactions"),
+        )
+
+    async with served(tmp_path) as page:
+        await page.control.prepare("kproxy-loader")
+        await on_page(page, browser, work)
+
+
+async def test_without_a_token_there_is_a_reason_in_place_of_a_button(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
+        assert not browser.find_element(By.CSS_SELECTOR, "#transactions button").is_enabled()
+        assert "control.token.file" in text(browser, "transactions-note")
+
+    async with served(tmp_path, control_token_file=None) as page:
+        await on_page(page, browser, work)
 
 
 async def test_a_kproxy_that_is_gone_is_told(tmp_path: Path, browser: Chrome) -> None:

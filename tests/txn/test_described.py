@@ -30,7 +30,7 @@ DESCRIBED = st.builds(
     instance_id=st.text(),
     last=st.none() | OUTCOMES,
 )
-LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text())
+LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text(), NUMBERS)
 
 
 @given(DESCRIBED)

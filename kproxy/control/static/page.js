@@ -62,6 +62,7 @@ const COLUMNS = {
     ["Transactional id", (row) => row.transactional_id],
     ["client.id", (row) => row.client_id],
     ["Producer", (row) => `${row.producer_id}, epoch ${row.producer_epoch}`],
+    ["State", (row) => (row.undecided_parts ? `${row.state}, undecided parts: ${row.undecided_parts}` : row.state)],
     ["Open for", (row, now) => (row.started_ms === null ? "" : span(Math.max(now - row.started_ms, 0))), "number"],
     ["Instance", (row) => row.instance_id],
   ],
@@ -210,7 +211,8 @@ async function abort() {
     const answer = await fetch(`/v1/transactions/${encodeURIComponent(asked)}/abort`, {
       method: "POST",
       headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-      body: "{}",
+      // all of it: also what members have prepared, which nobody else may ever decide
+      body: '{"abort_others": true}',
     });
     if (answer.ok) {
       dialog.close();
@@ -249,7 +251,7 @@ async function transactions(now) {
   // The rows are not made anew under somebody's fingers.
   if (dialog.open) return;
   try {
-    const found = await get("/v1/transactions?state=Ongoing");
+    const found = await get("/v1/transactions?undecided=true");
     note.hidden = ability === "token" || !found.transactions.length;
     note.textContent = REASONS[ability] || "";
     fill("transactions", found.transactions.slice(0, 200), found.transactions.length, now, abortCell);
