@@ -35,7 +35,7 @@ class Lock(NamedTuple):
 
 #: An image can't be added to, so it has every extra that a proxy may need; not Spark, and not the demonstration.
 LOCKS = (
-    Lock(ROOT / "deploy" / "requirements.lock", extras=("oauth", "msk")),
+    Lock(ROOT / "deploy" / "requirements.lock", extras=("oauth", "msk", "otel")),
     Lock(ROOT / "deploy" / "build.lock", group="image"),
 )
 
