@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
 	$(BIN)/kproxy demo $(ARGS)
 
-test: $(STAMP)   ## the whole test suite (interop tests need Java 17+ and Maven: make system)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)   ## the whole test suite, in two processes (interop tests need Java 17+ and Maven: make system; JOBS=2)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile $(ARGS)
 
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .

@@ -61,6 +61,7 @@ def old_wrapper(magic: int, codec: int, inner: bytes) -> bytes:
         (2, old_wrapper(1, 3, OLD_GOOD[1] + damaged(OLD_GOOD[1]))),
         (2, OLD_GOOD[1] + damaged(OLD_GOOD[1])),
     ],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
 )
 async def test_a_wrong_checksum_is_corrupt_message_for_its_partition_alone(version: int, data: bytes) -> None:
     good = GOOD if version >= 3 else OLD_GOOD[version // 2]
@@ -89,6 +90,7 @@ async def test_a_wrong_checksum_is_corrupt_message_for_its_partition_alone(versi
         GOOD[:16] + b"\x03" + GOOD[17:],
         GOOD[:16] + b"\xff" + GOOD[17:],
     ],
+    ids=lambda _: "",
 )
 async def test_a_set_that_is_no_batch_is_refused_and_its_neighbour_is_written(data: bytes | None) -> None:
     async with witnessed() as proxy, await proxy.client(1) as client:
