@@ -240,6 +240,31 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (Query("max by (instance) (kproxy_unknown_producer_ids{@})", "{{instance}}"),),
         ),
     ),
+    "Access": (
+        Panel(
+            "Logins",
+            "ops",
+            "Logins of clients by SASL, by mechanism and result. Nothing: kproxy does not ask for any.",
+            (rate_by("kproxy_client_logins_total", "mechanism, result", "{{mechanism}} {{result}}"),),
+        ),
+        Panel(
+            "Not allowed",
+            "ops",
+            "What the rules refused, by operation and kind of resource, and requests to the pages of kproxy's own.",
+            (
+                rate_by(
+                    "kproxy_authorization_refusals_total", "operation, resource_type", "{{operation}} {{resource_type}}"
+                ),
+                rate_by("kproxy_http_requests_refused_total", "listener, reason", "{{listener}}: {{reason}}"),
+            ),
+        ),
+        Panel(
+            "Held back by quotas",
+            "percentunit",
+            "Time for which clients had to wait, by limit; 100 % is one client all the time.",
+            (rate_by("kproxy_throttle_seconds_total", "limit", "{{limit}}"),),
+        ),
+    ),
     "Legacy clients": (
         Panel(
             "Requests that Kafka 4 would refuse",

@@ -58,7 +58,7 @@ class _ConfigApi:
         body = await read_body(request, schemas.SET_LEVEL)
         level, subsystem = body["level"], body.get("subsystem")
         self._logs.set(None if level == schemas.DEFAULT else level, subsystem)
-        log.info("log level set", level=level, of=subsystem or "all")
+        log.info("log level set", value=level, of=subsystem or "all")
         return JSONResponse(_levels_json(self._logs))
 
 

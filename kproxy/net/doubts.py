@@ -192,7 +192,9 @@ class DoubtKeeper:
         except (OSError, RemoteProtocolError) as error:
             unread = len(reads) or len(entries)
             self._count_failure("unreadable", unread)
-            log.warning("batches can't be read back: their retries may become duplicates", n=unread, error=str(error))
+            log.warning(
+                "batches can't be read back: their retries may become duplicates", count=unread, error=str(error)
+            )
         for entry in entries:
             if entry.digests is None:
                 doubts.forget(entry)

@@ -94,7 +94,9 @@ class LaneLog:
                 damaged=former.damaged,
             )
         if former.dropped:
-            log.warning("more former producer ids than are kept in memory; the oldest are not used", n=former.dropped)
+            log.warning(
+                "more former producer ids than are kept in memory; the oldest are not used", count=former.dropped
+            )
 
     def _give_up(self, refused: Refused) -> None:
         self.enabled = False

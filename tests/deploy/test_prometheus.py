@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.config import Address, Config
+from kproxy.config import Address
 from kproxy.control.http import serve_http
+from kproxy.net.facts import Facts
 from kproxy.net.txn.service import Transactions
+from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Call
 from tests.codec.message_sets import message_set
 from tests.deploy.prometheus import DEPLOY, RULES, Prometheus, watching
@@ -62,6 +65,14 @@ def one_refusal() -> Any:
         return left.pop() if left else None
 
     return fault
+
+
+def count_refusals(stats: Stats) -> None:
+    """As listeners with logins, rules and quotas do."""
+    stats.logins["PLAIN", "accepted"] = 1
+    stats.count_http_refused("control", "token")
+    stats.authorization_refusals["Read", "Topic"] = 1
+    stats.throttle_seconds["producer_byte_rate"] = 1.5
 
 
 async def produce_on(client: FrameClient) -> None:
@@ -130,8 +141,10 @@ async def test_what_rules_and_dashboard_ask_for_is_there_under_load(tmp_path: Pa
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(proxied(coordinator=Transactions))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        config = Config(bootstrap_servers=(Address("127.0.0.1", 1),), http=Address("127.0.0.1", 0))
-        address = await nursery.start(serve_http, config, proxy.stats)
+        config = replace(proxy.config, http=Address("127.0.0.1", 0))
+        facts = Facts(config, proxy.stats, proxy.cluster, proxy.server)
+        count_refusals(proxy.stats)
+        address = await nursery.start(serve_http, config, proxy.stats, facts, proxy.transactions.control)
         async with AsyncExitStack() as clients, watching(address, tmp_path) as watcher:
             producer = await load(proxy, clients)
             async with trio.open_nursery() as busy:

@@ -105,7 +105,7 @@ class TokenKeys:
             except (OSError, HTTPException, ValueError) as error:
                 self._failed = f"keys from {self._url}: {error}"
                 log.error(
-                    "keys to check tokens with can't be had", url=self._url, reason=str(error), old=len(self._keys)
+                    "keys to check tokens with can't be had", url=self._url, reason=str(error), keys=len(self._keys)
                 )
             else:
                 self._had_at = self._tried_at

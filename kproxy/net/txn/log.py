@@ -59,7 +59,7 @@ def make_views() -> Views:
     def tell(what: str, why: str) -> None:
         if what not in told:
             told.add(what)
-            log.error("the transaction log holds records that this kproxy does not understand", what=what, why=why)
+            log.error("the transaction log holds records that this kproxy does not understand", kind=what, reason=why)
 
     return Views(tell)
 

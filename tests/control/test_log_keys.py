@@ -1,0 +1,54 @@
+"""The keys of log lines are those of docs/logging.md, and none takes the place of one that every line has."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kproxy.config.log_levels import SUBSYSTEMS
+from kproxy.net.draining import Left
+
+ROOT = Path(__file__).parent.parent.parent
+METHODS = {"debug", "info", "warning", "error", "exception"}
+#: Handed on as ``**`` by those who log for others.
+PASSED_ON = {"client_id", "mechanism", "peer"}
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / "kproxy").rglob("*.py")):
+        if not {"testing", "spark", "_generated"} & set(path.parts):
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls() -> Iterator[ast.Call]:
+    """The calls of loggers, which are all called ``log``."""
+    names = {f"log.{method}" for method in METHODS}
+    for _, tree in sources():
+        yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in names)
+
+
+def documented() -> set[str]:
+    page = (ROOT / "docs" / "logging.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    return {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+
+
+def test_each_key_is_documented_and_none_is_documented_in_vain() -> None:
+    used = {keyword.arg for call in calls() for keyword in call.keywords if keyword.arg is not None} | PASSED_ON
+    left = {*Left._fields, "control_requests"}  # what ``kproxy.app`` says at the end of a process
+    assert documented() == used | left | {"suppressed"}
+    assert not used & {"timestamp", "level", "subsystem", "event", "exception"}
+    assert all(re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", key) for key in used)
+
+
+def test_each_logger_is_of_a_known_subsystem() -> None:
+    named = {
+        node.args[0].value
+        for _, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "structlog.get_logger"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert named == {f"kproxy.{name}" for name in SUBSYSTEMS}
