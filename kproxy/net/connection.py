@@ -103,8 +103,10 @@ class Connection:
         self._progress = trio.lowlevel.ParkingLot()
         self._client_gone = False
         self._draining = False
-        #: While it stays in spite of a drain: what is called when something of it was answered.
-        self.answered: Callable[[], None] | None = None
+        #: In a drain: what says, when something was answered, whether it goes now.
+        self.answered: Callable[[Connection], None] | None = None
+        #: Errands that have no answer yet.
+        self.errands_open = 0
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
@@ -185,7 +187,7 @@ class Connection:
             await self._settle()
 
     async def _serve(self) -> None:
-        while not self._draining:
+        while await self._goes_on():
             if self._budget.full:
                 asked_at = trio.current_time()
                 await self._budget.admit(self)
@@ -215,8 +217,19 @@ class Connection:
             elif self.client.had_its_turn():
                 await trio.lowlevel.checkpoint()
 
-        while not self.session.idle and not self.session.link.finished:
+    async def _goes_on(self) -> bool:
+        """Whether another request may be read; in a drain only if it is to stay after all."""
+        while self._draining:
+            if self.session.idle or self.session.link.finished:
+                return False
             await self._progress.park()
+        return True
+
+    def stay(self) -> None:
+        """Takes back a drain."""
+        if self._draining:
+            self._draining = False
+            self._progress.unpark_all()
 
     @property
     def owed(self) -> int:
@@ -316,6 +329,7 @@ class Connection:
     def start_errands(self) -> None:
         """Runs what has to be asked of a coordinator."""
         assert self._nursery is not None
+        self.errands_open += len(self.session.errands)
         for errand in self.session.errands:
             self._nursery.start_soon(self._errand, errand, self._errands.queue(errand))
         self.session.errands.clear()
@@ -323,6 +337,7 @@ class Connection:
     async def _errand(self, errand: Errand, work: Callable[[], Awaitable[Message | None]]) -> None:
         answer = await work()
         self.session.errand_done(errand, answer, trio.current_time() + self.wall)
+        self.errands_open -= 1
         self.start_errands()  # one may lead to another
         if self._gathering:
             return
@@ -497,10 +512,10 @@ class Connection:
         self._account()
         if self._progress:
             self._progress.unpark_all()
+        if self.answered is not None:
+            self.answered(self)
         if self._draining:
             self.drain()
-        elif self.answered is not None:
-            self.answered()
         if self.session.gate.recovering and not (self._resending or self._forsaken) and self._nursery is not None:
             self._resending = True
             self._nursery.start_soon(self._resend)

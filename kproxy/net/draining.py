@@ -29,11 +29,6 @@ class Left(NamedTuple):
     #: Requests of transactions that go on, their clients gone or not.
     decisions: int
 
-    @property
-    def nothing(self) -> bool:
-        """Whether all is."""
-        return not any(self)
-
 
 class Draining:
     """Brings connections and transactions to their ends."""
@@ -42,16 +37,23 @@ class Draining:
         """``connections`` are those that live; the collection changes while they end."""
         self._connections = connections
         self._transactions = transactions
+        self._producers: set[tuple[str, str, str]] = set()
+        self._client_ids: set[str] = set()
 
     async def run(self) -> None:
-        """Returns when nothing is left."""
+        """Returns when nothing is left that anybody could bring to its end."""
         if self._transactions is not None:
             self._transactions.leave()
         while True:
-            self._release()
-            if self.left().nothing:
+            self._look()
+            if not (self._connections or self._decided_later()):
                 return
             await trio.sleep(_POLL_SECONDS)
+
+    def _decided_later(self) -> bool:
+        """Whether there is still to be decided what needs no connection of a client."""
+        transactions = self._transactions
+        return transactions is not None and bool(transactions.jobs or transactions.parties().client_ids)
 
     def left(self) -> Left:
         """What is not through now."""
@@ -63,32 +65,36 @@ class Draining:
             decisions=transactions.jobs if transactions is not None else 0,
         )
 
-    def _release(self) -> None:
-        """Ends all connections that no open transaction needs; called too when one of those has had an answer."""
-        staying = self._staying()
+    def _look(self) -> None:
+        """Ends all connections that no open transaction needs."""
+        self._find_staying()
         for connection in list(self._connections):
-            if connection in staying:
-                connection.answered = self._release
-            else:
-                connection.answered = None
-                connection.drain()
+            connection.answered = self._answered
+            self._end_or_keep(connection)
 
-    def _staying(self) -> set["Connection"]:
-        """All connections of producers one of whose connections takes part in an open transaction."""
+    def _answered(self, connection: "Connection") -> None:
+        """Looks at one that has had an answer: it may have begun a transaction, or ended one."""
+        if _producer(connection) in self._producers:
+            self._look()
+        elif self._transactions is not None and self._transactions.takes_part(connection.session.ctx.connection):
+            self._producers.add(_producer(connection))
+            connection.stay()
+
+    def _end_or_keep(self, connection: "Connection") -> None:
+        if _producer(connection) in self._producers or connection.session.ctx.client_id in self._client_ids:
+            connection.stay()
+        else:
+            connection.drain()
+
+    def _find_staying(self) -> None:
+        """Whose connections stay, all of them: those of who takes part in a transaction, or asks to do so just now."""
         if self._transactions is None:
-            return set()
-        parties = self._transactions.parties()
-        if not any(parties):
-            return set()
-        producers = {
+            return
+        parties, self._client_ids = self._transactions.parties()
+        self._producers = {
             _producer(connection)
             for connection in self._connections
-            if connection.session.ctx.connection in parties.connections
-        }
-        return {
-            connection
-            for connection in self._connections
-            if _producer(connection) in producers or connection.session.ctx.client_id in parties.client_ids
+            if connection.errands_open or connection.session.ctx.connection in parties
         }
 
 

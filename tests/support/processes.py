@@ -31,7 +31,7 @@ class Process:
 
     async def said(self, event: str) -> dict[str, object]:
         """The first line with this event; trio.TooSlowError if there is none."""
-        with trio.fail_after(30):
+        with trio.fail_after(90):
             while True:
                 for line in self.lines:
                     if line["event"] == event:
@@ -89,7 +89,7 @@ async def kproxy(bootstrap: str, *flags: str) -> AsyncIterator[Process]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         while not await condition():  # type: ignore[misc]  # noqa: ASYNC110 - another process is looked at
             await trio.sleep(0.02)
 

@@ -139,6 +139,10 @@ class Transactions:
         connections, client_ids = self.ways_in.parties()
         return Parties(connections.union(*(owner.parties() for owner in self.coordinator.owned())), client_ids)
 
+    def takes_part(self, connection: int) -> bool:
+        """Whether a connection takes part in a transaction that is open here."""
+        return any(connection in owner.parties() for owner in self.coordinator.owned())
+
     @property
     def open(self) -> int:
         """Transactions that are open here."""
