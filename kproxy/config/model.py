@@ -290,7 +290,7 @@ class Config:
         None,
         TOKEN_URL,
         "Where tokens for OAUTHBEARER are asked for, with client credentials. Kafka's "
-        "sasl.oauthbearer.token.endpoint.url; needs kproxy[oauth].",
+        "sasl.oauthbearer.token.endpoint.url.",
     )
     upstream_sasl_oauthbearer_client_id: str | None = option(
         None, OPTIONAL_TEXT, "The name by which the endpoint knows kproxy."

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from kproxy.testing.kafka_sasl import LISTENER, sasl_settings, scram_arguments
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
 
@@ -63,6 +64,8 @@ class RealKafka:
     :param directory: where to keep configuration, data and logs; a temporary one, removed by ``stop``, if omitted.
     :param jvm_options: options for the brokers' Java.
     :param ssl: broker settings of a second listener, which speaks TLS; see ``ssl_bootstrap``.
+    :param sasl: names and passwords for a listener that asks for SASL, over TLS if ``ssl`` is given, too; see
+        ``sasl_bootstrap``.
     """
 
     def __init__(
@@ -73,17 +76,22 @@ class RealKafka:
         directory: Path | None = None,
         jvm_options: Sequence[str] = DEFAULT_JVM_OPTIONS,
         ssl: Mapping[str, str] | None = None,
+        sasl: Mapping[str, str] | None = None,
     ) -> None:
         self._version = version
-        self._config = {**(ssl or {}), **(config or {})}
+        self._users = sasl or {}
+        self._config = {**(ssl or {}), **(sasl_settings(sasl) if sasl else {}), **(config or {})}
+        self._sasl_protocol = "SASL_PLAINTEXT" if ssl is None else "SASL_SSL"
         self._jvm_options = tuple(jvm_options)
         self._temporary = tempfile.TemporaryDirectory(prefix="kproxy-kafka-") if directory is None else None
         self._directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
-        self._reserved = [_reserve_port() for _ in range((2 if ssl is None else 3) * brokers)]
+        listeners = 2 + (ssl is not None) + (sasl is not None)
+        self._reserved = [_reserve_port() for _ in range(listeners * brokers)]
         ports = [reserved.getsockname()[1] for reserved in self._reserved]
         self._ports = ports[:brokers]
         self._controller_ports = ports[brokers : 2 * brokers]
-        self._ssl_ports = ports[2 * brokers :]
+        self._sasl_ports = ports[-brokers:] if sasl is not None else []
+        self._ssl_ports = ports[2 * brokers : 3 * brokers] if ssl is not None else []
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * brokers
         self._java = ""
         self._classpath = ""
@@ -107,6 +115,11 @@ class RealKafka:
     def ssl_bootstrap(self) -> str:
         """As ``bootstrap``, of the listeners that speak TLS."""
         return ",".join(f"127.0.0.1:{port}" for port in self._ssl_ports)
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """As ``bootstrap``, of the listeners that ask for SASL."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
 
     @property
     def directory(self) -> Path:
@@ -211,9 +224,11 @@ class RealKafka:
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]},"
             f"CONTROLLER://127.0.0.1:{self._controller_ports[index]}"
-            + "".join(f",SSL://127.0.0.1:{port}" for port in self._ssl_ports[index : index + 1]),
+            + "".join(f",SSL://127.0.0.1:{port}" for port in self._ssl_ports[index : index + 1])
+            + "".join(f",{LISTENER}://127.0.0.1:{port}" for port in self._sasl_ports[index : index + 1]),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,"
+            f"{LISTENER}:{self._sasl_protocol}",
             "log.dirs": self._directory / f"data-{node}",
             "num.partitions": 1,
             "auto.create.topics.enable": "true",
@@ -240,6 +255,7 @@ class RealKafka:
             path = self._directory / f"server-{index + 1}.properties"
             path.write_text(self._server_properties(index), encoding="utf-8")
             arguments = ["kafka.tools.StorageTool", "format", "-g", "-t", cluster_id, "-c", str(path)]
+            arguments += scram_arguments(self._users)
             tools.append(self._launch(arguments, index, ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")))
         for index, tool in enumerate(tools):
             if tool.wait(_READY_TIMEOUT_S) != 0:

@@ -7,11 +7,19 @@ import pytest
 from kproxy.config import Address, Config
 from kproxy.config.checks import cross_check, fit_defaults
 from kproxy.config.values import PrincipalList
+from kproxy.config.secrets import SecretLocation
 
 GOOD = Config(bootstrap_servers=(Address("127.0.0.1", 9092),))
 
 
 TOKEN = {"control_token_file": Path("/token")}
+
+
+LOGIN = {
+    "upstream_security_protocol": "sasl_plaintext",
+    "upstream_sasl_username": "alice",
+    "upstream_sasl_password_location": SecretLocation(Path("/password")),
+}
 
 
 def test_defaults_are_fine() -> None:
@@ -38,6 +46,14 @@ def test_defaults_are_fine() -> None:
         ({"connection_buffer_bytes": 1 << 30}, "connection.buffer.bytes"),
         ({"max_message_bytes": 1 << 30}, "max.message.bytes"),
         ({"super_users": PrincipalList(["User:a"])}, "super.users = 'User:a' needs acl.file"),
+        ({"upstream_ssl_ca_location": Path("/ca"), **LOGIN}, "needs upstream.security.protocol = 'ssl' or 'sasl_ssl'"),
+        (
+            {"upstream_security_protocol": "sasl_ssl"},
+            "needs upstream.sasl.username and upstream.sasl.password.location",
+        ),
+        ({**LOGIN, "upstream_sasl_mechanism": "OAUTHBEARER"}, "needs upstream.sasl.oauthbearer.token.location, or up"),
+        ({**LOGIN, "upstream_sasl_mechanism": "AWS_MSK_IAM"}, "needs upstream.sasl.aws.region"),
+        ({"upstream_sasl_username": "alice"}, "upstream.sasl.username needs upstream.security.protocol = 'sasl_plai"),
         ({"retry_backoff_ms": 2000}, "retry.backoff.ms = 2000 must not exceed retry.backoff.max.ms = 1000"),
     ],
 )
@@ -50,6 +66,8 @@ def test_what_cannot_work_together(changes: dict[str, Any], reason: str) -> None
     "changes",
     [
         {"http": Address("127.0.0.2", 19092)},
+        LOGIN,
+        {**LOGIN, "upstream_security_protocol": "sasl_ssl", "upstream_ssl_ca_location": Path("/ca")},
         {"http": Address("127.0.0.1", 0), "listen": Address("127.0.0.1", 0)},
         {"http": None},
         {"control_http": Address("localhost", 19645), **TOKEN},

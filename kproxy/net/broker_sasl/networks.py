@@ -5,6 +5,7 @@ import trio
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.broker_sasl.credentials import Credentials, Password, Token
 from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
+from kproxy.net.broker_sasl.token_endpoint import client_credentials
 from kproxy.net.broker_sasl.tokens import IssuedTokens, StoredToken, TokenSource
 from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
@@ -74,15 +75,14 @@ def _signed(region: str) -> TokenSource:
     try:
         from kproxy.net.broker_sasl.msk_iam import signed_tokens
     except ImportError as error:
-        raise _missing("upstream.sasl.mechanism = 'AWS_MSK_IAM'", "msk", error) from None
+        raise StartupError(
+            f"upstream.sasl.mechanism = 'AWS_MSK_IAM' needs the package {error.name}: pip install 'kproxy[msk]'",
+            ExitCode.USAGE,
+        ) from None
     return IssuedTokens(signed_tokens(region), f"upstream.sasl.aws.region = '{region}' and AWS's own credentials")
 
 
 def _asked_for(config: Config) -> TokenSource:
-    try:
-        from kproxy.net.broker_sasl.token_endpoint import client_credentials
-    except ImportError as error:
-        raise _missing("upstream.sasl.oauthbearer.token.endpoint.url", "oauth", error) from None
     url, secret = (
         config.upstream_sasl_oauthbearer_token_endpoint_url,
         config.upstream_sasl_oauthbearer_client_secret_location,
@@ -97,7 +97,3 @@ def _asked_for(config: Config) -> TokenSource:
         config.upstream_ssl_ca_location,
     )
     return IssuedTokens(ask, "upstream.sasl.oauthbearer.client.id, .scope and .token.endpoint.url")
-
-
-def _missing(what: str, extra: str, error: ImportError) -> StartupError:
-    return StartupError(f"{what} needs the package {error.name}: pip install 'kproxy[{extra}]'", ExitCode.USAGE)

@@ -6,6 +6,7 @@ work; a sender that nobody reads beside does it itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Final, NoReturn, Protocol
 
 import trio
@@ -57,7 +58,7 @@ class RenewingIO:
         #: Part of a request may be written, and the rest not.
         self._midway = False
         self._read_alone: trio.CancelScope | None = None
-        self._reader_waits = False
+        self._reader_waits: trio.CancelScope | None = None
         self._lot = trio.lowlevel.ParkingLot()
         self._due = self._ends = self._give_up = 0.0
         self._lasts(lifetime_ms)
@@ -66,7 +67,7 @@ class RenewingIO:
         now = trio.current_time()
         self._due, self._ends = now + lifetime_ms / 1000 * _DUE, now + lifetime_ms / 1000
         if not lifetime_ms:
-            self._due = self._ends = float("inf")
+            self._due = self._ends = inf
 
     # -- as the connection knows
 
@@ -178,12 +179,12 @@ class RenewingIO:
             return
         if self._read_alone is not None:
             self._read_alone.cancel()
-        self._reader_waits = True
         try:
             with trio.move_on_at(self._look_at()) as waiting:
+                self._reader_waits = waiting
                 await self._inner.readable()
         finally:
-            self._reader_waits = False
+            self._reader_waits = None
             if self._busy:
                 self._wake()  # a sender goes on to read, should the reader have to wait for something else now
         if not waiting.cancelled_caught:
@@ -232,6 +233,7 @@ class RenewingIO:
     async def _begin(self) -> None:
         """Begins a login, behind the end of a request. OSError: there is no use in waiting for it."""
         self._busy = True
+        self._give_up = inf  # whoever has the password or the token sees to that
         try:
             login = await self._renewals.begin()
         except OSError as error:
@@ -242,6 +244,8 @@ class RenewingIO:
             self.close()
             raise
         self._give_up = trio.current_time() + self._timeout
+        if self._reader_waits is not None:
+            self._reader_waits.deadline = self._give_up
         self._login = login
         try:
             await self._inner.send_all([login.frame()])
@@ -262,7 +266,12 @@ class RenewingIO:
 
     async def _renewed(self) -> None:
         """Waits until something changed about the login that goes on, and reads if nobody else does. OSError."""
-        if self._login is None or self._reader_waits or self._read_alone is not None or len(self._beside) >= _READ:
+        if (
+            self._login is None
+            or self._reader_waits is not None
+            or self._read_alone is not None
+            or len(self._beside) >= _READ
+        ):
             await self._lot.park()
         else:
             await self._read()
@@ -271,14 +280,17 @@ class RenewingIO:
 
     async def _read(self) -> None:
         room = memoryview(bytearray(_READ))
-        with trio.CancelScope(deadline=self._give_up) as self._read_alone:
+        with trio.CancelScope(deadline=self._give_up) as alone:
+            self._read_alone = alone
             try:
                 while self._busy and len(self._beside) < _READ:
                     count = self._receive(room)
                     if count == 0:
                         raise OSError(f"{self._inner.peer} closed the connection")
-                    if count is None:
+                    if count is None and not alone.cancel_called:
                         await self._inner.readable()
+                    elif count is None:
+                        return
                     else:
                         self._beside += room[:count]
             finally:

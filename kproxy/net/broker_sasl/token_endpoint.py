@@ -2,12 +2,16 @@
 
 import json
 import ssl
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import Request, urlopen
 
-import httpx
+import trio
 
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.tokens import DEFAULT_LIFETIME_SECONDS, Issued
@@ -15,6 +19,7 @@ from kproxy.net.broker_sasl.tokens import DEFAULT_LIFETIME_SECONDS, Issued
 #: More than any token.
 _MOST_BYTES: Final = 1 << 20
 _LONGEST_REASON: Final = 200
+_TIMEOUT_SECONDS: Final = 10.0
 
 
 def client_credentials(
@@ -22,41 +27,44 @@ def client_credentials(
 ) -> Callable[[], Awaitable[Issued]]:
     """What asks the endpoint for a token; OSError says what it answered. ``ca``: trusted beside the system's."""
 
-    async def ask() -> Issued:
+    def ask() -> Issued:
+        request = _request(url, client_id, secret.read(), scope)
         context = ssl.create_default_context()
         if ca is not None:
             context.load_verify_locations(ca)
-        basic = httpx.BasicAuth(quote(client_id, safe=""), quote(secret.read(), safe=""))
-        form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
         try:
-            async with (
-                httpx.AsyncClient(verify=context, timeout=None) as client,
-                client.stream("POST", url, data=form, auth=basic, headers={"accept": "application/json"}) as answer,
-            ):
-                return _issued(url, answer.status_code, await _body(answer))
-        except httpx.HTTPError as error:
-            raise OSError(f"{url}: {error or type(error).__name__}") from None
+            with urlopen(request, timeout=_TIMEOUT_SECONDS, context=context) as answer:
+                return _issued(url, answer.read(_MOST_BYTES))
+        except HTTPError as error:
+            with error:
+                raise OSError(_refusal(url, error.code, error.read(_MOST_BYTES))) from None
+        except URLError as error:
+            raise OSError(f"{url}: {error.reason}") from None
+        except HTTPException as error:
+            raise OSError(f"{url}: {type(error).__name__}: is it a token endpoint?") from None
 
-    return ask
+    async def ask_elsewhere() -> Issued:
+        # in a thread, since it waits; whoever is no longer interested leaves it to its time-out
+        return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
 
-
-async def _body(answer: httpx.Response) -> bytes:
-    body = b""
-    async for chunk in answer.aiter_bytes():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise OSError(f"{answer.url} answers without an end: is it a token endpoint?")
-    return body
+    return ask_elsewhere
 
 
-def _issued(url: str, status: int, body: bytes) -> Issued:
+def _request(url: str, client_id: str, secret: str, scope: str | None) -> Request:
+    basic = b64encode(f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()).decode()
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    headers = {"Authorization": f"Basic {basic}", "Accept": "application/json"}
+    return Request(url, urlencode(form).encode(), headers)
+
+
+def _refusal(url: str, status: int, body: bytes) -> str:
     fields = _fields(body)
-    if status != httpx.codes.OK:
-        why = fields.get("error_description") or fields.get("error") or "no reason given"
-        raise OSError(
-            f"{url} answered {status} ({str(why)[:_LONGEST_REASON]!r}): see upstream.sasl.oauthbearer.client.id and "
-            f".client.secret.location"
-        )
+    why = str(fields.get("error_description") or fields.get("error") or "no reason given")[:_LONGEST_REASON]
+    return f"{url} answered {status} ({why!r}): see upstream.sasl.oauthbearer.client.id and .client.secret.location"
+
+
+def _issued(url: str, body: bytes) -> Issued:
+    fields = _fields(body)
     token, lifetime = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(token, str) or not token.isprintable() or not token:
         raise OSError(f"{url} answered without an access_token: is it a token endpoint?")

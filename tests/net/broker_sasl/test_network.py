@@ -16,8 +16,7 @@ from kproxy.config import Address, Config
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_sasl.networks import open_networks
-from kproxy.net.broker_sasl.renewing_io import RenewingIO
-from kproxy.net.network import ByteIO, Network
+from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.stats import Stats
@@ -96,7 +95,7 @@ async def test_a_connection_is_logged_in_with_the_password(password: Path, mecha
 
 async def test_a_token_from_a_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    options = {"upstream_sasl_oauthbearer_token_location": SecretLocation(path)}
+    options: dict[str, Any] = {"upstream_sasl_oauthbearer_token_location": SecretLocation(path)}
     options |= {"upstream_sasl_oauthbearer_extensions": ("logicalCluster=lkc-1",)}
     async with broker(RULES, Stats(), **login(path, "OAUTHBEARER", **options)) as (fake, network):
         with pytest.raises(LoginRefused, match=r"token\.location = .*/token: No such file"):
@@ -290,7 +289,3 @@ class TestProxy:
                 await client.send(MetadataRequest(topics=[]), 1)
                 assert await client.ended()
             assert proxy.stats.upstream_connections_open == 0
-
-
-def test_a_renewing_connection_is_one_like_any(password: Path) -> None:
-    assert not {name for name in dir(ByteIO) if not name.startswith("_")} - set(dir(RenewingIO))
