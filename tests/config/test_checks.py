@@ -6,8 +6,8 @@ import pytest
 
 from kproxy.config import Address, Config
 from kproxy.config.checks import cross_check, fit_defaults
-from kproxy.config.values import PrincipalList
 from kproxy.config.secrets import SecretLocation
+from kproxy.config.values import PrincipalList
 
 GOOD = Config(bootstrap_servers=(Address("127.0.0.1", 9092),))
 
