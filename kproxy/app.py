@@ -124,7 +124,7 @@ class _Process:
         self._succession = Succession(None if predecessor is None else ports)
         self._sockets = SocketNetwork(each.sock for each in listening)
         self._networks = networks = open_networks(config, self._stats, self._sockets)
-        self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks.for_client)
+        self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks)
         self._stop, self._in_flight, self._notifier = Stop(), InFlight(), Notifier(os.environ)
         self._hand_over = HandOver(config.instance_id, self._listening, self._taken)
 

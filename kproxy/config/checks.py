@@ -127,6 +127,7 @@ def _check_login(config: Config) -> Iterator[str]:
         if given:
             yield f"{given[0]} needs upstream.security.protocol = 'sasl_plaintext' or 'sasl_ssl'"
         return
+    yield from _check_identity(config)
     lists = _LOGIN_NEEDS[mechanism]
     if not any(all(getattr(config, name) is not None for name in needs) for needs in lists):
         wanted = ", or ".join(" and ".join(name.replace("_", ".") for name in needs) for needs in lists)
@@ -136,6 +137,16 @@ def _check_login(config: Config) -> Iterator[str]:
 def _check_rules(config: Config) -> Iterator[str]:
     if config.super_users and config.acl_file is None:
         yield f"super.users = '{show(config.super_users)}' needs acl.file: without rules all is allowed"
+
+
+def _check_identity(config: Config) -> Iterator[str]:
+    identity, mechanism = config.upstream_sasl_identity, config.upstream_sasl_mechanism
+    if identity == "client" and config.sasl_enabled_mechanisms:
+        yield "upstream.sasl.identity = 'client' needs sasl.enabled.mechanisms = off: clients can log in only once"
+    if (identity == "mapped") is not (config.upstream_sasl_identities_file is not None):
+        yield f"upstream.sasl.identity = '{identity}': 'mapped' and upstream.sasl.identities.file go together"
+    if identity == "mapped" and mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        yield f"upstream.sasl.identity = 'mapped' needs PLAIN or SCRAM, not upstream.sasl.mechanism = '{mechanism}'"
 
 
 def _check_sizes(config: Config) -> Iterator[str]:

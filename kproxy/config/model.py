@@ -311,9 +311,16 @@ class Config:
     )
     upstream_sasl_identity: str = option(
         "kproxy",
-        choice("kproxy", "client"),
+        choice("kproxy", "client", "mapped"),
         "As whom clients' requests come to a broker that wants SASL. kproxy: all as kproxy itself. client: each "
-        "connection as its client, whose own SASL goes through to the broker.",
+        "connection as its client, whose own SASL goes through to the broker. mapped: as "
+        "upstream.sasl.identities.file says.",
+    )
+    upstream_sasl_identities_file: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "For upstream.sasl.identity = mapped: which client is whom at the brokers, by principal. Read again when it "
+        "changes; see docs/security.md.",
     )
     max_frame_bytes: int = option(
         104_857_600,

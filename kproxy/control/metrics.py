@@ -28,7 +28,7 @@ _REFUSALS = (
     "slow_reader",
     "transactional_id",
 )
-_UPSTREAM_ERRORS = ("connect", "disconnected", "metadata", "protocol", "timeout")
+_UPSTREAM_ERRORS = ("authentication", "connect", "disconnected", "metadata", "protocol", "timeout")
 
 
 def make_registry(stats: Stats) -> CollectorRegistry:

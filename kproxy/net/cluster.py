@@ -13,7 +13,7 @@ from kproxy.codec.produce import TopicRef
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
-from kproxy.net.network import ByteIO, Network
+from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
 from kproxy.proxy.stats import Stats
 
@@ -36,17 +36,17 @@ class Cluster:
         stats: Stats,
         cluster_map: ClusterMap,
         network: Network,
-        for_client: Callable[[str], Network] | None = None,
+        clients: ClientNetworks | None = None,
     ) -> None:
         """``cluster_map`` is shared with the sessions, which only read it.
 
-        ``for_client``: by principal, the network for what a client asks for; None: as kproxy's own.
+        ``clients``: the networks for what clients ask for; None: ``network``.
         """
         self._config = config
         self._stats = stats
         self.map = cluster_map
         self.network = network
-        self._for_client = for_client
+        self._networks = clients
         self._clients: dict[Address, BrokerClient] = {}
         self._connecting: dict[Address, trio.Lock] = {}
         self._turn = 0
@@ -162,9 +162,14 @@ class Cluster:
 
     async def connect_for(self, principal: str, broker: Broker) -> ByteIO:
         """A connection on behalf of a client. OSError, RemoteProtocolError."""
-        network = self.network if self._for_client is None else self._for_client(principal)
+        clients = self._networks
+        network = self.network if clients is None else clients.for_client(principal)
         host, port = broker.address
         return await network.connect(host, port, self._config.upstream_connect_timeout_ms)
+
+    def network_on_behalf(self, principal: str) -> Network:
+        """The network for what kproxy does for a client, beside the client's own connection."""
+        return self.network if self._networks is None else self._networks.on_behalf(principal)
 
     async def ask_any(self, request: Message, versions: VersionRange) -> Message:
         """The first answer that any broker gives, at a version as new as both allow. OSError, RemoteProtocolError."""

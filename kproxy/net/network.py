@@ -91,6 +91,16 @@ class Listener(Protocol):
         """Takes no more connections."""
 
 
+class ClientNetworks(Protocol):
+    """By principal, the networks for what clients ask for."""
+
+    def for_client(self, principal: str) -> "Network":
+        """For a client's own connection."""
+
+    def on_behalf(self, principal: str) -> "Network":
+        """For what kproxy does for it beside that."""
+
+
 class Network(Protocol):
     """Where connections come from, and what time it is."""
 

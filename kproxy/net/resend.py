@@ -69,7 +69,7 @@ class _OwnClients:
 
     def __init__(self, connection: "Connection") -> None:
         self._config = connection.config
-        self._network = connection.cluster.network
+        self._network = connection.cluster.network_on_behalf(connection.session.ctx.principal)
         self._clients: dict[Address, BrokerClient] = {}
 
     async def get(self, address: Address) -> BrokerClient:

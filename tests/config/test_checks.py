@@ -53,6 +53,8 @@ def test_defaults_are_fine() -> None:
         ),
         ({**LOGIN, "upstream_sasl_mechanism": "OAUTHBEARER"}, "needs upstream.sasl.oauthbearer.token.location, or up"),
         ({**LOGIN, "upstream_sasl_mechanism": "AWS_MSK_IAM"}, "needs upstream.sasl.aws.region"),
+        ({**LOGIN, "upstream_sasl_identity": "mapped"}, "'mapped' and upstream.sasl.identities.file go together"),
+        ({**LOGIN, "upstream_sasl_identities_file": Path("/ids")}, "= 'kproxy': 'mapped' and upstream.sasl.identities"),
         ({"upstream_sasl_username": "alice"}, "upstream.sasl.username needs upstream.security.protocol = 'sasl_plai"),
         ({"retry_backoff_ms": 2000}, "retry.backoff.ms = 2000 must not exceed retry.backoff.max.ms = 1000"),
     ],

@@ -169,7 +169,7 @@ async def running(
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
     networks, known = open_networks(config, stats), ClusterMap(host_pattern=config.broker_host_pattern)
-    cluster = Cluster(config, stats, known, networks.own, networks.for_client)
+    cluster = Cluster(config, stats, known, networks.own, networks)
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
         authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)

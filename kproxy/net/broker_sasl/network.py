@@ -28,10 +28,10 @@ _FAR: Final = 1 << 30
 class LoginWatch:
     """Counts what fails, and tells it once: before the first login whoever asked for the connection does."""
 
-    def __init__(self, stats: Stats) -> None:
-        """Counts in ``stats.upstream_errors``."""
+    def __init__(self, stats: Stats, *, tells_first: bool = False) -> None:
+        """Counts in ``stats.upstream_errors``. ``tells_first``: nobody else tells that the first login failed."""
         self._stats = stats
-        self._fails: bool | None = None
+        self._fails: bool | None = False if tells_first else None
 
     def succeeded(self) -> None:
         """Takes note of a login."""

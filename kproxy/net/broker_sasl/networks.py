@@ -4,6 +4,7 @@ import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.broker_sasl.credentials import Credentials, Password, Token
+from kproxy.net.broker_sasl.identities import IdentityNetworks
 from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
 from kproxy.net.broker_sasl.token_endpoint import client_credentials
 from kproxy.net.broker_sasl.tokens import IssuedTokens, StoredToken, TokenSource
@@ -16,33 +17,54 @@ _PASSWORD = "upstream.sasl.password.location"
 
 
 class Networks:
-    """``own`` is kproxy's own."""
+    """``own`` is kproxy's own; clients have it, too, unless something else is said."""
 
-    def __init__(self, own: Network, clients: Network, tokens: TokenSource | None) -> None:
-        """``tokens`` are kept fresh by ``run``."""
+    def __init__(
+        self,
+        own: Network,
+        tokens: TokenSource | None = None,
+        clients: Network | None = None,
+        identities: IdentityNetworks | None = None,
+    ) -> None:
+        """``tokens`` and ``identities`` are kept fresh by ``run``; ``clients``: how they come to log in themselves."""
         self.own = own
         self._clients = clients
+        self._identities = identities
         self._tokens = tokens
 
     def for_client(self, principal: str) -> Network:
         """What carries the requests of a client."""
-        return self._clients
+        return self.on_behalf(principal) if self._clients is None else self._clients
+
+    def on_behalf(self, principal: str) -> Network:
+        """What carries requests that kproxy makes for a client: as the client, if it can, else as itself."""
+        return self.own if self._identities is None else self._identities.of(principal)
 
     async def run(self) -> None:
         """Keeps fresh what logins need, for ever."""
-        if self._tokens is not None:
-            await self._tokens.run()
-        await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            if self._tokens is not None:
+                nursery.start_soon(self._tokens.run)
+            if self._identities is not None:
+                nursery.start_soon(self._identities.watch)
+            nursery.start_soon(trio.sleep_forever)
 
 
 def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = None) -> Networks:
-    """As the configuration has it; made inside trio. StartupError names a file, or a package, that is missing."""
+    """As the configuration has it; made inside trio.
+
+    StartupError names a file, or a package, that is missing; ConfigError what is wrong with a file.
+    """
     network = open_network(config, stats, sockets)
     if not config.logs_in:
-        return Networks(network, network, None)
+        return Networks(network)
     tokens = _token_source(config)
     own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats))
-    return Networks(own, network if config.clients_log_in else own, tokens)
+    identities = None
+    if config.upstream_sasl_identities_file is not None:
+        path = config.upstream_sasl_identities_file
+        identities = IdentityNetworks(network, config.upstream_sasl_mechanism, path, stats)
+    return Networks(own, tokens, network if config.clients_log_in else None, identities)
 
 
 def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:

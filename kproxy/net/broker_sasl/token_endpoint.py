@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
+from urllib.request import HTTPSHandler, Request, build_opener
 
 import trio
 
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.tokens import DEFAULT_LIFETIME_SECONDS, Issued
+from kproxy.net.redirects import NoRedirects
 
 #: More than any token.
 _MOST_BYTES: Final = 1 << 20
@@ -33,7 +34,8 @@ def client_credentials(
         if ca is not None:
             context.load_verify_locations(ca)
         try:
-            with urlopen(request, timeout=_TIMEOUT_SECONDS, context=context) as answer:
+            opener = build_opener(HTTPSHandler(context=context), NoRedirects)
+            with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
                 return _issued(url, answer.read(_MOST_BYTES))
         except HTTPError as error:
             with error:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import structlog
 import trio
+
+from kproxy.net.redirects import NoRedirects
 
 log = structlog.get_logger("kproxy.login")
 
@@ -29,22 +31,13 @@ class KeysError(Exception):
     """There are no keys; the text says why."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Whoever answers for the server could else send kproxy to any other."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> None:
-        """Not followed: the answer counts as an error."""
-
-
 def fetch(url: str) -> bytes:
     """What an http, https or file URL names, within 10 s; waits. OSError, HTTPException."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with Path(unquote(parts.path)).open("rb") as file:
             return file.read(_MOST_BYTES + 1)
-    opener = urllib.request.build_opener(_NoRedirects)
+    opener = urllib.request.build_opener(NoRedirects)
     with opener.open(url, timeout=_FETCH_SECONDS) as answer:
         return bytes(answer.read(_MOST_BYTES + 1))
 

@@ -1,0 +1,52 @@
+"""Reads the file of identities (``upstream.sasl.identities.file``): which client is whom at the brokers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kproxy.config.faults import Faults
+from kproxy.config.secrets import SECRET, SecretLocation
+from kproxy.config.section import Section, top_of
+
+EVERYBODY = "*"
+"""The principal that stands for all that no other names."""
+
+
+class BrokerIdentity(NamedTuple):
+    """A name at the brokers, and where its password is."""
+
+    username: str
+    password: SecretLocation
+
+
+def load_identities(file: Path) -> Mapping[str, BrokerIdentity]:
+    """By principal; ConfigError with one line for each fault."""
+    faults = Faults(str(file))
+    top = top_of(file, faults, {})
+    identities: dict[str, BrokerIdentity] = {}
+    for section in top.sections("identities"):
+        principal = section.text("principal")
+        if principal in identities:
+            section.fault(f"{principal!r} is given twice", "principal")
+        if principal and principal != EVERYBODY and ":" not in principal:
+            section.fault(f"must be TYPE:NAME, such as 'User:{principal}', or '*' for all others", "principal")
+        identities[principal] = BrokerIdentity(section.text("username"), _location(section))
+        section.finish()
+    if not top.has("identities"):
+        top.fault("is missing: a list with principal, username and password.location", "identities")
+    top.finish()
+    faults.check()
+    return identities
+
+
+def _location(section: Section) -> SecretLocation:
+    raw = section.text("password.location")
+    try:
+        found = SECRET.parse(raw)
+    except ValueError as error:
+        section.fault(str(error), "password.location")
+        found = None
+    else:
+        if found is None and raw:
+            section.fault("must not be off", "password.location")
+    return found or SecretLocation(variable="")

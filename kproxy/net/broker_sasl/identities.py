@@ -1,0 +1,71 @@
+"""Clients come to brokers as whom a file says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.config.identity_file import EVERYBODY, BrokerIdentity, load_identities
+from kproxy.net.broker_sasl.credentials import Password
+from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
+from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.net.watched_file import WatchedFile
+from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.stats import Stats
+
+OPTION = "upstream.sasl.identities.file"
+
+
+class IdentityNetworks:
+    """A network for each principal; made when it is first asked for, and anew when the file has changed."""
+
+    def __init__(self, network: Network, mechanism: str, path: Path, stats: Stats) -> None:
+        """ConfigError if the file can't be used; later the last one that could be stays in use."""
+        self._network = network
+        self._mechanism = mechanism
+        self._stats = stats
+        self._file = WatchedFile(path, load_identities, OPTION)
+        self._made: dict[str, Network] = {}
+
+    async def watch(self) -> None:
+        """Follows the file, for ever."""
+        await self._file.watch(self._use)
+
+    async def reload(self) -> bool:
+        """Looks at the file at once; whether another one is in force now."""
+        return await self._file.reload(self._use)
+
+    def _use(self, _: Mapping[str, BrokerIdentity]) -> None:
+        self._made.clear()
+
+    def of(self, principal: str) -> Network:
+        """The network of a client; one that refuses all connections for a client that the file does not name."""
+        identities = self._file.content
+        name = principal if principal in identities else EVERYBODY
+        if name not in identities:
+            return _Closed(self._network, principal)
+        if name not in self._made:
+            self._made[name] = self._log_in_as(name, identities[name])
+        return self._made[name]
+
+    def _log_in_as(self, principal: str, identity: BrokerIdentity) -> Network:
+        where = f"{OPTION}: {principal}: password.location"
+        name = f"{OPTION}: {principal}: username"
+        credentials = Password(self._mechanism, identity.username, identity.password, name, where)
+        return SaslNetwork(self._network, credentials, LoginWatch(self._stats, tells_first=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """For clients that are nobody at the brokers."""
+
+    _network: Network
+    _principal: str
+
+    async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
+        raise LoginRefused(f"{self._principal!r} is nobody at the brokers: see {OPTION}")
+
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+        return await self._network.listen(host, port, backlog)
+
+    def wall(self) -> float:
+        return self._network.wall()
