@@ -86,7 +86,7 @@ def _rule_at(text: str, at: int) -> tuple[MappingRule, int]:
     match = _RULE.match(text, at)
     if match is None:
         raise ValueError(
-            f"must be RULE:PATTERN/REPLACEMENT/[L|U] or DEFAULT, joined by commas (at {text[at : at + 40]!r})"
+            f"must be RULE:PATTERN/REPLACEMENT/CASE (L, U or nothing) or DEFAULT, joined by commas (at {text[at : at + 40]!r})"
         )
     try:
         pattern = re.compile(match[1])
