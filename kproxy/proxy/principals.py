@@ -85,9 +85,8 @@ def _rule_at(text: str, at: int) -> tuple[MappingRule, int]:
         return MappingRule(_DEFAULT), at + len(_DEFAULT)
     match = _RULE.match(text, at)
     if match is None:
-        raise ValueError(
-            f"must be RULE:PATTERN/REPLACEMENT/CASE (L, U or nothing) or DEFAULT, joined by commas (at {text[at : at + 40]!r})"
-        )
+        wanted = "must be RULE:PATTERN/REPLACEMENT/CASE (L, U or nothing) or DEFAULT, joined by commas"
+        raise ValueError(f"{wanted} (at {text[at : at + 40]!r})")
     try:
         pattern = re.compile(match[1])
     except re.error as error:
