@@ -163,7 +163,7 @@ class LoginGate:
         said = self._ctx.broker_said
         if said is None:
             return Need.VERSIONS
-        newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions[ApiKey.API_VERSIONS][1])
+        newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
         if header.api_version > newest:
             self._answer(asked, unsupported_version(newest), version=0)
             return None

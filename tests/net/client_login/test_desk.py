@@ -18,8 +18,10 @@ from kproxy.net.client_login.desk import LoginDesk, open_desk
 from kproxy.proxy.client_login.credentials import Credentials, Verifier, make_verifier
 from kproxy.proxy.client_login.mechanisms import MECHANISMS
 from kproxy.proxy.permits import PermitRule
+from tests.net.certificates import Authority
 from tests.net.client_login.issuer import Issuer
-from tests.net.harness import FrameClient, Proxied, eventually, metadata, produce, proxied, values_in
+from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, values_in
+from tests.net.test_tls_network import may_use, tls_client
 from tests.proxy.client_login.test_gate import Play
 from tests.proxy.client_login.users import PASSWORD, USERS, ScramClient
 
@@ -60,6 +62,22 @@ async def test_a_client_that_has_logged_in_is_served_as_any(options: dict[str, A
             assert said.responses[0].partition_responses[0].error_code == 0
         assert values_in(proxy.brokers, "t") == [long]
         assert proxy.stats.logins == {("PLAIN", "accepted"): 1}
+
+
+async def test_over_tls_the_login_counts_not_the_certificate(options: dict[str, Any], tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files, mine = authority.issue("localhost"), authority.issue("me", to="me")
+    tls = {
+        "ssl_certificate_location": files.certificate,
+        "ssl_key_location": files.key,
+        "ssl_client_auth": "required",
+        "ssl_ca_location": authority.ca,
+        "transactional_id_clients": (PermitRule("mine", "User:alice"),),
+    }
+    async with proxied(**options, **tls) as proxy, await tls_client(proxy.port, mine) as client:
+        await client.call(ApiVersionsRequest(), 3)
+        assert (await plain(client)).error_code == 0
+        assert await may_use(client, "mine")
 
 
 async def test_scram_with_bare_tokens(options: dict[str, Any]) -> None:
@@ -139,17 +157,10 @@ async def test_a_user_who_is_removed_cannot_log_in_any_more(options: dict[str, A
 
 async def test_rules_may_name_who_has_logged_in(options: dict[str, Any]) -> None:
     rules = (PermitRule("mine", "User:alice"), PermitRule("other", "User:bob"))
-    async with proxied(**options, transactional_id_clients=rules) as proxy:
-        await may_use(proxy, "mine", "other")
-
-
-async def may_use(proxy: Proxied, mine: str, other: str) -> None:
-    from tests.net.test_tls_network import may_use as may
-
-    async with await proxy.client() as client:
+    async with proxied(**options, transactional_id_clients=rules) as proxy, await proxy.client() as client:
         await plain(client)
-        assert await may(client, mine)
-        assert not await may(client, other)
+        assert await may_use(client, "mine")
+        assert not await may_use(client, "other")
 
 
 async def test_many_who_guess_hold_up_nobody(options: dict[str, Any]) -> None:

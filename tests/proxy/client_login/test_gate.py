@@ -1,6 +1,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.metadata import MetadataRequest
@@ -250,3 +252,35 @@ def test_a_login_is_renewed_by_its_own_mechanism_only() -> None:
     assert play.gate.check is None
     assert play.token(BEARER) is None
     assert "a login by PLAIN can't be renewed by OAUTHBEARER" in play.answered().error_message
+
+
+HEADERS = st.builds(
+    lambda key, version, rest: key.to_bytes(2, "big") + version.to_bytes(2, "big") + rest,
+    st.sampled_from([ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]),
+    st.integers(0, 3),
+    st.binary(max_size=60),
+)
+
+
+@given(st.sampled_from([None, 0, 1]), st.sampled_from(ALL), st.lists(st.binary(max_size=60) | HEADERS, max_size=4))
+def test_whatever_is_sent_nobody_comes_in(version: int | None, mechanism: str, frames: list[bytes]) -> None:
+    play = Play()
+    if version is not None:
+        play.handshake(mechanism, version)
+    for frame in frames:
+        try:
+            taken = play.bare(frame)
+        except RemoteProtocolError:
+            break
+        assert taken is None or isinstance(taken, Need)
+        if play.gate.check is not None:
+            play.gate.checked(Refused("nobody"))
+    assert not play.gate.passed
+    assert play.ctx.principal == "User:ANONYMOUS"
+
+
+def test_a_broker_that_does_not_tell_of_api_versions_is_asked_at_the_oldest() -> None:
+    play = Play()
+    play.ctx.broker_said = ApiVersionsResponse()
+    assert play.ask(ApiVersionsRequest(), 1) is None
+    assert play.answer(ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
