@@ -31,7 +31,8 @@ FIRST_OF_GROUPS: Final = 8
 FIRST_STABLE: Final = 7
 #: From here on topics are named by their ids.
 FIRST_OF_IDS: Final = 10
-_FIRST_WHOLE_ERROR: Final = 2
+#: From here on an answer has an error for all of it.
+FIRST_WHOLE_ERROR: Final = 2
 
 
 def groups_of(request: OffsetFetchRequest, version: int) -> list[str]:
@@ -57,7 +58,7 @@ def refused_fetch(request: OffsetFetchRequest, version: int, error_code: int) ->
         )
         for topic in request.topics or ()
     ]
-    return OffsetFetchResponse(topics=topics, error_code=error_code if version >= _FIRST_WHOLE_ERROR else 0)
+    return OffsetFetchResponse(topics=topics, error_code=error_code if version >= FIRST_WHOLE_ERROR else 0)
 
 
 def refused_commit(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:

@@ -20,7 +20,7 @@ GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
         ApiKey.OFFSET_COMMIT: groups.offset_commit,
         ApiKey.OFFSET_FETCH: groups.offset_fetch,
         ApiKey.FIND_COORDINATOR: groups.find_coordinator,
-        ApiKey.JOIN_GROUP: groups.member,
+        ApiKey.JOIN_GROUP: groups.join_group,
         ApiKey.HEARTBEAT: groups.member,
         ApiKey.LEAVE_GROUP: groups.member,
         ApiKey.SYNC_GROUP: groups.member,
@@ -70,7 +70,7 @@ GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
         ApiKey.LIST_CONFIG_RESOURCES: admin.describes_cluster_configs,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
-        ApiKey.STREAMS_GROUP_HEARTBEAT: groups.member,
+        ApiKey.STREAMS_GROUP_HEARTBEAT: groups.streams_member,
         ApiKey.STREAMS_GROUP_DESCRIBE: groups.streams_group_describe,
     }
 )

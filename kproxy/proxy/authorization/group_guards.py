@@ -9,6 +9,7 @@ from kproxy.codec._generated.delete_groups import DeleteGroupsResponseDeletableG
 from kproxy.codec._generated.describe_groups import DescribeGroupsResponseDescribedGroup
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.find_coordinator import FindCoordinatorResponseCoordinator as Coordinator
+from kproxy.codec._generated.join_group import JoinGroupResponse
 from kproxy.codec._generated.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from kproxy.codec._generated.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 from kproxy.codec._generated.offset_fetch import (
@@ -22,7 +23,9 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeResponseDescribedGroup
-from kproxy.proxy.authorization.access import Access
+from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from kproxy.codec.messages import Message
+from kproxy.proxy.authorization.access import ERRORS, Access
 from kproxy.proxy.authorization.guards import (
     PASSED,
     Amend,
@@ -36,7 +39,7 @@ from kproxy.proxy.authorization.guards import (
     with_error,
 )
 from kproxy.proxy.authorization.rules import Operation, ResourceType
-from kproxy.proxy.group_offsets import FIRST_OF_GROUPS, refused_commit, refused_fetch
+from kproxy.proxy.group_offsets import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
 
 _GROUP: Final = ResourceType.GROUP
 _TOPIC: Final = ResourceType.TOPIC
@@ -44,8 +47,18 @@ _READS_GROUP = Asked(Operation.READ, _GROUP, "group_id")
 #: FindCoordinator's key type of transactional ids; groups and share groups are the others.
 _TRANSACTION: Final = 1
 _FIRST_BATCHED: Final = 4
+#: From here on JoinGroup can say that there is no protocol.
+_FIRST_WITHOUT_PROTOCOL: Final = 7
 
 member = Whole(_READS_GROUP)
+
+
+def _not_joined(request: Any, version: int, error: int) -> Message:
+    name = None if version >= _FIRST_WITHOUT_PROTOCOL else ""
+    return JoinGroupResponse(error_code=error, protocol_name=name)
+
+
+join_group = Whole(_READS_GROUP, refusal=_not_joined)
 offset_commit = Whole(
     _READS_GROUP,
     refusal=lambda request, _, error: refused_commit(request, error),
@@ -61,6 +74,22 @@ delete_groups = Parts(
     asked=("groups_names",),
     told="results",
 )
+
+
+def streams_member(access: Access, request: StreamsGroupHeartbeatRequest, version: int) -> Screened:
+    """Read on the group; Describe on the topics of a topology, and Create on those that the broker makes for it."""
+    screened = member(access, request, version)
+    if screened.answer is not None or request.topology is None:
+        return screened
+    for part in request.topology.subtopologies:
+        made = [row.name for row in [*part.repartition_source_topics, *part.state_changelog_topics]]
+        for name in [*part.source_topics, *part.repartition_sink_topics, *made]:
+            error = access.error(Operation.DESCRIBE, _TOPIC, name)
+            if not error and name in made and not access.sees(Operation.CREATE, ResourceType.CLUSTER):
+                error = access.error(Operation.CREATE, _TOPIC, name)
+            if error:
+                return Screened(answer=with_error(request, version, error))
+    return PASSED
 
 
 def _operations(access: Access) -> Amend:
@@ -82,7 +111,7 @@ def _describes(row: type[Any], asked: str) -> Parts:
 
 
 describe_groups = _describes(DescribeGroupsResponseDescribedGroup, "groups")
-consumer_group_describe = _describes(ConsumerGroupDescribeResponseDescribedGroup, "group_ids")
+_consumer_groups = _describes(ConsumerGroupDescribeResponseDescribedGroup, "group_ids")
 streams_group_describe = _describes(StreamsGroupDescribeResponseDescribedGroup, "group_ids")
 
 
@@ -96,6 +125,29 @@ def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequ
         if error:
             return Screened(answer=with_error(request, version, error))
     return PASSED
+
+
+def consumer_group_describe(access: Access, request: Any, version: int) -> Screened:
+    """As other groups; one whose members have topics that may not be described is refused behind the answer."""
+    screened = _consumer_groups(access, request, version)
+    amend = screened.amend
+    if amend is None:
+        return screened
+
+    def change(answer: Any) -> None:
+        for index, group in enumerate(answer.groups):
+            names = (
+                topic.topic_name
+                for one in group.members
+                for assigned in (one.assignment, one.target_assignment)
+                for topic in assigned.topic_partitions
+            )
+            if not all(access.sees(Operation.DESCRIBE, _TOPIC, name) for name in names):
+                error = int(ERRORS[_TOPIC])
+                answer.groups[index] = ConsumerGroupDescribeResponseDescribedGroup(error, group_id=group.group_id)
+        amend(answer)
+
+    return screened._replace(amend=change)
 
 
 def list_groups(access: Access, request: object, version: int) -> Screened:
@@ -157,7 +209,8 @@ def offset_fetch(access: Access, request: OffsetFetchRequest, version: int) -> S
         return _fetch_groups(access, request)
     error = access.error(Operation.DESCRIBE, _GROUP, request.group_id)
     if error:
-        return Screened(answer=refused_fetch(request, version, error))
+        whole = OffsetFetchResponse(error_code=error)
+        return Screened(answer=whole if version >= FIRST_WHOLE_ERROR else refused_fetch(request, version, error))
     if request.topics is None:
         return Screened(amend=_topics_seen(access))
     return _old_topics(access, request, version)

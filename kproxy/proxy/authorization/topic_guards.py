@@ -54,7 +54,7 @@ _READ = Rows(
     FetchResponsePartitionData,
     name="topic",
     asked_index="partition",
-    fields=(("high_watermark", -1), ("aborted_transactions", None), ("records", b"")),
+    fields=(("high_watermark", -1), ("records", b"")),
 )
 _ENDS = Rows(
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
@@ -74,7 +74,7 @@ _PRODUCERS = Rows(
 
 _produce_topics = Parts(on_topic(Operation.WRITE), _WRITTEN, asked=("topic_data",), told="responses")
 _fetch_topics = Parts(on_topic(Operation.READ), _READ, told="responses")
-offset_for_leader_epoch = Parts(on_topic(Operation.DESCRIBE), _ENDS)
+_ends = Parts(on_topic(Operation.DESCRIBE), _ENDS)
 list_offsets = Parts(on_topic(Operation.DESCRIBE), _TIMES)
 describe_producers = Parts(on_topic(Operation.READ), _PRODUCERS)
 
@@ -111,6 +111,11 @@ def fetch(access: Access, request: FetchRequest, version: int) -> Screened:
         return screened
     rest: Any = screened.request or request
     return screened._replace(request=replace(rest, session_epoch=_NO_SESSION, forgotten_topics_data=[]))
+
+
+def offset_for_leader_epoch(access: Access, request: Any, version: int) -> Screened:
+    """Describe on each topic; who may act for the cluster, as replicas do, needs no more."""
+    return PASSED if access.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else _ends(access, request, version)
 
 
 def metadata(access: Access, request: MetadataRequest, version: int) -> Screened:

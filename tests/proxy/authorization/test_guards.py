@@ -6,6 +6,14 @@ from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
 )
+from kproxy.codec._generated.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+    ConsumerGroupDescribeResponseTopicPartitions,
+)
 from kproxy.codec._generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kproxy.codec._generated.create_topics import (
     CreateTopicsRequest,
@@ -64,6 +72,12 @@ from kproxy.codec._generated.produce import (
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
     ProduceResponse,
+)
+from kproxy.codec._generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopicInfo,
+    StreamsGroupHeartbeatRequestTopology,
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
@@ -298,6 +312,30 @@ def test_a_new_consumer_subscribes_to_what_it_may_see() -> None:
     assert Screened("Read g:").refused(request, 0).error_code == TOPIC
     assert Screened("Read t:").refused(request, 0).error_code == GROUP
     Screened("Read g:", "Read t:").passed(request, 0)
+
+
+def test_a_group_is_described_if_its_topics_may_be() -> None:
+    rows = []
+    for name in ("a", "b"):
+        topics = [ConsumerGroupDescribeResponseTopicPartitions(A_ID, name, [0])]
+        one = ConsumerGroupDescribeResponseMember("m", assignment=ConsumerGroupDescribeResponseAssignment(topics))
+        rows.append(ConsumerGroupDescribeResponseDescribedGroup(group_id=f"g{name}", members=[one]))
+    screened = Screened("Describe g:g", "Describe t:a")
+    request = ConsumerGroupDescribeRequest(["ga", "gb", "x"])
+    _, told = screened.passed(request, 0, ConsumerGroupDescribeResponse(groups=rows))
+    found = [(group.group_id, group.error_code, len(group.members)) for group in told.groups]
+    assert found == [("ga", 0, 1), ("gb", TOPIC, 0), ("x", GROUP, 0)]
+
+
+def test_a_broker_makes_topics_only_for_who_may() -> None:
+    made = StreamsGroupHeartbeatRequestTopicInfo("log")
+    part = StreamsGroupHeartbeatRequestSubtopology("0", ["in"], state_changelog_topics=[made])
+    request = StreamsGroupHeartbeatRequest("g", topology=StreamsGroupHeartbeatRequestTopology(1, [part]))
+    assert Screened("Read g:", "Read t:in").refused(request, 0).error_code == TOPIC
+    assert Screened("Read g:", "Read t:").refused(request, 0).error_code == TOPIC
+    Screened("Read g:", "Read t:", "Create t:log").passed(request, 0)
+    Screened("Read g:", "Read t:", "Create c:").passed(request, 0)
+    Screened("Read g:").passed(StreamsGroupHeartbeatRequest("g"), 0)
 
 
 @pytest.mark.parametrize(("key_type", "error"), [(0, GROUP), (1, TXN), (2, GROUP)])
