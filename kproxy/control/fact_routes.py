@@ -1,6 +1,5 @@
 """The routes that tell what is running and change nothing: the same on the control API and beside the status page."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -8,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kproxy.control.facts import FactSource
-from kproxy.proxy.facts import MOST_ROWS, fact_json
+from kproxy.proxy.facts import Rows, fact_json
 
 STATUS: Final = "/v1/status"
 CLIENTS: Final = "/v1/clients"
@@ -35,5 +34,5 @@ def fact_routes(facts: FactSource) -> list[Route]:
     return [Route(path, page, methods=["GET"]) for path, page in pages.items()]
 
 
-def _rows(name: str, rows: Sequence[Any]) -> Response:
-    return JSONResponse({"total": len(rows), name: [fact_json(row) for row in rows[:MOST_ROWS]]})
+def _rows(name: str, found: Rows[Any]) -> Response:
+    return JSONResponse({"total": found.total, name: [fact_json(row) for row in found.rows]})

@@ -122,7 +122,7 @@ _BROKER: Final = all_required(
 
 
 def _listed(name: str, row: Schema) -> Schema:
-    total = {**_COUNT, "description": "All; at most 1,000 are listed."}
+    total = {**_COUNT, "description": "All; at most 500 are listed."}
     return all_required({"total": total, name: {"type": "array", "items": row}}, f"The {name}.")
 
 

@@ -1,9 +1,8 @@
 """What the control API and the status page ask of what is running."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from kproxy.proxy.facts import BrokerFact, ClientFact, LaneFact, Status
+from kproxy.proxy.facts import BrokerFact, ClientFact, LaneFact, Rows, Status
 
 
 class FactSource(Protocol):
@@ -13,14 +12,14 @@ class FactSource(Protocol):
         """The whole in short."""
         ...
 
-    def clients(self) -> Sequence[ClientFact]:
+    def clients(self) -> Rows[ClientFact]:
         """One row for each client, the busiest first."""
         ...
 
-    def lanes(self) -> Sequence[LaneFact]:
+    def lanes(self) -> Rows[LaneFact]:
         """One row for each producer id, those that wait for something first."""
         ...
 
-    def brokers(self) -> Sequence[BrokerFact]:
+    def brokers(self) -> Rows[BrokerFact]:
         """One row for each broker that was ever named."""
         ...

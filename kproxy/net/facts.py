@@ -14,11 +14,13 @@ from kproxy.net.connection import Connection
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
 from kproxy.proxy.facts import (
+    MOST_ROWS,
     BrokerFact,
     ClientError,
     ClientFact,
     Failure,
     LaneFact,
+    Rows,
     Status,
     Traffic,
     TransactionsFact,
@@ -116,16 +118,16 @@ class Facts:
 
     # -- clients
 
-    def clients(self) -> list[ClientFact]:
+    def clients(self) -> Rows[ClientFact]:
         """One row for each client, the busiest first."""
         groups: dict[tuple[str, ...], list[Connection]] = {}
         for connection in self._server.connections:
             ctx = connection.session.ctx
             key = (ctx.client_id, ctx.software, ctx.software_version, connection.client.peer_host, ctx.principal)
             groups.setdefault(key, []).append(connection)
+        busiest = sorted(groups.items(), key=lambda row: (-sum(map(self._sampler.answered, row[1])), row[0]))
         faults = self._faults()
-        rows = [self._client(key, group, faults) for key, group in groups.items()]
-        return sorted(rows, key=lambda row: (-row.per_second.requests, -row.requests, row.client_id, row.host))
+        return Rows(len(groups), [self._client(key, group, faults) for key, group in busiest[:MOST_ROWS]])
 
     def _client(self, key: tuple[str, ...], group: list[Connection], faults: dict[Whose, Fault]) -> ClientFact:
         client_id, software, software_version, host, principal = key
@@ -149,7 +151,7 @@ class Facts:
 
     # -- lanes
 
-    def lanes(self) -> list[LaneFact]:
+    def lanes(self) -> Rows[LaneFact]:
         """One row for each producer id, those that wait for something first."""
         users = {
             connection.session.gate.producer.lane: connection
@@ -174,14 +176,15 @@ class Facts:
                 )
             )
         rows += [_lane(identity, count) for identity, count in doubts.items() if identity not in seen]
-        return sorted(rows, key=lambda row: (-row.unacknowledged_ms, -row.in_doubt, row.state, row.client_id))
+        rows.sort(key=lambda row: (-row.unacknowledged_ms, -row.in_doubt, row.state, row.client_id))
+        return Rows(len(rows), rows[:MOST_ROWS])
 
     # -- brokers
 
-    def brokers(self) -> list[BrokerFact]:
+    def brokers(self) -> Rows[BrokerFact]:
         """One row for each broker that was ever named, by id."""
         places = [connection.node_id for connection in self._server.connections]
-        return [
+        rows = [
             BrokerFact(
                 node_id=node_id,
                 address=str(broker.address),
@@ -194,8 +197,9 @@ class Facts:
                 errors=broker.errors,
                 last_error=_failure(broker.last_error),
             )
-            for node_id, broker in sorted(self._cluster.map.brokers.items())
+            for node_id, broker in sorted(self._cluster.map.brokers.items())[:MOST_ROWS]
         ]
+        return Rows(len(self._cluster.map.brokers), rows)
 
 
 def _failure(error: tuple[str, float] | None) -> Failure | None:

@@ -1,8 +1,8 @@
 """Rates: counters of the process and of each connection, looked at every two seconds."""
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
 from kproxy.net.connection import Connection
 from kproxy.proxy.facts import History, Traffic
@@ -12,48 +12,40 @@ INTERVAL_SECONDS: Final = 2.0
 #: Three minutes of history.
 _MOST_SAMPLES: Final = 90
 _NOTHING: Final = Traffic()
-
-
-class _Seen(NamedTuple):
-    """Counters of a connection when it was looked at last, and its rates until then."""
-
-    received: int
-    written: int
-    answered: int
-    rate: Traffic
-
-
-_UNSEEN: Final = _Seen(0, 0, 0, _NOTHING)
+#: Bytes in, bytes out, requests answered.
+_Counters: TypeAlias = tuple[int, int, int]
+_ZERO: Final[_Counters] = (0, 0, 0)
 
 
 class Sampler:
-    """Holds a few figures for each open connection, and the totals of the last minutes."""
+    """Holds the counters of each open connection twice, and the totals of the last minutes.
+
+    All clients wait while it looks, so rates are worked out when somebody asks for them.
+    """
 
     def __init__(self, stats: Stats) -> None:
         """``stats`` has the totals."""
         self._stats = stats
-        self._seen: dict[Connection, _Seen] = {}
+        self._before: Mapping[Connection, _Counters] = {}
+        self._seen: Mapping[Connection, _Counters] = {}
         self._at: float | None = None
-        self._totals = (0, 0, 0)
+        self._passed = INTERVAL_SECONDS
+        self._totals = _ZERO
         self._history: deque[Traffic] = deque(maxlen=_MOST_SAMPLES)
 
     def sample(self, connections: Iterable[Connection], now: float) -> None:
         """Takes note of all counters at ``now`` (seconds)."""
+        self._before = self._seen
+        self._seen = {each: (each.received, each.written, each.session.link.answered) for each in connections}
         totals = self._read_totals()
-        passed = INTERVAL_SECONDS if self._at is None else max(now - self._at, 1e-3)
-        self._seen = {connection: self._look(connection, passed) for connection in connections}
         if self._at is not None:
-            self._history.append(_rate(totals, self._totals, passed))
+            self._passed = max(now - self._at, 1e-3)
+            self._history.append(_rate(totals, self._totals, self._passed))
         self._at, self._totals = now, totals
 
-    def _read_totals(self) -> tuple[int, int, int]:
+    def _read_totals(self) -> _Counters:
         stats = self._stats
         return stats.client_bytes_in, stats.client_bytes_out, sum(stat.count for stat in stats.requests.values())
-
-    def _look(self, connection: Connection, passed: float) -> _Seen:
-        old = self._seen.get(connection, _UNSEEN)
-        counters = connection.received, connection.written, connection.session.link.answered
-        return _Seen(*counters, _NOTHING if counters == old[:3] else _rate(counters, old[:3], passed))
 
     @property
     def total(self) -> Traffic:
@@ -62,17 +54,22 @@ class Sampler:
 
     def rate(self, connection: Connection) -> Traffic:
         """The rates of one connection; nothing of one that was not there when it was looked at last."""
-        return self._seen.get(connection, _UNSEEN).rate
+        seen, before = self._seen.get(connection, _ZERO), self._before.get(connection, _ZERO)
+        return _NOTHING if seen == before else _rate(seen, before, self._passed)
+
+    def answered(self, connection: Connection) -> int:
+        """Requests of a connection that were answered in the last interval."""
+        return self._seen.get(connection, _ZERO)[2] - self._before.get(connection, _ZERO)[2]
 
     def history(self) -> History:
         """What is known of the last minutes."""
         return History(
             interval_ms=int(INTERVAL_SECONDS * 1000),
-            bytes_in=[round(row.bytes_in, 1) for row in self._history],
-            bytes_out=[round(row.bytes_out, 1) for row in self._history],
-            requests=[round(row.requests, 1) for row in self._history],
+            bytes_in=[row.bytes_in for row in self._history],
+            bytes_out=[row.bytes_out for row in self._history],
+            requests=[row.requests for row in self._history],
         )
 
 
-def _rate(now: tuple[int, int, int], before: tuple[int, int, int], passed: float) -> Traffic:
+def _rate(now: _Counters, before: _Counters, passed: float) -> Traffic:
     return Traffic(*(round((new - old) / passed, 1) for new, old in zip(now, before, strict=True)))

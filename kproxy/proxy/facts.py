@@ -3,12 +3,15 @@
 Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where it says how long; sizes are bytes.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kproxy.proxy.stats import Stats
 
-#: Rows of a list at most; ``total`` says how many there are.
-MOST_ROWS = 1_000
+#: Rows of a list at most: who asks for it holds all clients up while it is put together.
+MOST_ROWS = 500
+
+_Row = TypeVar("_Row")
 
 
 class Traffic(NamedTuple):
@@ -17,6 +20,13 @@ class Traffic(NamedTuple):
     bytes_in: float = 0.0
     bytes_out: float = 0.0
     requests: float = 0.0
+
+
+class Rows(NamedTuple, Generic[_Row]):
+    """The first of a list, and how many there are."""
+
+    total: int
+    rows: Sequence[_Row]
 
 
 class Failure(NamedTuple):

@@ -85,8 +85,7 @@ async def test_without_a_control_socket_the_page_is_asked(
 
 
 async def test_of_a_long_list_the_rest_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    facts = FakeFacts()
-    facts.the_clients *= 1_005
+    facts = FakeFacts(left_out=5)
 
     def work(page: Address, control: Path) -> None:
         assert main(["clients", "--socket", str(control)]) == ExitCode.OK

@@ -9,6 +9,7 @@ from kproxy.proxy.facts import (
     Failure,
     History,
     LaneFact,
+    Rows,
     Status,
     Traffic,
     TransactionsFact,
@@ -82,16 +83,17 @@ class FakeFacts:
     the_status: Status = STATUS
     the_clients: list[ClientFact] = field(default_factory=lambda: [CLIENT])
     the_lanes: list[LaneFact] = field(default_factory=lambda: [LANE, GIVEN_UP])
+    left_out: int = 0
     the_brokers: list[BrokerFact] = field(default_factory=lambda: [BROKER, LOST_BROKER])
 
     def status(self) -> Status:
         return self.the_status
 
-    def clients(self) -> list[ClientFact]:
-        return self.the_clients
+    def clients(self) -> Rows[ClientFact]:
+        return Rows(len(self.the_clients) + self.left_out, self.the_clients)
 
-    def lanes(self) -> list[LaneFact]:
-        return self.the_lanes
+    def lanes(self) -> Rows[LaneFact]:
+        return Rows(len(self.the_lanes), self.the_lanes)
 
-    def brokers(self) -> list[BrokerFact]:
-        return self.the_brokers
+    def brokers(self) -> Rows[BrokerFact]:
+        return Rows(len(self.the_brokers), self.the_brokers)
