@@ -21,6 +21,15 @@ from tools.image_build import ROOT, Image, built_image
 from tools.image_run import ended, run_in, started_in
 
 _MB: Final = 1_000_000
+#: Each extra of deploy/requirements.lock at work; without a network.
+_EXTRAS: Final = """
+import boto3, httpx, jwt
+from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+MSKAuthTokenProvider.generate_auth_token("eu-west-1")
+boto3.client("sts", region_name="eu-west-1"), boto3.client("sso", region_name="eu-west-1")
+jwt.encode({}, "0" * 32, "HS256"), httpx.Client(), OTLPSpanExporter()
+"""
 _LARGEST_TREE: Final = 120 * _MB
 _READY_SECONDS: Final = 60
 
@@ -68,6 +77,14 @@ def prove_version(image: Image) -> str:
     said = run_in(image, [*image.settings["Entrypoint"], "--version"])
     _demand(said == f"kproxy {__version__}", said)
     return said
+
+
+def prove_extras(image: Image) -> str:
+    """What the Dockerfile takes away of the dependencies is not missed."""
+    secrets = {"AWS_ACCESS_KEY_ID": "proof", "AWS_SECRET_ACCESS_KEY": "proof"}
+    python = str(Path(image.settings["Entrypoint"][0]).parent / "python")
+    run_in(image, [python, "-c", _EXTRAS], secrets)
+    return "a token for MSK IAM, keys for OAUTHBEARER, an exporter of traces"
 
 
 def prove_work(image: Image) -> str:
@@ -131,6 +148,7 @@ PROOFS: Final[tuple[Callable[[Image], str], ...]] = (
     prove_size,
     prove_contents,
     prove_version,
+    prove_extras,
     prove_work,
 )
 

@@ -77,6 +77,15 @@ def test_each_pod_of_a_gateway_has_its_own_name_and_addresses() -> None:
     assert [found["metadata"]["name"] for found in headless] == ["edge-kproxy-pods"]
 
 
+@pytest.mark.parametrize(("kind", "policy"), [("ClusterIP", None), ("LoadBalancer", "Local")])
+def test_a_client_stays_with_an_instance(kind: str, policy: str | None) -> None:
+    manifests = _render(BROKERS | {"gateway": {"service": {"type": kind}}})
+    [service] = [found for found in manifests if found["kind"] == "Service" and "type" in found["spec"]]
+    validate(service)
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
+    assert service["spec"].get("externalTrafficPolicy") == policy
+
+
 def test_a_pod_has_time_to_end() -> None:
     pod = only(_render(BROKERS | {"shutdownGraceMs": 25_500}), "StatefulSet")["spec"]["template"]["spec"]
     pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
