@@ -15,7 +15,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
-from kproxy.codec.messages import ApiKey, Message, request_class, response_class
+from kproxy.codec.messages import ApiKey, Message, api_name, request_class, response_class
 from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
@@ -32,6 +32,7 @@ from kproxy.proxy.handlers.base import (
     AsItIs,
     Context,
     Exchange,
+    Fault,
     Handler,
     Local,
     Lowered,
@@ -197,8 +198,15 @@ class Session:
         access.renew(self.ctx.principal, self.ctx.client_id)
         if self._screening is None or self._screening[0] is not frame:
             self._screening = frame, screen(access, frame)
+            self._note_refusal(access)
         slot.finish = self._screening[1].finish
         return self._screening[1].frame
+
+    def _note_refusal(self, access: Access) -> None:
+        refusal, access.last_refusal = access.last_refusal, None
+        if refusal is not None:
+            what = f"{refusal.operation} on {refusal.resource_type} {refusal.name}"
+            self.ctx.fault = Fault(f"{api_name(refusal.api_key)}: not allowed, {what}", self.link.now)
 
     def _refuse(self, slot: Slot) -> None:
         assert self._screening is not None

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,3 +119,13 @@ async def test_rates_are_what_came_since_the_last_look() -> None:
         sampler.sample(proxy.server.connections, 104.0)
         assert sampler.rate(connection).requests == 0.0
         assert sampler.history().requests == [2.0, 0.0]
+
+
+async def test_what_rules_forbid_is_told_of_the_client(tmp_path: Path) -> None:
+    rules = tmp_path / "acl.yaml"
+    rules.write_text("rules: []\n")
+    async with watched(acl_file=rules) as (proxy, facts), await proxy.client(1, client_id="loader") as client:
+        await client.call(produce("orders", b"a"), 3)
+        [row] = facts.clients().rows
+    assert row.last_error is not None
+    assert row.last_error.reason == "Produce: not allowed, Write on Topic orders"

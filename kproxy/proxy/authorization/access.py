@@ -70,6 +70,8 @@ class Access:
         self.makes_topics = True
         self.subject = Subject("", self._host, "")
         self._about = self._rules.of(self.subject)
+        #: The last that was told; whoever takes note of it sets it to None.
+        self.last_refusal: Refusal | None = None
 
     def renew(self, principal: str, client_id: str) -> bool:
         """Takes note of who asks now; whether that, or the rules, have changed, so that nothing decided holds."""
@@ -97,7 +99,8 @@ class Access:
         if self.sees(operation, type_, name):
             return True
         rule = self._about.decide(operation, type_, name).rule
-        self._tell(self.subject, Refusal(self.api_key, operation, type_, name, rule))
+        self.last_refusal = Refusal(self.api_key, operation, type_, name, rule)
+        self._tell(self.subject, self.last_refusal)
         return False
 
     def error(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> int:

@@ -27,7 +27,7 @@ from kproxy.proxy.client_login.steps import (
     Verdict,
 )
 from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.link import Link
 from kproxy.proxy.principals import user
 from kproxy.proxy.produce_gate import Need
@@ -202,6 +202,7 @@ class LoginGate:
             outcome = self._same_user(outcome)
         if isinstance(outcome, Refused):
             self._count(login.mechanism, "refused")
+            self._ctx.fault = Fault(f"login by {login.mechanism} refused", asked.now)
             self.refused = outcome
             return Need.LOGIN
         lifetime_ms = self._accept(login, outcome, asked.now) if isinstance(outcome, Accepted) else 0

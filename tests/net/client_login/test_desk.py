@@ -108,6 +108,8 @@ async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, An
         assert said.error_message == "Authentication by PLAIN failed: wrong name or password"
         assert await client.ended()
         assert proxy.stats.logins == {("PLAIN", "refused"): 1}
+        await eventually(lambda: not proxy.server.connections)
+        assert [fault.reason for fault in proxy.server.last_faults.by_client.values()] == ["login by PLAIN refused"]
 
 
 async def test_nothing_is_served_before_the_login(options: dict[str, Any]) -> None:
