@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from kproxy.config.identity_file import EVERYBODY, BrokerIdentity, load_identities
 from kproxy.net.broker_sasl.credentials import Password
 from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
@@ -11,6 +13,8 @@ from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.upstream")
 
 OPTION = "upstream.sasl.identities.file"
 
@@ -42,7 +46,7 @@ class IdentityNetworks:
         identities = self._file.content
         name = principal if principal in identities else EVERYBODY
         if name not in identities:
-            return _Closed(self._network, principal)
+            return _Closed(self._network, principal, LoginWatch(self._stats))
         if name not in self._made:
             self._made[name] = self._log_in_as(name, identities[name])
         return self._made[name]
@@ -60,8 +64,11 @@ class _Closed:
 
     _network: Network
     _principal: str
+    _watch: LoginWatch
 
     async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
+        self._watch.counts()
+        log.warning("a client has no identity at the brokers", principal=self._principal, see=OPTION)
         raise LoginRefused(f"{self._principal!r} is nobody at the brokers: see {OPTION}")
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:

@@ -39,10 +39,14 @@ class LoginWatch:
             log.info("logged in at brokers again")
         self._fails = False
 
-    def failed(self, error: Exception) -> None:
-        """Takes note of one that did not come about."""
+    def counts(self) -> None:
+        """Counts one that did not come about, and says nothing."""
         errors = self._stats.upstream_errors
         errors["authentication"] = errors.get("authentication", 0) + 1
+
+    def failed(self, error: Exception) -> None:
+        """Takes note of one that did not come about."""
+        self.counts()
         if self._fails is False:
             log.error("cannot log in at a broker; trying on", reason=str(error))
             self._fails = True

@@ -1,5 +1,6 @@
 """The networks of one process: how its own connections reach brokers, and how those of clients do."""
 
+import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
@@ -12,6 +13,8 @@ from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.tls_network import open_network
 from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.upstream")
 
 _PASSWORD = "upstream.sasl.password.location"
 
@@ -58,6 +61,7 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
     network = open_network(config, stats, sockets)
     if not config.logs_in:
         return Networks(network)
+    _warn_of_plain_text(config)
     tokens = _token_source(config)
     own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats))
     identities = None
@@ -65,6 +69,17 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
         path = config.upstream_sasl_identities_file
         identities = IdentityNetworks(network, config.upstream_sasl_mechanism, path, stats)
     return Networks(own, tokens, network if config.clients_log_in else None, identities)
+
+
+def _warn_of_plain_text(config: Config) -> None:
+    """PLAIN and tokens without TLS are for a network that nobody listens to."""
+    secret = config.upstream_sasl_mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
+    local = all(server.is_loopback for server in config.bootstrap_servers)
+    if secret and config.upstream_security_protocol == "sasl_plaintext" and not local:
+        log.warning(
+            "passwords and tokens travel to brokers in plain text: set upstream.security.protocol to sasl_ssl",
+            mechanism=config.upstream_sasl_mechanism,
+        )
 
 
 def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:

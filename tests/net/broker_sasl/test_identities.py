@@ -74,6 +74,7 @@ async def test_a_client_that_the_file_does_not_name_gets_nowhere(tmp_path: Path)
             await client.send(produce("t", b"x"), 7)
             assert await client.ended()
         assert "t" not in proxy.brokers.topics
+        assert proxy.stats.upstream_errors["authentication"] == 1
 
 
 async def test_another_file_counts_for_new_connections(tmp_path: Path) -> None:

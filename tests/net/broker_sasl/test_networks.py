@@ -41,6 +41,15 @@ async def test_without_sasl_all_go_the_same_way() -> None:
     assert networks.for_client("User:alice") is networks.own
 
 
+async def test_plain_text_is_warned_of(login: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    opened(**login)
+    assert "plain text" not in capsys.readouterr().out
+    opened(**login, upstream_sasl_mechanism="PLAIN")
+    assert "travel to brokers in plain text" in capsys.readouterr().out
+    opened(**login, upstream_sasl_mechanism="PLAIN", upstream_security_protocol="sasl_ssl")
+    assert "plain text" not in capsys.readouterr().out
+
+
 async def test_who_comes_as_whom(login: dict[str, Any]) -> None:
     networks = opened(**login)
     assert isinstance(networks.own, SaslNetwork)
