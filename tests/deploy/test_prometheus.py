@@ -52,7 +52,7 @@ def queries() -> dict[str, str]:
 def old_produce(topic: str) -> ProduceRequest:
     data = ProduceRequestPartitionProduceData(index=0, records=message_set([(1, None, b"old")], magic=1, codec=0))
     part = ProduceRequestTopicProduceData(name=topic, partition_data=[data])
-    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[part])
+    return ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[part])
 
 
 def one_refusal() -> Any:
@@ -77,7 +77,7 @@ def count_refusals(stats: Stats) -> None:
 
 async def produce_on(client: FrameClient) -> None:
     while True:
-        await client.call(produce("t", b"a", b"b"), 9)
+        await client.call(produce("t", b"a", b"b", timeout_ms=60_000), 9)
         await trio.sleep(0.01)
 
 
@@ -95,7 +95,7 @@ async def load(proxy: Proxied, stack: AsyncExitStack) -> FrameClient:
     await new.call(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.8.0"), 3)
     brokers.control(ApiKey.PRODUCE, one_refusal())
     for _ in range(ROUNDS):
-        await new.call(produce("t", b"a", b"b"), 9)
+        await new.call(produce("t", b"a", b"b", timeout_ms=60_000), 9)
         await old.call(old_produce("t"), 2)
         await new.call(fetch("t"), 12)
         await old.call(fetch("t"), 2)

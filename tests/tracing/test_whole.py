@@ -40,7 +40,7 @@ def produce_traced(topic: str, flags: str) -> ProduceRequest:
     batch = bytes(build_batch([Record(0, 0, b"key", b"value", headers)]))
     part = ProduceRequestPartitionProduceData(index=0, records=batch)
     return ProduceRequest(
-        acks=-1, timeout_ms=1000, topic_data=[ProduceRequestTopicProduceData(name=topic, partition_data=[part])]
+        acks=-1, timeout_ms=60_000, topic_data=[ProduceRequestTopicProduceData(name=topic, partition_data=[part])]
     )
 
 
