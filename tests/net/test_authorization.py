@@ -15,9 +15,13 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
+from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import ConfigError
-from tests.net.harness import Proxied, errors_of, fetch, metadata, produce, proxied, values_in
+from kproxy.net.client_login.credential_file import write_credentials
+from tests.net.harness import FrameClient, Proxied, errors_of, fetch, metadata, produce, proxied, values_in
+from tests.proxy.client_login.users import PASSWORD, USERS
 
 TOPIC = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GROUP = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -183,3 +187,27 @@ async def test_a_file_that_cannot_be_used_at_the_start_is_an_error(rules: Path) 
     with pytest.RaisesGroup(ConfigError, allow_unwrapped=True, flatten_subgroups=True):
         async with proxied(acl_file=rules):
             raise AssertionError("it began")
+
+
+async def test_rules_and_quotas_are_for_who_has_logged_in(rules: Path, tmp_path: Path) -> None:
+    write_credentials(tmp_path / "users", USERS)
+    await trio.Path(rules).write_text(WRITES.replace("User:ANONYMOUS", "User:alice"))
+    quotas = tmp_path / "quotas.yaml"
+    await trio.Path(quotas).write_text("quotas: [{principal: 'User:alice', connections: 1}]")
+    login = {"sasl_enabled_mechanisms": ("PLAIN",), "sasl_credentials_location": tmp_path / "users"}
+    async with proxied(acl_file=rules, quotas_file=quotas, **login) as proxy, await proxy.client(1) as client:
+        proxy.brokers.create_topic("open", 1)
+        await log_in(client)
+        assert errors_of(await client.call(produce("open", b"a"), 3)) == [0]
+        assert errors_of(await client.call(produce("closed", b"a"), 3)) == [TOPIC]
+        async with await proxy.client(1) as second:
+            await log_in(second)
+            await second.send(metadata("open"), 4)
+            assert await second.ended()
+        assert proxy.stats.refusals == {"quota": 1}
+
+
+async def log_in(client: FrameClient) -> None:
+    assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
+    answer = await client.call(SaslAuthenticateRequest(f"\0alice\0{PASSWORD}".encode()), 2)
+    assert answer.error_code == 0
