@@ -234,6 +234,7 @@ class Begun:
                 times = (trio.current_time() - capture.since) * 1000 / capture.timeout_ms
                 if capture.ends or times < 1:
                     continue
-                capture.failed(f"it took longer than its {capture.timeout_ms} ms")
-                if times >= _TIMES_KEPT:
+                if capture.doomed is None:
+                    capture.failed(f"it took longer than its {capture.timeout_ms} ms")
+                elif times >= _TIMES_KEPT:
                     self.remove(capture)
