@@ -43,7 +43,7 @@ class Authorization:
 
 
 def open_authorization(config: Config, stats: Stats) -> Authorization | None:
-    """By ``acl.file``; None if there is none. ConfigError if it can't be used."""
+    """By ``acl.file``; None if there is none. StartupError if it can't be used."""
     if config.acl_file is None:
         return None
     read = partial(load_rules, super_users=config.super_users)

@@ -39,7 +39,7 @@ class QuotaKeeper:
 
 
 def open_quotas(config: Config, stats: Stats) -> QuotaKeeper | None:
-    """By ``quotas.file``; None if there is none. ConfigError if it can't be used."""
+    """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
     if config.quotas_file is None:
         return None
     file = WatchedFile(config.quotas_file, load_quotas, "quotas.file")

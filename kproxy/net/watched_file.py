@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 import trio
 
-from kproxy.config import ConfigError
+from kproxy.config import ConfigError, ExitCode, StartupError
 
 log = structlog.get_logger("kproxy.files")
 
@@ -19,12 +19,15 @@ class WatchedFile(Generic[_Content]):
     """The content of a file, as its reader understands it."""
 
     def __init__(self, path: Path, read: Callable[[Path], _Content], option: str) -> None:
-        """``option`` says whose value the path is. ConfigError, of ``read``, if the file can't be used."""
+        """``option`` says whose value the path is; ``read`` raises ConfigError. StartupError if it can't be used."""
         self._path = path
         self._read = read
         self._option = option
         self._seen = self._look()
-        self.content = read(path)
+        try:
+            self.content = read(path)
+        except ConfigError as error:
+            raise StartupError("; ".join(error.problems), ExitCode.USAGE) from None
 
     async def watch(self, use: Callable[[_Content], None]) -> None:
         """Hands each new content to ``use``, for ever."""

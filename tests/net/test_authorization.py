@@ -18,7 +18,7 @@ from kproxy.codec._generated.offset_commit import (
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import ConfigError
+from kproxy.config import StartupError
 from kproxy.net.client_login.credential_file import write_credentials
 from tests.net.harness import FrameClient, Proxied, errors_of, fetch, metadata, produce, proxied, values_in
 from tests.proxy.client_login.users import PASSWORD, USERS
@@ -184,7 +184,7 @@ async def test_offsets_of_version_0_are_refused_before_any_coordinator_is_asked(
 
 async def test_a_file_that_cannot_be_used_at_the_start_is_an_error(rules: Path) -> None:
     await trio.Path(rules).write_text("rulez: 1")
-    with pytest.RaisesGroup(ConfigError, allow_unwrapped=True, flatten_subgroups=True):
+    with pytest.RaisesGroup(StartupError, allow_unwrapped=True, flatten_subgroups=True):
         async with proxied(acl_file=rules):
             raise AssertionError("it began")
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from kproxy.config import ConfigError
+from kproxy.config import ConfigError, StartupError
 from kproxy.net.watched_file import WatchedFile
 
 
@@ -54,5 +54,5 @@ async def test_what_cannot_be_used_is_told_once_and_changes_nothing(tmp_path: Pa
 
 def test_at_the_start_it_must_be_right(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("bad")
-    with pytest.raises(ConfigError):
+    with pytest.raises(StartupError, match="is bad"):
         WatchedFile(tmp_path / "file", read, "some.file")
