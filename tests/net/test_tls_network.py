@@ -228,6 +228,57 @@ async def test_new_certificates_are_shown_to_new_clients_and_old_connections_go_
         assert (await old.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
+async def test_no_request_fails_while_certificates_are_replaced(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificate and key are two files: for a while they do not fit each other, and the former pair is shown."""
+    monkeypatch.setattr("kproxy.net.tls_context._LOOK_SECONDS", 0.0)
+    files, rotations, answered = authority.issue("localhost"), 5, [0, 0]
+    shown: set[bytes | None] = set()
+    stop = trio.Event()
+
+    async def write(to: FrameClient, partition: int) -> None:
+        said = await to.call(produce("t", b"x" * 1000, partition=partition), 7)
+        assert said.responses[0].partition_responses[0].error_code == 0
+        answered[partition] += 1
+
+    async def stay() -> None:
+        async with await tls_client(proxy.port, TlsFiles(ca=authority.ca)) as client:
+            while not stop.is_set():
+                await write(client, 0)
+
+    async def come_and_go() -> None:
+        while not stop.is_set():
+            async with await tls_client(proxy.port, TlsFiles(ca=authority.ca)) as client:
+                assert isinstance(client.stream, trio.SSLStream)
+                shown.add(client.stream.getpeercert(binary_form=True))
+                await write(client, 1)
+
+    async def past(more: int) -> None:
+        wanted = [count + more for count in answered]
+        await eventually(lambda: all(has >= want for has, want in zip(answered, wanted, strict=True)), 30)
+
+    async with proxied(**listening(files)) as proxy, trio.open_nursery() as nursery:
+        proxy.brokers.create_topic("t", 2)
+        nursery.start_soon(stay)
+        nursery.start_soon(come_and_go)
+        assert files.certificate is not None
+        for _ in range(rotations):
+            await past(3)
+            before = files.certificate.read_bytes()
+            authority.issue("localhost")
+            after = files.certificate.read_bytes()
+            files.certificate.write_bytes(before)  # the key alone is new
+            await past(3)
+            files.certificate.write_bytes(after[: len(after) // 3])
+            await past(3)
+            files.certificate.write_bytes(after)
+        await past(3)
+        stop.set()
+    assert len(shown) == 1 + rotations
+    assert proxy.stats.connections_refused == {}
+
+
 async def test_kproxy_reaches_a_kproxy_that_speaks_tls(authority: Authority) -> None:
     """Upstream TLS through all that the shell does: there is no fake broker that speaks it."""
     files = authority.issue("localhost", "127.0.0.1")
