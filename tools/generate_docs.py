@@ -23,7 +23,7 @@ Only `bootstrap.servers` has to be given. Each option has three spellings:
 
 A flag beats the environment, that beats the file, that beats the default. In the file `log: {level: debug}` means the
 same as `log.level: debug`. An option that does not exist, or a value that cannot be, is an error and never ignored;
-all errors are shown at once. `kproxy check-config` takes the same options as `kproxy run` and prints every value with
+all errors are shown at once. `kproxy config check` takes the same options as `kproxy run` and prints every value with
 its source (`--json` for machines); `kproxy config show` prints those of a kproxy that runs.
 
 `kproxy config reload`, or SIGHUP, has a running kproxy read them again ([operations.md](operations.md#reload)). The

@@ -31,7 +31,6 @@ Examples:
 _ELSEWHERE = {
     "acl": Elsewhere("kproxy.cli.acl_commands", "acl", "Check rules of authorization, list and explain them."),
     "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
-    "check-config": Elsewhere("kproxy.cli.config_commands", "check", "Check the configuration, as config check."),
     "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List who is connected to a running kproxy."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
     "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),

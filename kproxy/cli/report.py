@@ -1,4 +1,4 @@
-"""What ``check-config`` prints."""
+"""What ``config check`` prints."""
 
 import json
 import sys

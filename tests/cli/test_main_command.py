@@ -108,7 +108,7 @@ def test_flag_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_command_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rnu"]) == ExitCode.USAGE
     words = capsys.readouterr().err.rpartition("valid commands: ")[2].strip().split(", ")
-    assert {"check-config", "demo", "pipeline", "run", "txn"} <= set(words)
+    assert {"config", "demo", "pipeline", "run", "txn"} <= set(words)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,13 +125,13 @@ def test_json_alone_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == ExitCode.OK
-    assert "check-config" in capsys.readouterr().out
+    assert "config" in capsys.readouterr().out
 
 
 def test_check_config_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "k.yaml"
     path.write_text("listen: 127.0.0.1:5\n", encoding="utf-8")
-    assert main(["check-config", SERVERS, "--config", str(path)]) == ExitCode.OK
+    assert main(["config", "check", SERVERS, "--config", str(path)]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert err == ""
     for entry in options(Config):
@@ -141,7 +141,7 @@ def test_check_config_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 
 def test_check_config_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-config", "--json", SERVERS, "--http", "off"]) == ExitCode.OK
+    assert main(["config", "check", "--json", SERVERS, "--http", "off"]) == ExitCode.OK
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is True
     assert report["problems"] == []
@@ -152,7 +152,7 @@ def test_check_config_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_check_config_json_with_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-config", "--json"]) == ExitCode.USAGE
+    assert main(["config", "check", "--json"]) == ExitCode.USAGE
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is False
     assert "bootstrap.servers is required" in report["problems"][0]
@@ -160,7 +160,7 @@ def test_check_config_json_with_problems(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_check_config_with_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-config"]) == ExitCode.USAGE
+    assert main(["config", "check"]) == ExitCode.USAGE
     assert "bootstrap.servers is required" in capsys.readouterr().err
 
 
