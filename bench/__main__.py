@@ -18,6 +18,7 @@ from bench.processes import raise_file_limit
 from bench.recovery import recovery
 from bench.report import Figure, line, save, show
 from bench.targets import Target, leader, open_sink, open_targets
+from bench.tls import connections, tls
 from bench.transactions import CELL_SECONDS, PARTITIONS, transactions
 from kproxy.testing.kafka import RealKafka
 
@@ -37,10 +38,12 @@ SIZED: dict[str, Callable[[int], list[Figure]]] = {
     "committed-fetch": cases.committed_fetch,
     "doubts": doubts,
     "lost-answers": lost_answers,
+    "tls": tls,
 }
 """With a broker of their own."""
 ALONE: dict[str, Callable[[], list[Figure]]] = {
     "memory": cases.memory,
+    "tls-connections": connections,
     "stall": cases.stalled_broker,
     "recovery": recovery,
 }

@@ -1,6 +1,7 @@
 """The clients: raw blocking sockets that send frames built beforehand, so that they cost next to nothing."""
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
@@ -30,9 +31,11 @@ class Transfer:
 class Connection:
     """One client connection: frames out, frames in, nothing is parsed."""
 
-    def __init__(self, address: Address) -> None:
-        self.socket = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
+        """Connect, and go through the handshake if `tls` is given."""
+        plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = tls.wrap_socket(plain, server_hostname=address[0]) if tls else plain
         self._buffer = bytearray(1 << 16)
 
     def __enter__(self) -> "Connection":
@@ -90,10 +93,12 @@ class Call:
             raise LoadError(f"error code {code}")
 
 
-def produce(address: Address, call: Call, total_bytes: int, *, window: int) -> Transfer:
+def produce(
+    address: Address, call: Call, total_bytes: int, *, window: int, tls: ssl.SSLContext | None = None
+) -> Transfer:
     """Send `call` until `total_bytes` of payload are acknowledged, with at most `window` requests in flight."""
     count = max(1, total_bytes // call.payload_bytes)
-    with Connection(address) as connection:
+    with Connection(address, tls) as connection:
         call.check(connection.ask(call.frame))  # warm up: lanes, upstream connections
         began = time.perf_counter()
         for number in range(count + window):
@@ -106,13 +111,15 @@ def produce(address: Address, call: Call, total_bytes: int, *, window: int) -> T
     return Transfer(seconds, count * call.payload_bytes, count * call.records)
 
 
-def fetch(address: Address, call: Call, total_bytes: int, *, entry_bytes: int) -> Transfer:
+def fetch(
+    address: Address, call: Call, total_bytes: int, *, entry_bytes: int, tls: ssl.SSLContext | None = None
+) -> Transfer:
     """Fetch the same offset, one request at a time as consumers do, until `total_bytes` have come.
 
     `entry_bytes` is the size of one record in the answer: what divides bytes into records.
     """
     received = 0
-    with Connection(address) as connection:
+    with Connection(address, tls) as connection:
         call.check(connection.ask(call.frame))
         began = time.perf_counter()
         while received < total_bytes:

@@ -1,6 +1,7 @@
 """The three ways to the broker: directly, through the bare relay, through kproxy."""
 
 import contextlib
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,11 +46,14 @@ def open_sink(stall_after_bytes: int | None = None) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def open_kproxy(broker_port: int, *options: str) -> Iterator[Target]:
-    """Run kproxy in front of the broker; the target's address is the one that kproxy gives for the topics' leader."""
+def open_kproxy(broker_port: int, *options: str, tls: ssl.SSLContext | None = None) -> Iterator[Target]:
+    """Run kproxy in front of the broker; the target's address is the one that kproxy gives for the topics' leader.
+
+    `tls` is what clients need if the options have kproxy listen with TLS.
+    """
     port, leader_port = free_port(), free_port()
     with running("kproxy", port, *kproxy_command(port, leader_port, broker_port), *options) as program:
-        yield Target("kproxy", leader((_HOST, port)), program)
+        yield Target("kproxy", leader((_HOST, port), tls), program)
 
 
 def kproxy_command(port: int, leader_port: int, broker_port: int) -> list[str]:
@@ -69,7 +73,7 @@ def open_targets(broker_port: int) -> Iterator[list[Target]]:
         yield [Target("direct", (_HOST, broker_port)), Target("relay", (_HOST, relay_port), relay), kproxy]
 
 
-def leader(bootstrap: Address) -> Address:
+def leader(bootstrap: Address, tls: ssl.SSLContext | None = None) -> Address:
     """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 20 s for an answer.
 
     Raises:
@@ -78,7 +82,7 @@ def leader(bootstrap: Address) -> Address:
     frame = payloads.metadata_frame(list(payloads.RECORD_BYTES))
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
-        with contextlib.suppress(LoadError, OSError), Connection(bootstrap) as connection:
+        with contextlib.suppress(LoadError, OSError), Connection(bootstrap, tls) as connection:
             answer = MetadataResponse.decode(bytes(connection.ask(frame)), 1, _CORRELATION_BYTES)
             if answer.brokers and not any(topic.error_code for topic in answer.topics):
                 return answer.brokers[0].host, answer.brokers[0].port

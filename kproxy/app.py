@@ -35,6 +35,7 @@ from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
+from kproxy.net.tls_names import unreadable_names_untold
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -62,7 +63,8 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     settings.follow(lambda config: allow_connections(config.max_connections))
     allow_connections(loaded.config.max_connections)
     try:
-        return trio.run(_main, settings, logs, predecessor_at)
+        with unreadable_names_untold():
+            return trio.run(_main, settings, logs, predecessor_at)
     except* StartupError as group:
         error = _first(group)
     raise error

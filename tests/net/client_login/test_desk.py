@@ -112,6 +112,39 @@ async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, An
         assert [fault.reason for fault in proxy.server.last_faults.by_client.values()] == ["login by PLAIN refused"]
 
 
+async def test_a_login_that_was_overheard_is_refused_when_it_comes_again(options: dict[str, Any]) -> None:
+    async with proxied(**options) as proxy:
+        scram = ScramClient("SCRAM-SHA-256", "alice", PASSWORD)
+        async with await proxy.client() as client:
+            assert (await client.call(SaslHandshakeRequest("SCRAM-SHA-256"), 1)).error_code == 0
+            first = scram.first()
+            challenge = (await client.call(SaslAuthenticateRequest(first), 2)).auth_bytes
+            final = scram.final(challenge)
+            assert (await client.call(SaslAuthenticateRequest(final), 2)).error_code == 0
+        async with await proxy.client() as thief:
+            assert (await thief.call(SaslHandshakeRequest("SCRAM-SHA-256"), 1)).error_code == 0
+            assert (await thief.call(SaslAuthenticateRequest(first), 2)).auth_bytes != challenge
+            said = await thief.call(SaslAuthenticateRequest(final), 2)
+            assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await thief.ended()
+        assert proxy.stats.logins == {("SCRAM-SHA-256", "accepted"): 1, ("SCRAM-SHA-256", "refused"): 1}
+
+
+async def test_a_token_that_has_expired_is_refused_and_counted(options: dict[str, Any], tmp_path: Path) -> None:
+    issuer = Issuer("one")
+    issuer.write(tmp_path / "keys")
+    async with proxied(**options) as proxy, await proxy.client() as client:
+        assert (await client.call(SaslHandshakeRequest("OAUTHBEARER"), 1)).error_code == 0
+        token = f"n,,\x01auth=Bearer {issuer.token('one', exp=1_000_000_000)}\x01\x01".encode()
+        said = await client.call(SaslAuthenticateRequest(token), 2)
+        assert said.error_code == ErrorCode.NONE
+        assert b"invalid_token" in said.auth_bytes  # RFC 7628: told as a challenge, refused behind the client's answer
+        said = await client.call(SaslAuthenticateRequest(b"\x01"), 2)
+        assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await client.ended()
+        assert proxy.stats.logins == {("OAUTHBEARER", "refused"): 1}
+
+
 async def test_nothing_is_served_before_the_login(options: dict[str, Any]) -> None:
     async with proxied(**options) as proxy:
         async with await proxy.client() as client:
