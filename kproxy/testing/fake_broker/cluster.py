@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker.faults import Control, ControlFunction
 from kproxy.testing.fake_broker.log_cleaner import is_compacted
+from kproxy.testing.fake_broker.markers import write_markers
 from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
-from kproxy.testing.fake_broker.state import CLUSTER_ID, Broker, ClusterConfig, ClusterState, TransactionalId
+from kproxy.testing.fake_broker.state import CLUSTER_ID, Broker, ClusterConfig, ClusterState
 from kproxy.testing.fake_broker.topics import Topic
+from kproxy.testing.fake_broker.transactions import TransactionalId
 
 __all__ = ["CLUSTER_ID", "Broker", "ClusterConfig", "FakeCluster", "TransactionalId"]
 
@@ -101,6 +103,15 @@ class FakeCluster(ClusterState):
         self.brokers[broker_id].failed = False
         self.broker_up(broker_id)
 
+    def hold_markers(self) -> None:
+        """Let ended transactions stay prepared: their markers are not written until ``release_markers``."""
+        self.markers_held = True
+
+    def release_markers(self) -> None:
+        """Write the markers that were held, and those to come."""
+        self.markers_held = False
+        write_markers(self)
+
     def apply_retention(self) -> None:
         """Throw away what ``retention.ms`` and ``retention.bytes`` of every topic allow now."""
         for _, partition in self._partitions():
@@ -132,6 +143,7 @@ class FakeCluster(ClusterState):
             partition.hold(former)
         partition.lead(broker_id)
         self._settle(topic, partition)
+        write_markers(self)
         self.notify()
 
     def _follows(self, node: int) -> bool:
@@ -144,6 +156,7 @@ class FakeCluster(ClusterState):
                 broker.listed = broker.alive
         for topic, partition in self._partitions():
             self._settle(topic, partition)
+        write_markers(self)
         self.notify()
 
     def _settle(self, topic: Topic, partition: Partition) -> None:

@@ -3,7 +3,7 @@
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.api import Call
 from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.state import TransactionalId
+from kproxy.testing.fake_broker.transactions import TransactionalId
 
 
 def coordinator_error(call: Call, key: str) -> ErrorCode:
@@ -30,7 +30,7 @@ _CREATING = (8, 11, 28)
 
 
 def transaction_error(call: Call, fenced_version: int) -> ErrorCode:
-    """Return why the producer that a request names does not own the request's transactional id; NONE if it does.
+    """Return why the producer that a request names may not add to its transactional id's transaction; NONE if it may.
 
     :param fenced_version: the first version that may say PRODUCER_FENCED.
     """
@@ -38,16 +38,22 @@ def transaction_error(call: Call, fenced_version: int) -> ErrorCode:
     if (error := coordinator_error(call, request.transactional_id)) is not ErrorCode.NONE:
         return error
     owner = call.cluster.transactional_ids.get(request.transactional_id)
-    if owner is None or owner.producer_id != request.producer_id:
+    if owner is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if owner.epoch != request.producer_epoch:
-        return ErrorCode.PRODUCER_FENCED if call.version >= fenced_version else ErrorCode.INVALID_PRODUCER_EPOCH
-    return ErrorCode.NONE
+    return unless_new(owner.check(request.producer_id, request.producer_epoch), call.version, fenced_version)
 
 
-def end_transaction(call: Call, owner: TransactionalId, committed: bool) -> None:
-    """End the open transaction of a transactional id: the offsets of its groups move, or do not."""
-    for name in owner.groups:
-        if name in call.cluster.groups:
-            call.cluster.groups[name].end_transaction(owner.producer_id, committed)
-    owner.groups.clear()
+def unless_new(error: ErrorCode, version: int, fenced_version: int) -> ErrorCode:
+    """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED to clients that do not know that error."""
+    if error is ErrorCode.PRODUCER_FENCED and version < fenced_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def verify(call: Call, transactional_id: str, producer: tuple[int, int]) -> TransactionalId | ErrorCode:
+    """Return the transactional id's owner if it is this producer; what brokers ask before they append."""
+    owner = call.cluster.transactional_ids.get(transactional_id)
+    if owner is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    error = unless_new(owner.check(*producer), 0, 1)
+    return owner if error is ErrorCode.NONE else error

@@ -5,24 +5,24 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kproxy.codec.batch import BatchHeader, crc_ok, iter_records, read_header
+from kproxy.codec.batch import BatchHeader, crc_ok, iter_records
 from kproxy.codec.messages import ErrorCode
-from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker.log_batches import (
     MAX_DECOMPRESSED_BYTES,
     StoredBatch,
+    has_keys,
     marker_batch,
     one_batch,
     recompressed,
     stamp_append_time,
 )
 from kproxy.testing.fake_broker.log_cleaner import compacted, count_expired, is_compacted
-from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS, ProducerStates, SentBatch, advance
+from kproxy.testing.fake_broker.log_replay import replay
+from kproxy.testing.fake_broker.log_transactions import LogTransactions
+from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS, ProducerStates, SentBatch, Verdict, advance
 
 _PREFIX: Final = struct.Struct(">qii")
 _CONTROL: Final = 0x20
-_COORDINATOR_EPOCH: Final = slice(-5, -1)
-"""Where a marker's only record has the epoch of the coordinator that wrote it."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 NO_OFFSET: Final = -1
 
@@ -63,12 +63,14 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.producers = ProducerStates(expiration_ms, expiration_check_ms)
+        self.transactions = LogTransactions()
 
-    def append(self, data: memoryview, leader_epoch: int, now: int) -> Appended:
+    def append(self, data: memoryview, leader_epoch: int, now: int, *, anywhere: bool = True) -> Appended:
         """Check one record set that a producer sent and append it.
 
         :param data: exactly one batch of format v2, or the answer is INVALID_RECORD.
         :param now: the broker's time in ms.
+        :param anywhere: a producer that is not known may have been forgotten, and begins at any sequence; if not, at 0.
         """
         self.producers.expire(now)
         header = one_batch(data)
@@ -80,9 +82,9 @@ class PartitionLog:
             return Appended(ErrorCode.CORRUPT_MESSAGE)
         if header.attributes & _CONTROL or header.record_count != header.last_offset_delta + 1:
             return Appended(ErrorCode.INVALID_RECORD)
-        if is_compacted(self._config) and not _has_keys(data):
+        if is_compacted(self._config) and not has_keys(data):
             return Appended(ErrorCode.INVALID_RECORD)
-        return self._append_checked(bytearray(data), header, leader_epoch, now)
+        return self._append_checked(bytearray(data), header, leader_epoch, now, anywhere)
 
     def append_marker(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, leader_epoch: int, now: int
@@ -90,6 +92,7 @@ class PartitionLog:
         """Append the end marker of a transaction: a control batch of one record."""
         error = self.producers.marker(producer_id, epoch, coordinator_epoch, now, self.end_offset)
         if error is ErrorCode.NONE:
+            self.transactions.ended(producer_id, self.end_offset, commit)
             self._store(marker_batch(producer_id, epoch, commit, coordinator_epoch, now), 0, leader_epoch, now)
         return error
 
@@ -154,20 +157,22 @@ class PartitionLog:
             self.delete_before(self._batches[count - 1].last_offset + 1)
 
     def compact(self, end: int | None = None) -> None:
-        """Keep of each key the last record, as ``cleanup.policy=compact`` does.
+        """Keep of each key the last record that is committed, as ``cleanup.policy=compact`` does.
 
         :param end: where the active segment begins, which stays as it is; None: the last batch is the active segment.
         """
-        clean = self._batches[: len(self._batches) - 1 if end is None else self._find(end)]
-        self._batches[: len(clean)] = compacted(clean, self.producers.ends_with)
+        decided = self._find(self.transactions.stable_offset(self.end_offset))
+        clean = self._batches[: min(decided, len(self._batches) - 1 if end is None else self._find(end))]
+        self._batches[: len(clean)] = compacted(clean, self.producers.ends_with, self.transactions.is_aborted)
 
     def truncate(self, end: int) -> None:
         """Cut the log at ``end``: what an unclean election loses, or an election of one that had not copied all."""
         del self._batches[self._find(end) :]
         self.end_offset = min(self.end_offset, end)
         self.start_offset = min(self.start_offset, end)
+        self.transactions.truncate(end)
         self.producers.keep_before(self._batches[0].base_offset if self._batches else end)
-        self._replay(self.producers, self.end_offset)
+        replay(self._batches[: self._find(self.end_offset)], self.producers)
 
     def forget_producers(self, now: int) -> None:
         """Know only the producers whose batches the log still holds.
@@ -175,42 +180,36 @@ class PartitionLog:
         That is what a broker knows after ``kill -9`` when retention has thrown segments away, and a new replica.
         """
         self.producers.keep_before(0)
-        self._replay(self.producers, self.end_offset)
+        replay(self._batches[: self._find(self.end_offset)], self.producers)
         self.producers.reload(now)
 
     def producers_before(self, end: int) -> ProducerStates:
         """Return what a replica knows of producers that has copied only what lies below ``end``."""
         known = ProducerStates()
-        self._replay(known, end)
+        replay(self._batches[: self._find(end)], known)
         return known
-
-    def _replay(self, producers: ProducerStates, end: int) -> None:
-        """Tell ``producers`` of the log's own batches below ``end``."""
-        for batch in self._batches[: self._find(end)]:
-            header = read_header(batch.data)
-            if header.is_control:
-                coordinator_epoch = int.from_bytes(batch.data[_COORDINATOR_EPOCH], "big", signed=True)
-                producers.marker(
-                    header.producer_id, header.producer_epoch, coordinator_epoch, batch.max_timestamp, batch.last_offset
-                )
-            elif header.producer_id >= 0:
-                append_time = batch.max_timestamp if header.is_log_append_time else -1
-                last = advance(header.base_sequence, header.last_offset_delta)
-                sent = SentBatch(header.base_sequence, last, batch.base_offset, batch.last_offset, append_time)
-                producers.record(header.producer_id, header.producer_epoch, sent, batch.max_timestamp)
 
     def _find(self, offset: int) -> int:
         """Return the index of the batch that holds ``offset`` or, failing that, of the next one."""
         return bisect_left(self._batches, (offset,))
 
-    def _append_checked(self, data: bytearray, header: BatchHeader, leader_epoch: int, now: int) -> Appended:
+    def _judge(self, header: BatchHeader, last_sequence: int, anywhere: bool) -> Verdict:
+        """Return what is to become of a producer's batch."""
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            return Verdict(ErrorCode.INVALID_RECORD)
+        producer = (header.producer_id, header.producer_epoch)
+        verdict = self.producers.check(*producer, header.base_sequence, last_sequence, anywhere=anywhere)
+        in_transaction = self.transactions.first_offset(header.producer_id) >= 0
+        if verdict == Verdict() and in_transaction and not header.is_transactional:
+            return Verdict(ErrorCode.INVALID_TXN_STATE)
+        return verdict
+
+    def _append_checked(
+        self, data: bytearray, header: BatchHeader, leader_epoch: int, now: int, anywhere: bool
+    ) -> Appended:
         if header.producer_id >= 0:
-            if header.base_sequence < 0 or header.producer_epoch < 0:
-                return Appended(ErrorCode.INVALID_RECORD)
             last_sequence = advance(header.base_sequence, header.last_offset_delta)
-            verdict = self.producers.check(
-                header.producer_id, header.producer_epoch, header.base_sequence, last_sequence
-            )
+            verdict = self._judge(header, last_sequence, anywhere)
             if verdict.duplicate is not None:
                 known = verdict.duplicate
                 return Appended(ErrorCode.NONE, known.first_offset, known.append_time, known.last_offset + 1)
@@ -227,6 +226,8 @@ class PartitionLog:
         if header.producer_id >= 0:
             sent = SentBatch(header.base_sequence, last_sequence, base_offset, self.end_offset - 1, append_time)
             self.producers.record(header.producer_id, header.producer_epoch, sent, max_timestamp)
+        if header.is_transactional:
+            self.transactions.began(header.producer_id, header.producer_epoch, base_offset)
         return Appended(ErrorCode.NONE, base_offset, append_time, self.end_offset)
 
     def _store(self, data: bytearray, last_offset_delta: int, leader_epoch: int, max_timestamp: int) -> int:
@@ -236,13 +237,3 @@ class PartitionLog:
         self._batches.append(StoredBatch(last_offset, base_offset, leader_epoch, max_timestamp, bytes(data)))
         self.end_offset = last_offset + 1
         return base_offset
-
-
-def _has_keys(data: memoryview) -> bool:
-    """Tell whether every record has a key; compacted topics take no others."""
-    try:
-        return all(
-            record.key is not None for record in iter_records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-        )
-    except RemoteProtocolError:
-        return False

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from kproxy.codec import compression
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, crc_ok, read_header
+from kproxy.codec.batch import HEADER_SIZE, BatchHeader, crc_ok, iter_records, read_header
 from kproxy.codec.batch_header import assemble
 from kproxy.codec.batch_reader import records_of
 from kproxy.codec.messages import ErrorCode
@@ -53,6 +53,16 @@ def is_transactional(data: memoryview) -> bool:
     if len(data) < HEADER_SIZE or data[16] != 2 or not data[_ATTRIBUTES_AT + 1] & TRANSACTIONAL:
         return False
     return bool(data[_PRODUCER_ID_AT] < 0x80)
+
+
+def has_keys(data: memoryview) -> bool:
+    """Tell whether every record has a key; compacted topics take no others."""
+    try:
+        return all(
+            record.key is not None for record in iter_records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+        )
+    except RemoteProtocolError:
+        return False
 
 
 def stamp_append_time(data: bytearray, now: int) -> None:

@@ -47,18 +47,25 @@ def count_expired(batches: Sequence[StoredBatch], config: Mapping[str, str], now
     return count
 
 
-def compacted(batches: Sequence[StoredBatch], is_newest: Callable[[int, int], bool]) -> list[StoredBatch]:
+def compacted(
+    batches: Sequence[StoredBatch],
+    is_newest: Callable[[int, int], bool],
+    is_aborted: Callable[[int, int], bool] = lambda producer_id, offset: False,
+) -> list[StoredBatch]:
     """Return what compaction leaves of the batches: of each key the last record, of control batches all.
 
-    Records without a key go; deletions (null values) and markers stay, as within ``delete.retention.ms``.
+    Records without a key go, and aborted ones; deletions (null values) and markers stay, as within
+    ``delete.retention.ms``.
 
     :param is_newest: tells, by producer id and last offset, whether a batch is its producer's newest.
+    :param is_aborted: tells, by producer id and offset, whether a transactional batch was aborted.
     """
-    last = {record.key: record.offset for batch in batches for record in _records(batch)}
+    counted = {batch.base_offset: _counted(batch, is_aborted) for batch in batches}
+    last = {record.key: record.offset for records in counted.values() for record in records}
     kept = []
     for batch in batches:
         header = read_header(batch.data)
-        records = [record for record in _records(batch) if record.key is not None and last[record.key] == record.offset]
+        records = [record for record in counted[batch.base_offset] if last[record.key] == record.offset]
         if header.is_control or len(records) == header.record_count:
             kept.append(batch)
         elif records or (header.producer_id >= 0 and is_newest(header.producer_id, batch.last_offset)):
@@ -66,9 +73,13 @@ def compacted(batches: Sequence[StoredBatch], is_newest: Callable[[int, int], bo
     return kept
 
 
-def _records(batch: StoredBatch) -> list[Record]:
-    """Return the data records of a batch."""
-    return list(iter_records(batch.data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES))
+def _counted(batch: StoredBatch, is_aborted: Callable[[int, int], bool]) -> list[Record]:
+    """Return the data records of a batch that have a key; of an aborted one there are none."""
+    header = read_header(batch.data)
+    if header.is_transactional and is_aborted(header.producer_id, batch.base_offset):
+        return []
+    records = iter_records(batch.data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+    return [record for record in records if record.key is not None]
 
 
 def _rewritten(batch: StoredBatch, header: BatchHeader, records: list[Record]) -> StoredBatch:

@@ -76,11 +76,18 @@ class ProducerStates:
         """Return the producers by id."""
         return sorted(self._entries.items())
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> Verdict:
-        """Judge the next batch of a producer."""
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, anywhere: bool = True
+    ) -> Verdict:
+        """Judge the next batch of a producer.
+
+        :param anywhere: a producer without an entry may have been forgotten, and begins at any sequence; if not, at 0.
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
-            return Verdict()
+            return Verdict(
+                ErrorCode.NONE if anywhere or first_sequence == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            )
         if epoch < entry.epoch:
             return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
         if epoch > entry.epoch:

@@ -21,6 +21,7 @@ from kproxy.testing.fake_broker.api import Call, CloseConnection
 from kproxy.testing.fake_broker.apis import APIS, api_versions
 from kproxy.testing.fake_broker.cluster import Broker, ClusterConfig, FakeCluster
 from kproxy.testing.fake_broker.faults import handle_with
+from kproxy.testing.fake_broker.markers import expire_transactions
 
 _HEADER_START: Final = struct.Struct(">hhi")
 _LENGTH: Final = struct.Struct(">i")
@@ -136,6 +137,7 @@ class FakeServer:
             return encode_response(api_versions.fallback(), 0, correlation_id)
         header = decode_request_header(frame)
         request = request_class(key).decode(frame, version, header.size)
+        expire_transactions(self.cluster)
         call = Call(self.cluster, broker_id, connection, client_host, header.client_id, version, request, _SERVED)
         fault = await self.cluster.controls.fault_for(api.key, call)
         response = await handle_with(fault, api, call)

@@ -18,6 +18,7 @@ from kproxy.testing.fake_broker.logins import Logins, SaslRules
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS
 from kproxy.testing.fake_broker.topics import Topic, legal_topic_name
+from kproxy.testing.fake_broker.transactions import TransactionalId
 
 _PRODUCER_ID_BLOCK: Final = 1000
 CLUSTER_ID: Final = "fake-cluster-000000000"
@@ -61,16 +62,8 @@ class ClusterConfig:
     max_request_bytes: int = 100 << 20
     request_timeout_ms: int = 30_000
     sasl: SaslRules | None = None
-
-
-@dataclass(slots=True)
-class TransactionalId:
-    """The producer that owns a transactional id."""
-
-    producer_id: int
-    epoch: int
-    groups: set[str] = field(default_factory=set)
-    """Those whose offsets are in the open transaction."""
+    transaction_version: int = 2
+    transaction_max_timeout_ms: int = 900_000
 
 
 @dataclass(slots=True)
@@ -86,6 +79,7 @@ class ClusterState:
     controls: Controls = field(default_factory=Controls)
     controller_alive: bool = True
     logins: Logins = field(init=False)
+    markers_held: bool = False
     paused: set[int] = field(default_factory=set)
     """The brokers whose replicas do not follow their leaders."""
     _topics_by_id: dict[bytes, Topic] = field(default_factory=dict)

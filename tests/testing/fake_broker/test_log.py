@@ -241,3 +241,29 @@ def test_a_compacted_log_takes_no_record_without_a_key() -> None:
     log.compact()
     assert offsets(log.read(0, 1 << 20, whole_first_batch=True)) == [1, 2]
     assert (log.start_offset, log.end_offset) == (0, 3)
+
+
+def test_compaction_drops_what_was_aborted_and_leaves_alone_what_is_undecided() -> None:
+    log = PartitionLog({"cleanup.policy": "compact"})
+
+    def write(value: bytes, producer_id: int) -> None:
+        rows = [Record(0, NOW, b"k", value)]
+        data = build_batch(
+            rows, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=producer_id >= 0
+        )
+        assert put(log, data).error is ErrorCode.NONE
+
+    def left() -> list[bytes | None]:
+        data = log.read(0, 1 << 20, whole_first_batch=True)
+        return [record.value for record in iter_records(data, max_decompressed_bytes=1 << 20)]
+
+    write(b"1", 7)
+    assert log.append_marker(7, 0, True, 0, 0, NOW) is ErrorCode.NONE
+    write(b"2", 8)
+    assert log.append_marker(8, 0, False, 0, 0, NOW) is ErrorCode.NONE
+    write(b"3", 9)
+    log.compact(log.end_offset)
+    assert left() == [b"1", b"3"]
+    assert log.append_marker(9, 0, True, 0, 0, NOW) is ErrorCode.NONE
+    log.compact(log.end_offset)
+    assert left() == [b"3"]

@@ -5,6 +5,7 @@ from typing import Final
 from kproxy.testing.fake_broker.api import Api
 from kproxy.testing.fake_broker.apis import (
     add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -38,6 +39,7 @@ from kproxy.testing.fake_broker.apis import (
 
 _MODULES: Final = (
     add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,

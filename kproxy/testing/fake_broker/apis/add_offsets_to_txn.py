@@ -13,7 +13,8 @@ async def handle(call: Call) -> AddOffsetsToTxnResponse:
     request: AddOffsetsToTxnRequest = call.request
     error = transaction_error(call, _FENCED_VERSION)
     if error is ErrorCode.NONE:
-        call.cluster.transactional_ids[request.transactional_id].groups.add(request.group_id)
+        owner = call.cluster.transactional_ids[request.transactional_id]
+        error = owner.join(call.now, groups=[request.group_id])
     return AddOffsetsToTxnResponse(error_code=error)
 
 

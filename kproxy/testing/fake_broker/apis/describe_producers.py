@@ -1,4 +1,4 @@
-"""DescribeProducers (61): version 0. What a partition remembers of its producers; no transaction is ever open.
+"""DescribeProducers (61): version 0. What a partition remembers of its producers, and of their open transactions.
 
 Any replica answers, not only the leader (KIP-664), from what it has copied.
 """
@@ -48,6 +48,7 @@ def _describe(call: Call, name: str, index: int) -> DescribeProducersResponsePar
             last_sequence=entry.last_sequence,
             last_timestamp=entry.last_timestamp,
             coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=partition.log.transactions.first_offset(producer_id),
         )
         for producer_id, entry in known.items()
     ]

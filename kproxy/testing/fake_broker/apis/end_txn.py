@@ -3,24 +3,27 @@
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.coordination import end_transaction, transaction_error
+from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
+from kproxy.testing.fake_broker.markers import end_transaction
 
 _FENCED_VERSION = 2
 _RISING_VERSION = 5
 
 
 async def handle(call: Call) -> EndTxnResponse:
-    """Commit or abort."""
+    """Commit or abort; the answer does not wait for the markers."""
     request: EndTxnRequest = call.request
-    error = transaction_error(call, _FENCED_VERSION)
+    error = coordinator_error(call, request.transactional_id)
+    owner = call.cluster.transactional_ids.get(request.transactional_id)
+    if owner is None or error is not ErrorCode.NONE:
+        return EndTxnResponse(error_code=error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    rises = call.version >= _RISING_VERSION
+    end = owner.end_and_raise if rises else owner.end
+    error = end(request.producer_id, request.producer_epoch, request.committed)
     if error is not ErrorCode.NONE:
-        return EndTxnResponse(error_code=error)
-    owner = call.cluster.transactional_ids[request.transactional_id]
-    end_transaction(call, owner, request.committed)
-    if call.version < _RISING_VERSION:
-        return EndTxnResponse()
-    owner.epoch += 1
-    return EndTxnResponse(producer_id=owner.producer_id, producer_epoch=owner.epoch)
+        return EndTxnResponse(error_code=unless_new(error, call.version, _FENCED_VERSION))
+    end_transaction(call.cluster, owner)
+    return EndTxnResponse(producer_id=owner.producer_id, producer_epoch=owner.epoch) if rises else EndTxnResponse()
 
 
 API = Api(ApiKey.END_TXN, (0, 5), handle)

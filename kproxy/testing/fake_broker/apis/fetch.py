@@ -5,7 +5,8 @@ batch found is given whole whatever the limits (KIP-74), everything behind it is
 be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
 later name the new leader and its address (KIP-951). A reader that tells the leader epoch of what it read last (version
 12) hears where the log parts from it, if it does. What lies above the high watermark is not given; an offset there
-is no error, one behind the log's end is. Sessions (7 and later) are never created.
+is no error, one behind the log's end is. For read_committed the last stable offset is the bound, and what was aborted
+below it is named (KIP-98). Sessions (7 and later) are never created.
 """
 
 import trio
@@ -15,6 +16,7 @@ from kproxy.codec._generated.fetch import (
     FetchRequestFetchPartition,
     FetchRequestFetchTopic,
     FetchResponse,
+    FetchResponseAbortedTransaction,
     FetchResponseEpochEndOffset,
     FetchResponseFetchableTopicResponse,
     FetchResponseLeaderIdAndEpoch,
@@ -93,10 +95,18 @@ def _read_partition(
     if answer.error_code == ErrorCode.NONE and not _is_there(partition, part):
         answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     if answer.error_code == ErrorCode.NONE:
-        size, end = min(part.partition_max_bytes, room), partition.high_watermark
-        answer.records = log.read(part.fetch_offset, size, whole_first_batch=first, end=end)
-        answer.high_watermark = answer.last_stable_offset = end
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = log.transactions.stable_offset(answer.high_watermark)
         answer.log_start_offset = log.start_offset
+        committed = answer.aborted_transactions is not None
+        size, end = min(part.partition_max_bytes, room), answer.high_watermark
+        end = answer.last_stable_offset if committed else end
+        answer.records = log.read(part.fetch_offset, size, whole_first_batch=first, end=end)
+        if committed and answer.records:
+            answer.aborted_transactions = [
+                FetchResponseAbortedTransaction(ended.producer_id, ended.first_offset)
+                for ended in log.transactions.aborted(part.fetch_offset, end)
+            ]
     return answer
 
 

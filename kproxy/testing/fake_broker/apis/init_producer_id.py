@@ -1,7 +1,8 @@
 """InitProducerId (22): versions 0-5.
 
 Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer, one epoch on, so that the
-former owner is fenced and its open transaction aborted; a caller that names an older producer is told so
+former owner is fenced. While its transaction is open that is aborted, under an epoch that nobody is told, and the
+answer is CONCURRENT_TRANSACTIONS until that is complete. A caller that names an older producer is told so
 (INVALID_PRODUCER_EPOCH, from version 4 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh
 producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller gives it another.
 """
@@ -9,12 +10,12 @@ producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRE
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.cluster import TransactionalId
-from kproxy.testing.fake_broker.coordination import end_transaction
+from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
+from kproxy.testing.fake_broker.markers import end_transaction
+from kproxy.testing.fake_broker.transactions import LAST_EPOCH, TransactionalId, TxnState
 
-_LAST_EPOCH = 32_766
-_MAX_TIMEOUT_MS = 900_000
 _FENCED_VERSION = 4
+_NOBODY = -1
 
 
 async def handle(call: Call) -> InitProducerIdResponse:
@@ -23,20 +24,35 @@ async def handle(call: Call) -> InitProducerIdResponse:
     error = _error(call)
     if error is not ErrorCode.NONE:
         return _refused(error)
-    owner = None
-    if request.transactional_id is not None:
-        owner = call.cluster.transactional_ids.get(request.transactional_id)
-        if owner is not None:
-            end_transaction(call, owner, False)
-    if owner is None or owner.epoch >= _LAST_EPOCH:
-        producer_id = call.cluster.next_producer_id(call.broker_id)
-        if producer_id is None:
-            return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        owner = TransactionalId(producer_id, -1)
-        if request.transactional_id is not None:
-            call.cluster.transactional_ids[request.transactional_id] = owner
-    owner.epoch += 1
-    return InitProducerIdResponse(producer_id=owner.producer_id, producer_epoch=owner.epoch)
+    name = request.transactional_id
+    owner = call.cluster.transactional_ids.get(name) if name is not None else None
+    if owner is not None and owner.epoch < LAST_EPOCH:
+        error = _renewed(call, owner)
+        if error is not ErrorCode.NONE:
+            return _refused(unless_new(error, call.version, _FENCED_VERSION))
+        return InitProducerIdResponse(producer_id=owner.producer_id, producer_epoch=owner.epoch)
+    producer_id = call.cluster.next_producer_id(call.broker_id)
+    if producer_id is None:
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    if name is not None:
+        call.cluster.transactional_ids[name] = TransactionalId(producer_id, 0, request.transaction_timeout_ms)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _renewed(call: Call, owner: TransactionalId) -> ErrorCode:
+    """Give an id that there is to the caller, if it is its producer or does not say who it is."""
+    request: InitProducerIdRequest = call.request
+    if owner.prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    named = request.producer_id != _NOBODY
+    if named and request.producer_id != owner.producer_id:
+        return ErrorCode.PRODUCER_FENCED
+    if owner.state is TxnState.ONGOING:
+        owner.fence()
+        end_transaction(call.cluster, owner)
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    owner.timeout_ms = request.transaction_timeout_ms
+    return owner.renew(request.producer_epoch if named else None)
 
 
 def _refused(error: ErrorCode) -> InitProducerIdResponse:
@@ -50,15 +66,10 @@ def _error(call: Call) -> ErrorCode:
         return ErrorCode.NONE
     if name == "":
         return ErrorCode.INVALID_REQUEST
-    coordinator = call.cluster.coordinator_of(name)
-    if coordinator is None or coordinator.node_id != call.broker_id:
-        return ErrorCode.NOT_COORDINATOR
-    if not 0 < request.transaction_timeout_ms <= _MAX_TIMEOUT_MS:
+    if (error := coordinator_error(call, name)) is not ErrorCode.NONE:
+        return error
+    if not 0 < request.transaction_timeout_ms <= call.cluster.config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    owner = call.cluster.transactional_ids.get(name)
-    claimed = (request.producer_id, request.producer_epoch)
-    if owner is not None and request.producer_id != -1 and claimed != (owner.producer_id, owner.epoch):
-        return ErrorCode.PRODUCER_FENCED if call.version >= _FENCED_VERSION else ErrorCode.INVALID_PRODUCER_EPOCH
     return ErrorCode.NONE
 
 

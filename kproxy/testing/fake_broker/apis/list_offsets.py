@@ -2,7 +2,8 @@
 
 Timestamps: -1 latest, -2 earliest, -3 (version 7) the record with the newest time, -4 (8) earliest local, which is the
 earliest without tiered storage, -5 (9) and -6 (11) concern tiers and answer "none"; 0 and above: the first record of
-that time or later. Nothing found, or only above the high watermark: offset -1, no error.
+that time or later. Nothing found, or only above the high watermark, for read_committed the last stable offset:
+offset -1, no error.
 """
 
 from kproxy.codec._generated.list_offsets import (
@@ -23,6 +24,7 @@ _EARLIEST = -2
 _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LEADER_EPOCH_VERSION = 4
+_READ_COMMITTED = 1
 _FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
 
 
@@ -48,15 +50,22 @@ def _look_up(
     else:
         answer.error_code = check_leader(call, found[1], part.current_leader_epoch)
         if answer.error_code == ErrorCode.NONE:
-            offset = _offset(found[1], part.timestamp)
+            offset = _offset(found[1], part.timestamp, _end(call, found[1]))
             if offset is not None:
                 answer.offset, answer.timestamp = offset.offset, offset.timestamp
                 answer.leader_epoch = offset.leader_epoch if call.version >= _LEADER_EPOCH_VERSION else -1
     return answer
 
 
-def _offset(partition: Partition, timestamp: int) -> FoundOffset | None:
-    log, end = partition.log, partition.high_watermark
+def _end(call: Call, partition: Partition) -> int:
+    """Return the offset behind the last record that the reader may see."""
+    end = partition.high_watermark
+    committed = call.request.isolation_level == _READ_COMMITTED
+    return partition.log.transactions.stable_offset(end) if committed else end
+
+
+def _offset(partition: Partition, timestamp: int, end: int) -> FoundOffset | None:
+    log = partition.log
     if timestamp == _LATEST:
         return FoundOffset(end, -1, partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):

@@ -3,9 +3,8 @@
 acks=1 is answered at once; acks=all when the high watermark has passed the batch, also if it is a repeat, or with
 REQUEST_TIMED_OUT and the offset all the same; with too few replicas in sync nothing is written, a repeat included.
 acks=0 gets no answer, and a closed connection if anything failed. Version 10 and later name the new leader on
-NOT_LEADER_OR_FOLLOWER, version 13 knows topics by id. A transactional batch is refused: 53 without a transactional id,
-49 with one that nobody owns, else 48, or 120 from version 11 on (KIP-890); version 12 would open a transaction by
-itself, which is not modelled.
+NOT_LEADER_OR_FOLLOWER, version 13 knows topics by id. A transactional batch needs a transactional id, and is looked at
+by ``transactional_writes``.
 """
 
 from functools import partial
@@ -26,11 +25,11 @@ from kproxy.testing.fake_broker.log_batches import is_transactional
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.replicated import Awaited, until_replicated
 from kproxy.testing.fake_broker.topics import Topic
+from kproxy.testing.fake_broker.transactional_writes import joins, transaction_error
 
 _ALL = -1
 _TOPIC_ID_VERSION = 13
 _NEW_LEADER_VERSION = 10
-_ABORTABLE_VERSION = 11
 
 
 async def handle(call: Call) -> ProduceResponse | None:
@@ -70,8 +69,8 @@ def _answer(
     records = memoryview(part.records or b"")
     if call.request.acks not in (_ALL, 0, 1):
         answer.error_code = ErrorCode.INVALID_REQUIRED_ACKS
-    elif is_transactional(records):
-        answer.error_code = _transactional_error(call)
+    elif is_transactional(records) and call.request.transactional_id is None:
+        answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif topic is None or not 0 <= part.index < len(topic.partitions):
         by_id = topic is None and call.version >= _TOPIC_ID_VERSION
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -80,6 +79,8 @@ def _answer(
         if call.version >= _NEW_LEADER_VERSION and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.current_leader = ProduceResponseLeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             _add_endpoint(call, partition.leader, response)
+    elif is_transactional(records) and (error := transaction_error(call, partition, records, topic.name)):
+        answer.error_code = error
     elif call.request.acks == _ALL and partition.under_min_isr:
         answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
     else:
@@ -95,7 +96,7 @@ def _append(
     answer: ProduceResponsePartitionProduceResponse,
     awaited: list[Awaited],
 ) -> None:
-    done = partition.log.append(records, partition.leader_epoch, call.now)
+    done = partition.log.append(records, partition.leader_epoch, call.now, anywhere=not joins(call))
     answer.error_code, answer.base_offset, answer.log_append_time_ms = done.error, done.base_offset, done.append_time
     if done.error is ErrorCode.NONE:
         answer.log_start_offset = partition.log.start_offset
@@ -105,16 +106,6 @@ def _append(
 
 def _refuse(answer: ProduceResponsePartitionProduceResponse, error: ErrorCode) -> None:
     answer.error_code = error
-
-
-def _transactional_error(call: Call) -> ErrorCode:
-    if call.request.transactional_id is None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if call.request.transactional_id not in call.cluster.transactional_ids:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if call.version >= _ABORTABLE_VERSION:
-        return ErrorCode.TRANSACTION_ABORTABLE
-    return ErrorCode.INVALID_TXN_STATE
 
 
 def _add_endpoint(call: Call, node_id: int, response: ProduceResponse) -> None:

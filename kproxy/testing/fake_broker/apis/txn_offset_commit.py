@@ -13,7 +13,7 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
+from kproxy.testing.fake_broker.coordination import coordinator_error, group_of, verify
 from kproxy.testing.fake_broker.groups import ANY_GENERATION, Group
 from kproxy.testing.fake_broker.members import CommittedOffset
 
@@ -46,13 +46,11 @@ async def handle(call: Call) -> TxnOffsetCommitResponse:
 
 def _transaction_error(call: Call) -> ErrorCode:
     request: TxnOffsetCommitRequest = call.request
-    owner = call.cluster.transactional_ids.get(request.transactional_id)
-    if owner is None or owner.producer_id != request.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if owner.epoch != request.producer_epoch:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if call.version >= _JOINING_VERSION:
-        owner.groups.add(request.group_id)
+    owner = verify(call, request.transactional_id, (request.producer_id, request.producer_epoch))
+    if isinstance(owner, ErrorCode):
+        return owner
+    if owner.prepared or call.version >= _JOINING_VERSION:
+        return owner.join(call.now, groups=[request.group_id])
     if request.group_id in owner.groups:
         return ErrorCode.NONE
     return ErrorCode.TRANSACTION_ABORTABLE if call.version >= _ABORTABLE_VERSION else ErrorCode.INVALID_TXN_STATE
