@@ -49,5 +49,4 @@ async def test_no_transaction_is_broken_off(tmp_path: Path, by_hand_over: bool) 
                 await load.past(20)
                 load.stop.set()
                 await load.ended(_PRODUCERS)
-                async with await new.client() as reader:
-                    await load.check(reader)
+                await load.check()

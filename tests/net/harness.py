@@ -47,9 +47,11 @@ async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -
 class FrameClient:
     """A client that sends requests of any version and takes the answers in order."""
 
-    def __init__(self, stream: trio.abc.Stream, client_id: str | None) -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str | None, patience: float = PATIENCE) -> None:
+        """``patience``: seconds that an answer may take, or the end of the connection."""
         self.stream = stream
         self.client_id = client_id
+        self._patience = patience
         self._buffer = b""
         self._correlation_id = 0
         self._sent: list[tuple[int, int, int]] = []
@@ -79,7 +81,7 @@ class FrameClient:
 
     async def frame(self) -> bytes:
         """The next frame without its length; EOFError at the end."""
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self._patience):
             size = int.from_bytes(await self._exactly(4), "big")
             return await self._exactly(size)
 
@@ -95,7 +97,7 @@ class FrameClient:
     async def ended(self) -> bool:
         """Whether the proxy ends the connection; trio.TooSlowError if it does not."""
         try:
-            with trio.fail_after(PATIENCE):
+            with trio.fail_after(self._patience):
                 while await self.stream.receive_some(1 << 18):
                     pass
         except trio.BrokenResourceError:

@@ -1,5 +1,6 @@
 """A transactional producer in frames: each request in the version that is asked for, over any connection."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,10 +51,10 @@ TV2: Mapping[int, int] = {
 
 
 def transactional_batch(value: str, producer: Producer, sequence: int) -> bytes:
-    """A batch with one record."""
+    """A batch with one record, of now: brokers delete what is older than their retention."""
     return bytes(
         build_batch(
-            [Record(0, 0, None, value.encode(), ())],
+            [Record(0, int(time.time() * 1000), None, value.encode(), ())],
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=sequence,
