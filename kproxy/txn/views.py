@@ -75,6 +75,10 @@ class Views:
         """Whether the views are all that a partition says so far: else nothing may be decided, nor stated."""
         return partition not in self.foreign and self.loader(partition).is_sure
 
+    def without_beginning(self, partitions: Iterable[int]) -> list[int]:
+        """Those of which the log no longer has the first records, nor a snapshot that stands for them."""
+        return [partition for partition in partitions if not self.loader(partition).is_sure]
+
     def loader(self, partition: int) -> PartitionLoader:
         """How far a partition is read; from its first record on, unless ``restart`` said otherwise."""
         return self._loaders.setdefault(partition, PartitionLoader(0))

@@ -296,3 +296,13 @@ def test_records_before_the_snapshot_are_not_applied_twice(writer: int) -> None:
     entry = decode(*log.records[4])
     assert isinstance(entry.body, TransactionSnapshot)
     assert said(log.read()) == said(log.read(start=0))
+
+
+def test_a_beginning_that_no_snapshot_stands_for_is_lost(log: Log) -> None:
+    assert log.read().without_beginning([0]) == []
+    log.start = 2
+    assert log.read().without_beginning([0]) == [0]
+    log.start = 0
+    log.records += log.snapshot(len(log.records))
+    log.start = 2
+    assert log.read().without_beginning([0]) == []

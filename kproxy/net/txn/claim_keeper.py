@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -24,6 +24,10 @@ log = structlog.get_logger("kproxy.transactions")
 
 #: Claims in a row that were lost to others, before the client is asked to come again.
 _MOST_CLAIMS = 10
+_FOREIGN: Final = (
+    "the log holds what this kproxy does not understand (a newer one wrote it: upgrade), or its beginning is lost; "
+    "kproxy txn log shows it"
+)
 
 
 class _Superseded(TxnError):
@@ -61,7 +65,7 @@ class ClaimKeeper:
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
         if self._tools.log.is_foreign(self.transactional_id):
-            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log holds records of a newer kproxy: upgrade")
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _FOREIGN)
         return view
 
     def holds(self, view: IdView | None) -> bool:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Mapping
 from functools import partial
 
+import structlog
 import trio
 
 from kproxy.config import Config
@@ -42,6 +43,8 @@ from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.txn.view import Place
+
+log = structlog.get_logger("kproxy.transaction_log")
 
 _NONCE_BYTES = 16
 
@@ -186,6 +189,13 @@ class Transactions:
         await self.follower.loaded()
         self._stats.transactions.log_load_seconds = trio.current_time() - began
         self.log.opened.set()
+        if lost := self.log.views.without_beginning(range(self.follower.partitions)):
+            log.error(
+                "the beginning of the transaction log is lost: nothing is decided there, and readers wait at it",
+                topic=TOPIC,
+                partitions=len(lost),
+                partition=lost[0],
+            )
 
     async def _until_wanted(self) -> None:
         """Until a transaction is to be begun here, or was elsewhere."""

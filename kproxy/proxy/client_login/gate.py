@@ -12,7 +12,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.header import RequestHeader, decode_request_header
-from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message, api_name
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_login.credentials import Credentials
 from kproxy.proxy.client_login.mechanisms import begin
@@ -157,7 +157,7 @@ class LoginGate:
             message = "SaslHandshake must come first"
             self._answer(asked, SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, message), ends=not self.passed)
             return None
-        raise NotLoggedInError(f"API key {header.api_key} was asked before the client has logged in")
+        raise NotLoggedInError(f"{api_name(header.api_key)} was asked before the client has logged in by SASL")
 
     def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Need | None:
         said = self._ctx.broker_said

@@ -167,7 +167,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_those_that_are() -> None:
 
 
 def test_nothing_else_is_taken_before_the_login() -> None:
-    with pytest.raises(NotLoggedInError, match="API key 3 was asked before"):
+    with pytest.raises(NotLoggedInError, match="Metadata was asked before"):
         Play().ask(MetadataRequest(), 1)
     play = Play()
     play.handshake("PLAIN")
