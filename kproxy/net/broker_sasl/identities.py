@@ -68,7 +68,7 @@ class _Closed:
 
     async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
         self._watch.counts()
-        log.warning("a client has no identity at the brokers", principal=self._principal, see=OPTION)
+        log.warning("a client has no identity at the brokers", principal=self._principal, option=OPTION)
         raise LoginRefused(f"{self._principal!r} is nobody at the brokers: see {OPTION}")
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
