@@ -26,9 +26,15 @@ if TYPE_CHECKING:
     from kproxy.proxy.transaction_stats import TransactionStats
     from kproxy.txn.writes import TxnSend
 
-#: Another kproxy has taken the id, or the broker has ended the transaction, which took too long.
+#: Another kproxy has taken the id, or the broker has ended the transaction, which took too long. Where each end raises
+#: the epoch the broker then takes a commit for the repeated end of that abort, and says that the state is another one.
 _FENCED: Final = frozenset(
-    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
 )
 
 
@@ -142,11 +148,14 @@ class NativeOwner:
         try:
             self._producer = await self._requests.end(transaction.producer, self._protocol, committed=committed)
         except TxnError as error:
-            self._forget("fenced" if error.error_code in _FENCED else "failed")
-            if error.error_code in _FENCED:
-                self._stats.fenced += 1
+            fenced = error.error_code in _FENCED
+            self._forget("fenced" if fenced else "failed")
+            if not fenced:
+                raise
+            self._stats.fenced += 1
+            if committed:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
-            raise
+            return
         self._transaction = None
         self._stats.open -= 1
         if committed:
