@@ -13,7 +13,8 @@ from typing import Final, Self
 
 _READY_TIMEOUT_S: Final = 30.0
 BROKER_PORTS: Final = 6
-_STOP_TIMEOUT_S: Final = 10.0
+#: Longer than shutdown.grace.ms: who is in a transaction is waited for.
+_STOP_TIMEOUT_S: Final = 30.0
 
 
 class KproxyFailed(AssertionError):

@@ -93,13 +93,13 @@ def test_by_hand_all_shows_at_once_or_nothing_ever(stage: Stage) -> None:
             assert stage.write(committed) == []
             assert stage.read() == [[]] * PARTITIONS if committed == "1" else [["1"]] * PARTITIONS
             assert transaction.describe().state == "Ongoing"
-            assert [row.client_id for row in stage.control.list()] == [stage.name]
+            assert stage.name in [row.client_id for row in stage.control.list(states=["Ongoing"])]
     with pytest.raises(ZeroDivisionError), stage.control.transaction(client_id=stage.name):
         assert stage.write("no") == []
         raise ZeroDivisionError
     assert stage.write("plain") == []
     assert stage.read() == [["1", "2", "plain"]] * PARTITIONS
-    assert stage.control.list() == []
+    assert stage.name not in [row.client_id for row in stage.control.list()]
 
 
 def test_what_a_killed_kproxy_left_open_is_aborted_when_its_id_is_begun_anew(stage: Stage) -> None:

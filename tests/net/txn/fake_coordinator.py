@@ -31,6 +31,12 @@ class FakeCoordinator:
         self.writes: dict[int, trio.Event] = {}
         self.done: list[int] = []
 
+    def owned(self) -> Sequence[Any]:
+        return ()
+
+    def closed(self, connection: int) -> None:
+        pass
+
     def _ask(self, name: str, what: Any, who: TxnRequest | None = None) -> None:
         self.asked.append((name, what))
         self.who = who

@@ -97,4 +97,4 @@ def test_nothing_that_streams(tmp_path: Path) -> None:
 def test_what_the_data_source_would_say(tmp_path: Path) -> None:
     assert "startingOffsets" in faults(tmp_path, WHOLE.replace('"late-.*"', '"late-.*", starting.offsets: latst'))[0]
     assert "kafka.acks: the sink sets it" in faults(tmp_path, WHOLE.replace("compression.type: zstd", "acks: 1"))[0]
-    assert "is no host:port" in faults(tmp_path, WHOLE.replace("127.0.0.1:19092", "127.0.0.1"))[0]
+    assert "must be HOST:PORT" in faults(tmp_path, WHOLE.replace("127.0.0.1:19092", "127.0.0.1"))[0]
