@@ -243,6 +243,8 @@ class RealKafka:
             # Failures shall be noticed within a test's patience, not within production's 9 and 2 s.
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
+            # Records may bear any time. A broker would look for those of more than a week ago 30 s after its start.
+            "log.retention.ms": -1,
         }
         settings.update(self._config)
         return "".join(f"{key}={value}\n" for key, value in settings.items())

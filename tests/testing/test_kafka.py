@@ -1,10 +1,13 @@
 """The launcher of real brokers: one broker comes up, dies, comes back, and leaves nothing behind."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from kproxy.codec.batch import Record, build_batch
+from kproxy.testing.client import EARLIEST, ClusterClient
 from kproxy.testing.kafka import KafkaUnavailable, RealKafka, new_cluster_id
 from kproxy.testing.probe import broker_count
 
@@ -26,6 +29,23 @@ def test_broker_serves_dies_and_returns_on_its_port() -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert not cluster.directory.exists()
+
+
+@pytest.mark.kafka
+def test_records_of_any_time_stay() -> None:
+    often = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100"}
+    old = build_batch([Record(0, 1_000, None, b"v")])
+    with RealKafka(config=often) as cluster, ClusterClient(cluster.bootstrap) as client:
+        client.create_topic("kept")
+        client.create_topic("a-week", config={"retention.ms": "604800000"})
+        assert client.produce("kept", 0, old).error_code == 0
+        for start in (1, 2):  # the second time the broker has looked at all topics in between
+            assert client.produce("a-week", 0, old).error_code == 0
+            deadline = time.monotonic() + 60
+            while client.offset("a-week", 0, EARLIEST) < start and time.monotonic() < deadline:
+                time.sleep(0.02)
+        assert client.offset("a-week", 0, EARLIEST) == 2
+        assert client.offset("kept", 0, EARLIEST) == 0
 
 
 @pytest.mark.kafka
