@@ -292,7 +292,7 @@ def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
     """One word for all ids, ``PATTERN=HOME,PATTERN=HOME``, or a mapping of the same."""
     if isinstance(raw, str) and "=" not in raw:
         return (HomeRule("*", _home(raw)),)
-    wanted = "must be auto, broker, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker"
+    wanted = "must be auto, broker, broker-fenced, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker"
     return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in rule_pairs(raw, "transactional ids", wanted))
 
 
@@ -403,7 +403,7 @@ PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit
 MAPPING_RULES = Kind("list of RULE:PATTERN/REPLACEMENT/CASE or DEFAULT", _parse_mapping_rules, "LIST")
 PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
 PRINCIPALS: Kind[PrincipalList] = Kind("list of principals, joined by semicolons", _parse_principals, "LIST")
-HOME_RULES = Kind("auto, broker, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
+HOME_RULES = Kind("auto, broker, broker-fenced, kproxy, or list of PATTERN=HOME", _parse_home_rules, "HOME")
 
 
 def show(value: object) -> str:

@@ -25,7 +25,6 @@ from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.succession import Succession
-from kproxy.net.txn.rpcs import Rpcs
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.last_faults import LastFaults
@@ -96,7 +95,7 @@ class Server:
         #: How all of it ends.
         self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
-        self._rpcs = Rpcs(transactions.coordinator, cluster, transactions.ways_in) if transactions is not None else None
+        self._rpcs = transactions.rpcs() if transactions is not None else None
         self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None

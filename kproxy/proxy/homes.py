@@ -1,4 +1,4 @@
-"""Who decides the transactions of a transactional id: the broker's own coordinator, or kproxy's."""
+"""Who decides the transactions of a transactional id: the broker's own coordinator, or kproxy's; and who asks it."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -16,14 +16,21 @@ class Home(Enum):
     """At the broker where it serves transactions, else at kproxy."""
     BROKER = "broker"
     """Passed through: markers in the log, and consumers need no kproxy."""
+    BROKER_FENCED = "broker-fenced"
+    """By the broker, but asked by kproxy, which gives each transaction an epoch of its own (KIP-890)."""
     KPROXY = "kproxy"
     """On kproxy's own log."""
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether the broker decides, wherever it is."""
+        return self in (Home.BROKER, Home.BROKER_FENCED)
+
     def is_kproxy(self, served: Mapping[int, VersionRange]) -> bool:
-        """Whether kproxy decides, in front of a broker that serves ``served``."""
+        """Whether clients ask kproxy, in front of a broker that serves ``served``."""
         if self is Home.AUTO:
             return ApiKey.INIT_PRODUCER_ID not in served or ApiKey.ADD_PARTITIONS_TO_TXN not in served
-        return self is Home.KPROXY
+        return self is not Home.BROKER
 
 
 class HomeRule(NamedTuple):
@@ -42,12 +49,12 @@ def home_of(rules: Iterable[HomeRule], transactional_id: str) -> Home:
 
 
 def is_kproxys(rules: Iterable[HomeRule], transactional_id: str, served: Mapping[int, VersionRange]) -> bool:
-    """Whether kproxy decides the transactions of an id, in front of a broker that serves ``served``."""
+    """Whether clients ask kproxy about the transactions of an id, in front of a broker that serves ``served``."""
     return home_of(rules, transactional_id).is_kproxy(served)
 
 
 def any_kproxys(rules: Iterable[HomeRule], served: Mapping[int, VersionRange]) -> bool:
-    """Whether there may be an id whose transactions kproxy decides."""
+    """Whether there may be an id about whose transactions clients ask kproxy."""
     for rule in rules:
         if rule.home.is_kproxy(served):
             return True

@@ -48,7 +48,8 @@ def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             if name == "native":
                 return Home(name, kafka.bootstrap, kafka, None)
             log = tmp_path_factory.mktemp("transactions") / "log"
-            options = ("--transactions-home", "kproxy", "--isolation-level-overrides", OVERRIDES)
+            rule = "broker-fenced" if name == "broker-fenced" else "kproxy"
+            options = ("--transactions-home", rule, "--isolation-level-overrides", OVERRIDES)
             old = name == "kproxy-on-3.9.1"
             brokers = running.enter_context(RealKafka(version="3.9.1")) if old else kafka
             kproxy = running.enter_context(KproxyProcess(brokers.bootstrap, log, *options))

@@ -9,8 +9,12 @@ from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
-HOMES: Final = ("native",) if _DIRECT else ("native", "kproxy", "kproxy-on-3.9.1")
-_FEW: Final = {"native": ("java-4.3.0", "sarama-1.61.1"), "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2")}
+HOMES: Final = ("native",) if _DIRECT else ("native", "kproxy", "broker-fenced", "kproxy-on-3.9.1")
+_FEW: Final = {
+    "native": ("java-4.3.0", "sarama-1.61.1"),
+    "broker-fenced": ("java-4.3.0", "librdkafka-2.16.1", "aiokafka-0.14.0"),
+    "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2"),
+}
 """Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
 """What kproxy is told of consumers that could ask for committed records, but do not know how."""

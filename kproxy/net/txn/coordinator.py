@@ -112,8 +112,10 @@ class Coordinator:
         owner = await self._owner(request)
         await self._jobs.run(lambda: owner.add_offsets(request))
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool = False) -> None:
         """The offsets stand in the log; they hold once the transaction is committed."""
+        if not offsets.group_id:
+            raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
         owner = await self._owner(request)
         await self._jobs.run(lambda: owner.commit_offsets(request, offsets))
 

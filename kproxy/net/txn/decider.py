@@ -1,12 +1,14 @@
-"""What decides the transactions of clients that know nothing of them, wherever the decision is made."""
+"""What decides transactions, wherever the decision is made: of clients that know nothing of them, and of KIP-98's."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.view import Place
 
 T = TypeVar("T")
 
@@ -49,4 +51,36 @@ class Decider(Protocol):
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """As ``Jobs``."""
+        ...
+
+
+class ClientDecider(Protocol):
+    """What KIP-98's requests ask for. All raise TxnError with what a client is to be told."""
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
+    ) -> Producer:
+        """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
+        ...
+
+    async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+        """Errors by partition; if there are any, none was added."""
+        ...
+
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """The group's offsets may follow."""
+        ...
+
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """The offsets hold once the transaction is committed. ``implicit``: the group joins by them (KIP-890)."""
+        ...
+
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """What became of each batch. ``accepted`` is called when they have their place in the order."""
+        ...
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+        """The client's producer id and epoch for what follows."""
         ...

@@ -1,10 +1,10 @@
-"""Where the transactions of clients that know nothing of them are decided, by transactional id."""
+"""Where transactions are decided, by transactional id."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.decider import ClientDecider, Decider
 from kproxy.proxy.homes import Home, HomeRule, home_of
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
@@ -25,11 +25,11 @@ class Homes:
     @property
     def any_native(self) -> bool:
         """Whether there may be an id whose transactions the broker decides by a rule."""
-        return any(rule.home is Home.BROKER for rule in self._rules)
+        return any(rule.home.is_broker for rule in self._rules)
 
     def is_native(self, transactional_id: str) -> bool:
         """Whether the broker decides."""
-        return home_of(self._rules, transactional_id) is Home.BROKER
+        return home_of(self._rules, transactional_id).is_broker
 
     def _of(self, transactional_id: str) -> Decider:
         return self._native if self.is_native(transactional_id) else self._own
@@ -71,3 +71,18 @@ class Homes:
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """As ``Jobs``."""
         return self._own.start(work)
+
+
+class ClientHomes:
+    """For KIP-98's clients that ask kproxy: its own log, unless a rule says ``broker-fenced``."""
+
+    def __init__(self, rules: Sequence[HomeRule], own: ClientDecider, fenced: ClientDecider) -> None:
+        """``rules``: ``transactions.home``."""
+        self._rules = rules
+        self._own = own
+        self._fenced = fenced
+
+    def of(self, transactional_id: str) -> ClientDecider:
+        """Whom to ask about an id."""
+        is_fenced = home_of(self._rules, transactional_id) is Home.BROKER_FENCED
+        return self._fenced if is_fenced else self._own

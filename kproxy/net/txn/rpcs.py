@@ -21,6 +21,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.homes import ClientHomes
 from kproxy.net.txn.topic_names import topic_names
 from kproxy.net.txn.ways_in import WaysIn
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
@@ -53,9 +54,10 @@ _LEAVE_SECONDS: Final = 5.0
 class Rpcs:
     """What connections ask in place of their brokers."""
 
-    def __init__(self, coordinator: Coordinator, cluster: Cluster, ways_in: WaysIn) -> None:
-        """``cluster`` tells the names of topics that clients name by ids."""
+    def __init__(self, coordinator: Coordinator, homes: ClientHomes, cluster: Cluster, ways_in: WaysIn) -> None:
+        """``homes``: who decides what. ``cluster`` tells the names of topics that clients name by ids."""
         self._coordinator = coordinator
+        self._homes = homes
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
         self.ways_in = ways_in
@@ -91,7 +93,7 @@ class Rpcs:
         return marked(ask.request, ErrorCode.NONE)
 
     async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:
-        coordinator = self._coordinator
+        coordinator = self._homes.of(who.transactional_id)
         match request:
             case InitProducerIdRequest():
                 return await self._init_producer_id(who, request)
@@ -101,9 +103,7 @@ class Rpcs:
                 await coordinator.add_offsets(who, request.group_id)
                 return AddOffsetsToTxnResponse()
             case TxnOffsetCommitRequest():
-                if version >= _OFFSETS_V2:
-                    await coordinator.add_offsets(who, request.group_id)
-                await coordinator.commit_offsets(who, offsets_of(request))
+                await coordinator.commit_offsets(who, offsets_of(request), implicit=version >= _OFFSETS_V2)
                 return offsets_committed(request, version, ErrorCode.NONE)
             case EndTxnRequest():
                 bumps = version >= _END_V2
@@ -114,7 +114,8 @@ class Rpcs:
     async def _init_producer_id(self, who: TxnRequest, request: InitProducerIdRequest) -> InitProducerIdResponse:
         client = None if who.client == NO_PRODUCER else who.client
         timeout_ms = request.transaction_timeout_ms
-        producer = await self._coordinator.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+        coordinator = self._homes.of(who.transactional_id)
+        producer = await coordinator.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
         return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     # -- Produce
@@ -130,10 +131,9 @@ class Rpcs:
                 if not part.error_code
             ]
             implicit = version >= _PRODUCE_V2
+            coordinator = self._homes.of(ask.who.transactional_id)
             written = (
-                await self._coordinator.produce(ask.who, batches, implicit=implicit, accepted=accepted)
-                if batches
-                else ()
+                await coordinator.produce(ask.who, batches, implicit=implicit, accepted=accepted) if batches else ()
             )
         except TxnError as error:
             written = [Written(error.error_code, -1, -1) for part in parts if not part.error_code]

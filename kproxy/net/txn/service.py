@@ -20,7 +20,7 @@ from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.group_asks import GroupAsks
 from kproxy.net.txn.group_offsets import GroupOffsets
-from kproxy.net.txn.homes import Homes
+from kproxy.net.txn.homes import ClientHomes, Homes
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
@@ -29,9 +29,11 @@ from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.native.control import NativeControl
 from kproxy.net.txn.native.coordinator import NativeCoordinator
+from kproxy.net.txn.native.fenced_coordinator import FencedCoordinator
 from kproxy.net.txn.native.stable_groups import StableGroups
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.rpcs import Rpcs
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets, Together
@@ -99,6 +101,7 @@ class Transactions:
         self._jobs = Jobs(nursery)
         self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._jobs, self._succession)
         self._native = NativeCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
+        self._fenced = FencedCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
         homes = Homes(config.transactions_home, self.coordinator, self._native)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
@@ -135,21 +138,32 @@ class Transactions:
 
     def leave(self) -> None:
         """From now on nobody gets a producer id here; what is open goes on to its end."""
-        self.coordinator.leaving = self._native.leaving = True
+        self.coordinator.leaving = self._native.leaving = self._fenced.leaving = True
+
+    def rpcs(self) -> Rpcs:
+        """What connections ask in place of their brokers."""
+        homes = ClientHomes(self._config.transactions_home, self.coordinator, self._fenced)
+        return Rpcs(self.coordinator, homes, self._cluster, self.ways_in)
 
     def parties(self) -> Parties:
         """Who takes part in transactions that are open here."""
         connections, client_ids = self.ways_in.parties()
-        return Parties(connections.union(*(owner.parties() for owner in self.coordinator.owned())), client_ids)
+        owned = (owner.parties() for owner in self.coordinator.owned())
+        return Parties(connections.union(self._fenced.parties(), *owned), client_ids)
 
     def takes_part(self, connection: int) -> bool:
         """Whether a connection takes part in a transaction that is open here."""
-        return any(connection in owner.parties() for owner in self.coordinator.owned())
+        owned = any(connection in owner.parties() for owner in self.coordinator.owned())
+        return owned or connection in self._fenced.parties()
 
     @property
     def open(self) -> int:
         """Transactions that are open here."""
-        return self._native.open + sum(owner.transaction is not None for owner in self.coordinator.owned())
+        return (
+            self._native.open
+            + self._fenced.open
+            + sum(owner.transaction is not None for owner in self.coordinator.owned())
+        )
 
     @property
     def jobs(self) -> int:
@@ -165,6 +179,7 @@ class Transactions:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.ways_in.begun.run)
                 nursery.start_soon(self._native.run)
+                nursery.start_soon(self._fenced.run)
                 nursery.start_soon(self.rejects.run)
                 if await self._is_there():
                     await self._load(nursery)

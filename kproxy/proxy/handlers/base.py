@@ -115,11 +115,11 @@ class Context:
 
     @property
     def decides_transactions(self) -> bool:
-        """Whether there may be a transactional id whose transactions kproxy decides."""
+        """Whether there may be a transactional id about whose transactions kproxy is asked."""
         return self.homes is not None and any_kproxys(self.homes, self.broker_versions)
 
     def is_home_of(self, transactional_id: str) -> bool:
-        """Whether kproxy decides the transactions of an id."""
+        """Whether kproxy is asked about the transactions of an id."""
         return self.homes is not None and is_kproxys(self.homes, transactional_id, self.broker_versions)
 
     def may_use(self, transactional_id: str) -> bool:

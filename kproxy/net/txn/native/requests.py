@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
+from kproxy import __version__
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -29,6 +30,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import GROUP, TRANSACTION, ask_coordinator
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import Place
@@ -52,10 +54,14 @@ class Protocol(NamedTuple):
 FIRST: Final = Protocol(11, 4, 4)
 SECOND: Final = Protocol(12, 5, 5)
 _INIT: Final = 5
+#: From this version on a producer may name the identity that it has (KIP-360).
+_RESUMES: Final = 3
 #: Several transactions in one request are for brokers among themselves from v4 on.
 _ADD: Final = 3
 _ADD_OFFSETS: Final = 3
 _FEATURES: Final = (3, 4)
+#: Brokers tell nothing to software without a version (KIP-511).
+_WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
 _FEATURE: Final = "transaction.version"
 _SECOND_LEVEL: Final = 2
 #: The broker is still busy with the transaction before.
@@ -75,17 +81,22 @@ class NativeRequests:
     async def protocol(self) -> Protocol:
         """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE)."""
         try:
-            answer = await self._cluster.ask_any(ApiVersionsRequest(client_software_name="kproxy"), _FEATURES)
+            answer = await self._cluster.ask_any(_WHO_ASKS, _FEATURES)
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         assert isinstance(answer, ApiVersionsResponse)
+        if answer.error_code:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ApiVersions: error {answer.error_code}")
         levels = {row.name: row.max_version_level for row in answer.finalized_features}
         return SECOND if levels.get(_FEATURE, 0) >= _SECOND_LEVEL else FIRST
 
-    async def init(self, timeout_ms: int) -> Producer:
-        """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError."""
-        request = InitProducerIdRequest(self._name, timeout_ms)
-        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT)
+    async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
+        """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
+
+        ``resumed``: who must have the id for that (KIP-360); unless it is NOBODY what was open has to be ended before.
+        """
+        request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
+        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(self, producer: Producer, places: Collection[Place]) -> None:
@@ -177,6 +188,12 @@ def _errors(answer: Any) -> list[int]:
         topics = answer.results_by_topic_v3_and_below
         return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
     return [answer.error_code]
+
+
+def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
+    """A broker that can't check who goes on would give the id to anybody."""
+    if version < _RESUMES and request.producer_id >= 0:
+        raise TxnError(ErrorCode.UNSUPPORTED_VERSION, "a producer goes on with its id at Kafka 2.5 and later only")
 
 
 def _trim(request: TxnOffsetCommitRequest, version: int) -> None:
