@@ -506,7 +506,8 @@ class Config:
         HOME_RULES,
         "Who decides the transactions of a producer: its broker, or kproxy on a log of its own, whose consumers have "
         "to read through kproxy. By pattern of transactional ids; the first that matches counts. auto: the broker, "
-        "where it serves transactions, but kproxy for clients that know nothing of them. Kafka Streams, Connect "
+        "where it serves transactions, but kproxy for clients that know nothing of them. broker-fenced: the broker, "
+        "asked by kproxy, so that each transaction has an epoch of its own (KIP-890). Kafka Streams, Connect "
         "and Flink belong at the broker: kproxy refuses compacted topics.",
         group="Transactions",
     )

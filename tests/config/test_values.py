@@ -204,7 +204,7 @@ def test_home_rules_can_be_parsed_shown_and_parsed_again(raw: Raw, rules: tuple[
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        ("", "must be one of auto, broker, kproxy"),
+        ("", "must be one of auto, broker, broker-fenced, kproxy"),
         ("kporxy", "did you mean 'kproxy'"),
         ("a=", "must be one of"),
         ("=kproxy", "must not be empty"),

@@ -12,6 +12,8 @@ def test_auto_is_the_broker_where_it_serves_transactions(missing: ApiKey | None)
     assert Home.AUTO.is_kproxy(served) is (missing is not None)
     assert Home.KPROXY.is_kproxy(served)
     assert not Home.BROKER.is_kproxy(served)
+    assert Home.BROKER_FENCED.is_kproxy(served), "its clients ask kproxy"
+    assert [home for home in Home if home.is_broker] == [Home.BROKER, Home.BROKER_FENCED]
 
 
 def test_the_first_pattern_that_fits_counts_in_full_and_case() -> None:

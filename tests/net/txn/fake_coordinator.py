@@ -58,8 +58,8 @@ class FakeCoordinator:
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
         self._ask("add_offsets", group_id, request)
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
-        self._ask("offsets", offsets, request)
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        self._ask("offsets_implicit" if implicit else "offsets", offsets, request)
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
         self._ask("end", (committed, bumps), request)
