@@ -114,7 +114,7 @@ class ControlService:
 
     async def _commit(self, view: IdView, also: Also, owner: OwnerId | None) -> None:
         name = view.transactional_id
-        capture = self._begun.named(name)
+        capture = self._open_here(name, owner)
         if capture is not None:
             with self._begun.ending(capture):
                 await capture.commit(also)
@@ -123,6 +123,13 @@ class ControlService:
         if also.batch_id is None and not also.members and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
+
+    def _open_here(self, name: str, owner: OwnerId | None) -> Capture | None:
+        """What the owner has open here; what an older one has left is not the newer one's to decide."""
+        capture = self._begun.named(name)
+        if capture is None or owner is None or capture.request.client == _producer(owner):
+            return capture
+        return None
 
     def _refuse_torn(self, view: IdView) -> None:
         """TxnError where the owner's own data would be left out."""
@@ -149,7 +156,7 @@ class ControlService:
             return await self._native.abort(transactional_id)
         view = await self._owned(transactional_id, owner)
         also = EVERYTHING if abort_others else Also(None, members)
-        capture = self._begun.named(transactional_id)
+        capture = self._open_here(transactional_id, owner)
         if capture is not None:
             with self._begun.ending(capture):
                 await capture.abort(also)

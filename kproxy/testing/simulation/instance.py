@@ -60,6 +60,8 @@ class Instance:
         self._host: Host | None = None
         self._scope = trio.CancelScope()
         self._decides = decides
+        #: Ends with it.
+        self.nursery: trio.Nursery | None = None
         #: What decides transactions, while it runs.
         self.transactions: Transactions | None = None
 
@@ -77,7 +79,7 @@ class Instance:
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
                 transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
-                self.transactions = transactions
+                self.nursery, self.transactions = nursery, transactions
                 server = Server(self._config, self.stats, cluster, nursery, transactions)
                 cluster.open_port = server.open_broker_port
                 nursery.start_soon(server.watch)

@@ -30,10 +30,19 @@ class ClientBatch:
             base_sequence=sequence,
             is_transactional=True,
         )
-        part = ProduceRequestPartitionProduceData(index=place, records=bytes(data))
-        self.request = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=_TIMEOUT_MS,
-            topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=[part])],
-        )
+        self.request = _request(place, data, transactional_id)
+
+
+def plain_request(place: int, values: list[bytes]) -> ProduceRequest:
+    """New records of a client that knows nothing of transactions."""
+    return _request(place, build_batch([Record(at, 0, None, value) for at, value in enumerate(values)]), None)
+
+
+def _request(place: int, data: bytearray, transactional_id: str | None) -> ProduceRequest:
+    part = ProduceRequestPartitionProduceData(index=place, records=bytes(data))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=_TIMEOUT_MS,
+        topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=[part])],
+    )

@@ -91,6 +91,16 @@ async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
     world.late.append((frozenset({keys[int(fault.where * len(keys))]}), fault.much * _LATEST))
 
 
+async def _control_late(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """Some of the next control requests are on their way for long."""
+    world.post.late += [fault.much * _LATEST] * (1 + int(fault.where * 3))
+
+
+async def _control_lost(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """Some of the next answers to control requests do not come."""
+    world.post.lost += 1 + int(fault.where * 3)
+
+
 FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "log_leader": _log_leader,
     "log_lost": _of_log(lambda _: CloseAfter()),
@@ -101,4 +111,6 @@ FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "log_broker": _log_broker,
     "snapshot": _snapshot,
     "late": _late,
+    "control_late": _control_late,
+    "control_lost": _control_lost,
 }

@@ -1,11 +1,12 @@
 """What one run with transactions does: plain data, made from a seed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.testing.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
+from kproxy.testing.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,6 +52,8 @@ FAULTS: Final = (
     "log_broker",
     "snapshot",
     "late",
+    "control_late",
+    "control_lost",
 )
 #: Ids that are not used for so long are given up in some runs; as a client's longest pause.
 IDS_EXPIRE_MS: Final = 4_000
@@ -125,6 +128,7 @@ class WorldPlan(Plan):
 
     producers: tuple[ProducerPlan, ...] = ()
     readers: tuple[ReaderPlan, ...] = ()
+    crews: tuple[CrewPlan, ...] = ()
 
     @property
     def ids_expire(self) -> bool:
@@ -138,8 +142,9 @@ class WorldPlan(Plan):
 
     @property
     def sends(self) -> int:
-        """How many transactions the producers mean to make."""
-        return sum(len(life.transactions) for producer in self.producers for life in producer.lives)
+        """How many transactions the producers and the drivers mean to make."""
+        alone = sum(len(life.transactions) for producer in self.producers for life in producer.lives)
+        return alone + sum(len(crew.batches) for crew in self.crews)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,7 @@ class Taste:
     moves: float = 0.4
     pipelines: float = 0.3
     expires: float = 0.15
+    crews: CrewTaste = field(default_factory=CrewTaste)
 
 
 def make_plan(seed: int, taste: Taste) -> WorldPlan:
@@ -205,7 +211,7 @@ def world_plan(
 
 
 def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
-    """What groups move, who pipelines, and whether ids expire."""
+    """What groups move, who pipelines, whether ids expire, and groups of producers."""
     producers = tuple(
         replace(
             producer,
@@ -215,7 +221,8 @@ def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
         for producer in plan.producers
     )
     expiry = {"transactional_id_timeout_ms": IDS_EXPIRE_MS} if rng.random() < taste.expires else {}
-    return replace(plan, producers=producers, options={**plan.options, **expiry})
+    crews = make_crews(Random(f"crews {plan.seed}"), taste.crews, plan.instances, PLACES)
+    return replace(plan, producers=producers, crews=crews, options={**plan.options, **expiry})
 
 
 def _moved(life: Life, rng: Random, taste: Taste) -> tuple[TransactionPlan, ...]:

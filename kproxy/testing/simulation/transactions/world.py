@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Final, cast
 
@@ -12,8 +13,10 @@ from kproxy.testing.simulation import world as base
 from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
 from kproxy.testing.simulation.plan import TOPIC, FaultPlan
-from kproxy.testing.simulation.transactions import invariants
+from kproxy.testing.simulation.transactions import crew_invariants, invariants
 from kproxy.testing.simulation.transactions.calls import Calls
+from kproxy.testing.simulation.transactions.control_calls import ControlPost
+from kproxy.testing.simulation.transactions.crews import Crews
 from kproxy.testing.simulation.transactions.faults import FAULTS
 from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
@@ -46,6 +49,10 @@ class TransactionWorld(base.World):
         self.producers = [
             TransactionalProducer(one, partial(self._calls_of, one), self.told, plan.seed) for one in plan.producers
         ]
+        #: Requests by the control API. Set when the run begins.
+        self.post: ControlPost
+        #: Drivers and their workers. Set when the run begins.
+        self.crews: Crews
         self._readers: list[Reader] = []
         self._open: list[Calls] = []
         self._processes: dict[int, int] = {}
@@ -75,6 +82,11 @@ class TransactionWorld(base.World):
         rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
         return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng)
 
+    def _crew_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
+        """Of a part of a batch; nobody closes what a worker leaves."""
+        place = (f"kproxy-{instance}", PORT)
+        return Calls(Host(self.network, client_id, "none"), client_id, timeout, place, self._held_up)
+
     def group_watch(self, name: str, instance: int) -> GroupWatch:
         """Who asks one kproxy for offsets of groups."""
         return GroupWatch(self._plain_calls(name, instance), self.told)
@@ -100,6 +112,9 @@ class TransactionWorld(base.World):
 
     async def _start(self, *, decides: bool = True) -> None:
         await super()._start(decides=decides)
+        seed = self._plan.seed
+        self.post = ControlPost(self.instances, self._nursery, self.told, Random(f"{seed} control"))
+        self.crews = Crews(self._plan.crews, seed, self.post, self._crew_calls, self.told)
         for plan in self._plan.readers:
             reader = self._reader(f"reader-{plan.number}", plan.instance, plan.version, committed=plan.committed)
             self._readers.append(reader)
@@ -130,7 +145,8 @@ class TransactionWorld(base.World):
             await trio.sleep(rng.choice((0.3, 1.0, 2.5)))
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return [producer.run for producer in self.producers]
+        drivers = [partial(driver.run, self._plan.instances) for driver in self.crews.drivers]
+        return [*(producer.run for producer in self.producers), *drivers]
 
     async def _strike(self, fault: FaultPlan) -> None:
         if fault.kind not in FAULTS:
@@ -163,6 +179,7 @@ class TransactionWorld(base.World):
         return told
 
     async def _rest(self) -> None:
+        await self.crews.tidy(self._plan.instances)
         ends = [self.brokers.topics[TOPIC].partitions[place].log.end_offset for place in range(PLACES)]
         for number in range(self._plan.instances):
             reader = self._reader(f"last-{number}", number, _FETCH)
@@ -215,7 +232,8 @@ class TransactionWorld(base.World):
             return history.broken
         *committed, everything = [reader.values for reader in self._final]
         readers: list[invariants.Shown] = [*committed[1:], *(reader.values for reader in self._readers)]
-        return next(invariants.broken(history, committed[0], everything, readers, self._positions), None)
+        found = invariants.broken(history, committed[0], everything, readers, self._positions)
+        return next(chain(crew_invariants.broken(self.crews.history, committed[0]), found), None)
 
 
 def run(plan: WorldPlan) -> base.Outcome:

@@ -1,0 +1,104 @@
+"""What is put in the place of kproxy's rules of members and prepared parts to see what happens without them."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec.messages import Message
+from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.member import Member
+from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.ways_in import WaysIn
+from kproxy.proxy.captures import Captured
+from kproxy.txn import view as view_module
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import IdView, Place, Stand
+
+_CLAIM: Final = IdView._claim
+_DECISION: Final = IdView._decision
+_OF: Final = WaysIn.of
+
+
+# -- members
+
+
+async def joins_in_silence(self: Member, view: IdView, main: Producer) -> bool:
+    """Nothing is said of a member."""
+    return True
+
+
+async def writes_in_silence(self: Member, places: Collection[Place]) -> None:
+    """Nothing is said of its partitions."""
+
+
+async def joins_as_its_owner(self: Member, view: IdView, main: Producer) -> bool:
+    """A member's record has the producer id and the next sequence of the owner's claim."""
+    claim = view.claim
+    assert claim is not None
+    body = TransactionMember(claim.nonce, *main, self.name, *self.producer, self._nonce)
+    with suppress(AppendError):
+        await self._tools.log.append(self._entry(body), claim.producer_id, claim.first_epoch, 1)
+    now = await self._keeper.read_to_end()
+    return now is not None and self.producer in now.members
+
+
+async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None:
+    """A part is reported when its record was sent."""
+    with suppress(AppendError):
+        await self._tools.log.append(self._entry(body), *self.producer, sequence)
+
+
+def writes_without_a_member(self: WaysIn, client_id: str) -> Captured | None:
+    """What no member takes is written as it is."""
+    found = _OF(self, client_id)
+    return found if found is not None and hasattr(found, "transactional_id") else None
+
+
+# -- what readers make of the log
+
+
+def _claims_what_is_prepared(self: IdView, body: TransactionClaim, at: Stand) -> bool:
+    took = _CLAIM(self, body, at)
+    if took:
+        self.aborted.update(self.prepared)
+        self.prepared.clear()
+    return took
+
+
+def _decides_for_a_former_owner(self: IdView, body: TransactionDecision, at: Stand) -> bool:
+    if _DECISION(self, body, at):
+        return True
+    waiting = [part for row in body.parts if (part := Producer(row.producer_id, row.epoch)) in self.prepared]
+    for part in waiting:
+        self._settle(part, body.committed)
+    return bool(waiting)
+
+
+def _forgets_batch_ids(self: IdView, body: TransactionDecision, at: Stand) -> bool:
+    took = _DECISION(self, body, at)
+    self.batch_ids.clear()
+    return took
+
+
+def _with(kind: type[Message], rule: Any) -> Any:
+    return MappingProxyType({**view_module._RULES, kind: rule})
+
+
+#: A claim aborts what is prepared.
+CLAIMS_EVERYTHING: Final = _with(TransactionClaim, _claims_what_is_prepared)
+#: What is prepared may be decided by whoever had the id.
+DECIDES_AS_FORMER: Final = _with(TransactionDecision, _decides_for_a_former_owner)
+#: A batch id is not kept.
+FORGETS_BATCHES: Final = _with(TransactionDecision, _forgets_batch_ids)
+
+
+async def rejects_unread(self: Rejects, one: Any) -> bool:
+    """A producer id is rejected as far as the log was read."""
+    if one.producer_id not in self._views.unknown:
+        return False
+    await self._log.reject(one.producer_id)
+    return True
