@@ -90,6 +90,8 @@ class OffsetFetchAsk(NamedTuple):
     unstable: Unstable
     #: Whether topics are to be named by their ids.
     by_id: bool
+    #: What a client that can't ask for stable offsets wants to know of its one group; None: all that there is.
+    places: Sequence[tuple[str, int]] | None = None
 
 
 class OffsetCommitAsk(NamedTuple):

@@ -15,6 +15,7 @@ from kproxy.codec._generated.describe_producers import (
     DescribeProducersRequestTopicRequest,
     DescribeProducersResponse,
 )
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.client import ClusterClient
@@ -245,6 +246,8 @@ def test_groups_join_by_a_commit_in_the_second_protocol(producer: NativeProducer
     find_coordinator(producer.client, group, GROUP)
     assert producer.offsets(group, 5) is NONE
     assert committed_offset(producer.client, group, producer.topic) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    everything = OffsetFetchRequest(group, None, require_stable=True)
+    assert producer.client.any_broker().call(everything, 7, OffsetFetchResponse).topics == []
     assert producer.end() is NONE
     producer.init()  # answers when the end is complete
     assert committed_offset(producer.client, group, producer.topic) == (5, NONE)

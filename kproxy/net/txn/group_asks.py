@@ -48,7 +48,7 @@ class GroupAsks:
         mirror: OffsetMirror,
         read_to_end: Callable[[], Awaitable[None]],
         end_left: Callable[[str], None],
-        stable: Callable[[Collection[str]], Awaitable[None]] | None = None,
+        stable: "Callable[[Collection[str], Collection[Place] | None], Awaitable[None]] | None" = None,
     ) -> None:
         """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done.
 
@@ -76,7 +76,7 @@ class GroupAsks:
                     await self._until_decided(ask.group_ids)
             if self._stable is not None:
                 with trio.fail_after(_WAIT_SECONDS):
-                    await self._stable(ask.group_ids)
+                    await self._stable(ask.group_ids, ask.places)
             said = [self._of(group_id, ask.unstable) for group_id in dict.fromkeys(ask.group_ids)]
             if ask.by_id:
                 await self._name(said)

@@ -83,10 +83,14 @@ class OffsetFetch(_Offsets):
         exchange.notes[_WAITING] = True
         request: OffsetFetchRequest = exchange.request
         version = exchange.client_version
-        unstable = Unstable.WAIT
         if version >= FIRST_STABLE:
             unstable = Unstable.TELL if request.require_stable else Unstable.LAST
-        return OffsetFetchAsk(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
+            return OffsetFetchAsk(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
+        topics = request.topics
+        places = (
+            None if topics is None else [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+        )
+        return OffsetFetchAsk([request.group_id], Unstable.WAIT, by_id=False, places=places)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's answer with what the log says, with the old error where nothing was committed."""

@@ -138,7 +138,8 @@ class TestWithALog:
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=stable)
         play.ask(request, version)
         (errand,) = play.session.errands
-        assert errand.ask == OffsetFetchAsk(["g"], unstable, False)
+        places = [("t", 0)] if unstable is Unstable.WAIT else None
+        assert errand.ask == OffsetFetchAsk(["g"], unstable, False, places)
         rows = [OffsetFetchResponsePartitions(0, 9, 4, "log's")]
         said = [OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=rows)])]
         play.session.errand_done(errand, OffsetFetchResponse(groups=said), 2.0)

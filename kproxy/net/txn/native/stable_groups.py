@@ -9,10 +9,11 @@ from typing import Final
 
 import trio
 
-from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
+from kproxy.txn.view import Place
 
 #: One group, and only what is stable.
 _VERSION: Final = 7
@@ -26,16 +27,23 @@ class StableGroups:
         """``cluster`` knows them."""
         self._cluster = cluster
 
-    async def wait(self, group_ids: Collection[str]) -> None:
-        """Until all offsets of these groups are stable. OSError if that can't be known."""
+    async def wait(self, group_ids: Collection[str], places: Collection[Place] | None = None) -> None:
+        """Until these offsets of the groups are stable; None: all that were ever committed. OSError if not known.
+
+        A broker that is asked for all does not tell of a partition whose first offset is being decided.
+        """
         for group_id in group_ids:
             while True:
-                if await self._is_stable(group_id):
+                if await self._is_stable(group_id, places):
                     break
                 await trio.sleep(_PAUSE_SECONDS)
 
-    async def _is_stable(self, group_id: str) -> bool:
-        request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
+    async def _is_stable(self, group_id: str, places: Collection[Place] | None) -> bool:
+        topics: dict[str, OffsetFetchRequestTopic] = {}
+        for name, index in places or ():
+            topics.setdefault(name, OffsetFetchRequestTopic(name)).partition_indexes.append(index)
+        wanted = None if places is None else list(topics.values())
+        request = OffsetFetchRequest(group_id=group_id, topics=wanted, require_stable=True)
         answer = await ask_coordinator(self._cluster, group_id, request, _VERSION)
         if not isinstance(answer, OffsetFetchResponse) or answer.error_code:
             raise OSError(f"the offsets of group {group_id} can't be read")

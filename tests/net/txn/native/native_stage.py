@@ -22,7 +22,7 @@ from kproxy.net.txn.native.coordinator import NativeCoordinator
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.testing.fake_broker import ClusterConfig, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest
@@ -120,16 +120,21 @@ class Stage:
 
     def read(self, index: int = 0, *, committed: bool = True) -> list[str]:
         """The values that a reader of the broker has: of what is stable and not aborted, or of all."""
-        log = self.server.cluster.topics[TOPIC].partitions[index].log
-        end = log.transactions.stable_offset(log.end_offset) if committed else log.end_offset
-        data, found = log.read(0, 1 << 30, whole_first_batch=True, end=end), []
-        while data:
-            header = read_header(data)
-            if not (committed and log.transactions.is_aborted(header.producer_id, header.base_offset)):
-                rows = iter_records(data[: header.size], max_decompressed_bytes=1 << 20)
-                found += [(row.value or b"").decode() for row in rows]
-            data = data[header.size :]
-        return found
+        return values(self.server.cluster, index, committed=committed)
+
+
+def values(brokers: FakeCluster, index: int = 0, *, committed: bool = True) -> list[str]:
+    """As ``Stage.read``, of any fake cluster."""
+    log = brokers.topics[TOPIC].partitions[index].log
+    end = log.transactions.stable_offset(log.end_offset) if committed else log.end_offset
+    data, found = log.read(0, 1 << 30, whole_first_batch=True, end=end), []
+    while data:
+        header = read_header(data)
+        if not (committed and log.transactions.is_aborted(header.producer_id, header.base_offset)):
+            rows = iter_records(data[: header.size], max_decompressed_bytes=1 << 20)
+            found += [(row.value or b"").decode() for row in rows]
+        data = data[header.size :]
+    return found
 
 
 @asynccontextmanager

@@ -52,8 +52,8 @@ class TestOutcomes:
         async with stage(level) as cast:
             client = await cast.client()
             await client.write("1", 1)
-            refuse = Edit(_refuse)
-            cast.server.cluster.control(ApiKey.PRODUCE, lambda call: refuse, times=1)
+            refused = Edit(refuse)
+            cast.server.cluster.control(ApiKey.PRODUCE, lambda call: refused, times=1)
             assert await client.send("2") is ErrorCode.RECORD_LIST_TOO_LARGE
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.send("3")
@@ -217,6 +217,6 @@ def _note(call: Call, seen: dict[ApiKey, int]) -> None:
     seen[ApiKey(call.request.API_KEY)] = call.version
 
 
-def _refuse(answer: object) -> None:
+def refuse(answer: object) -> None:
     assert isinstance(answer, ProduceResponse)
     answer.responses[0].partition_responses[0].error_code = ErrorCode.RECORD_LIST_TOO_LARGE

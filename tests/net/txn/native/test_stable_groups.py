@@ -20,11 +20,13 @@ async def test_groups_that_nothing_is_open_for_are_stable_at_once() -> None:
             await StableGroups(client.kproxy.cluster).wait(["g", "unknown"])
 
 
-async def test_it_waits_for_the_markers() -> None:
+@pytest.mark.parametrize("places", [None, [("t", 1), ("t", 0)]], ids=["all that was committed", "a first offset"])
+async def test_it_waits_for_the_markers(places: list[tuple[str, int]] | None) -> None:
     async with stage() as cast:
         client = await cast.client()
-        await client.offsets("g", 5)
-        await client.end()
+        if places is None:
+            await client.offsets("g", 5)
+            await client.end()
         await client.offsets("g", 6)
         cast.server.cluster.hold_markers()
         await client.end()
@@ -40,7 +42,7 @@ async def test_it_waits_for_the_markers() -> None:
         stable = trio.Event()
 
         async def wait() -> None:
-            await StableGroups(client.kproxy.cluster).wait(["g"])
+            await StableGroups(client.kproxy.cluster).wait(["g"], places)
             stable.set()
 
         with trio.fail_after(PATIENCE):
