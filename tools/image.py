@@ -23,12 +23,12 @@ from tools.image_run import ended, run_in, started_in
 _MB: Final = 1_000_000
 #: Each extra of deploy/requirements.lock at work; without a network.
 _EXTRAS: Final = """
-import boto3, httpx, jwt
+import boto3, jwt
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 MSKAuthTokenProvider.generate_auth_token("eu-west-1")
 boto3.client("sts", region_name="eu-west-1"), boto3.client("sso", region_name="eu-west-1")
-jwt.encode({}, "0" * 32, "HS256"), httpx.Client(), OTLPSpanExporter()
+jwt.encode({}, "0" * 32, "HS256"), OTLPSpanExporter()
 """
 _LARGEST_TREE: Final = 120 * _MB
 _READY_SECONDS: Final = 60
