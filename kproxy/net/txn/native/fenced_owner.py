@@ -298,6 +298,10 @@ class FencedOwner:
         except TxnError as error:
             if error.error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._ending = None  # it was refused: nothing is decided
+            if committed and error.error_code is ErrorCode.INVALID_TXN_STATE:
+                # the broker takes it for the repeated end of its own abort, as it will the client's abort
+                self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "it took longer than it may")
+                raise self._doomed from error
             raise self._fence(error) from error
         self._upstream, self._is_used = following or transaction.producer, following is None
 
