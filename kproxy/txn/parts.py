@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.errors import TxnError
+from kproxy.txn.view_values import ASKED
 
 if TYPE_CHECKING:
     from kproxy.codec._generated.transaction_prepare import TransactionPrepare
@@ -20,6 +21,8 @@ class Also(NamedTuple):
     members: Sequence[str] | None = None
     #: All that is prepared, whatever its name.
     every: bool = False
+    #: Of an abort, for the log: who asked for it, or what came of itself.
+    reason: str = ASKED
 
 
 class Beside(NamedTuple):

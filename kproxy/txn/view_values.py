@@ -12,6 +12,8 @@ Place: TypeAlias = tuple[str, int]
 
 #: The reason of a decision that the client itself asked for.
 ASKED: Final = "client"
+#: The reason where kproxy had to abort what a client without transactions wrote, and whoever decides was not told yet.
+DOOMED: Final = "doomed"
 #: The reasons of a claim that aborted what was open: with data of its own, or at most with data of its members.
 LOST: Final = "claim"
 LOST_MEMBERS: Final = "claim, of members"

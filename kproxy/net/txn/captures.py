@@ -18,12 +18,15 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.view_values import DOOMED
 
 log = structlog.get_logger("kproxy.transactions")
 
 _SWEEP_SECONDS = 1.0
 #: A transaction that nobody decides is aborted when its time is over. For as long again its client is told so.
 _TIMES_KEPT = 2
+#: Whoever decides has not heard of it yet: what was prepared beside must not be committed alone meanwhile.
+_BY_ITSELF = Also(reason=DOOMED)
 
 
 class Capture:
@@ -46,6 +49,7 @@ class Capture:
         self._deciding = False
         self._decider = decider
         self._producer = NOBODY
+        self._aborting = trio.Lock()
         self._open = 0
         self._through = trio.lowlevel.ParkingLot()
         #: That wait for answers.
@@ -127,7 +131,8 @@ class Capture:
         self.doomed = self.doomed or "it was aborted"
         await self._abort_the_open(also)
         await self._quiet()
-        await self._abort_the_open()  # what was on its way there may have begun another
+        # what was on its way there may have begun another
+        await self._abort_the_open(also._replace(members=None, every=False))
 
     async def _decide(self, decide: Callable[[], Awaitable[object]]) -> None:
         """Decides it once nothing is on its way, unless it is doomed: then it is aborted."""
@@ -142,20 +147,21 @@ class Capture:
             self._deciding = False
 
     async def _until_aborted(self) -> None:
-        await self.abort()
+        await self.abort(_BY_ITSELF)
 
     async def give_up(self) -> None:
         """Aborts what is open. TxnError as of ``abort``."""
-        await self._abort_the_open()
+        await self._abort_the_open(_BY_ITSELF)
 
     async def _abort_the_open(self, also: Also = ALONE) -> None:
-        if self._producer == NOBODY:
-            return
-        try:
-            await self._decider.end(self.request, committed=False, bumps=False, also=also)
-        except TxnError as error:
-            if error.error_code is not ErrorCode.INVALID_TXN_STATE:  # nothing is open
-                raise
+        async with self._aborting:  # the one that began by itself may be on its way
+            if self._producer == NOBODY:
+                return
+            try:
+                await self._decider.end(self.request, committed=False, bumps=False, also=also)
+            except TxnError as error:
+                if error.error_code is not ErrorCode.INVALID_TXN_STATE:  # nothing is open
+                    raise
 
     async def _quiet(self) -> None:
         """Waits until all requests that were taken are through."""

@@ -22,7 +22,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.parts import EVERYTHING, Also
 from kproxy.txn.states import State
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import LOST
+from kproxy.txn.view_values import LOST_MEMBERS
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class ControlService:
         if view.has_own_data() and not self._was_mine(view):
             where = view.claim.instance_id
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"it has an open transaction at another kproxy, {where}")
-        lost = view.is_doomed and view.last is not None and view.last.reason == LOST
+        lost = view.is_doomed and view.last is not None and view.last.reason != LOST_MEMBERS
         if lost or view.has_own_data():
             why = "what the owner itself wrote is aborted: abort the rest, or initialize the id anew"
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)

@@ -26,6 +26,7 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State, following
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Place
+from kproxy.txn.view_values import ASKED, DOOMED
 
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
@@ -288,15 +289,21 @@ class Owner:
             self._doomed = None
             beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
-                await self._decide(self.transaction or await self._begin(), committed, bumps, beside)
-            elif bumps:
-                await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know the epoch
+                await self._decide(self.transaction or await self._begin(), committed, bumps, beside, also.reason)
+            elif bumps or self._was_told_of_doom(committed, also):
+                await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
             else:
                 self._end_again(committed)
             if self._waits(beside):
                 why = "another claim came before the decision: what was prepared still is"
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
             return self.keeper.client
+
+    def _was_told_of_doom(self, committed: bool, also: Also) -> bool:
+        """Whether who decides aborts what kproxy had to abort before: only then may the rest go on without it."""
+        view = self.keeper.view
+        last = view.last if view is not None and view.is_doomed else None
+        return not committed and also.reason == ASKED and last is not None and last.reason == DOOMED
 
     def _end_again(self, committed: bool) -> None:
         """Where nothing is open: an empty transaction ends well; a repeated end does if it asks for the same."""
@@ -314,18 +321,23 @@ class Owner:
         return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
 
     async def _decide(
-        self, transaction: Transaction, committed: bool, bumps: bool, beside: Beside = NOTHING_BESIDE
+        self,
+        transaction: Transaction,
+        committed: bool,
+        bumps: bool,
+        beside: Beside = NOTHING_BESIDE,
+        reason: str = ASKED,
     ) -> None:
-        """Has the log show a decision. TxnError if it was to be committed and is aborted."""
+        """Has the log show a decision. TxnError if it was to be committed and is aborted. ``reason`` of an abort."""
         self._has_begun()
         self.state = following(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
         self._tools.traces.step(self.keeper.transactional_id, "commit asked" if committed else "abort asked")
         try:
-            why = await self._why_not(transaction) if committed else "client"
+            why = await self._why_not(transaction) if committed else reason
             if why is None:
                 self._tools.traces.step(self.keeper.transactional_id, "data acknowledged")
             verdict = await self._until_decided(
-                transaction, why, bumps, beside if why in (None, "client") else NOTHING_BESIDE
+                transaction, why, bumps, beside if why is None or not committed else NOTHING_BESIDE
             )
         except BaseException:
             # what became of it has to be found out before anybody is told; nothing goes on before
@@ -336,7 +348,7 @@ class Owner:
         if verdict is Verdict.COMMITTED:
             self._committed(transaction)
             return
-        self._drop_transaction("client" if why == "client" else "failed")
+        self._drop_transaction("client" if why == ASKED else "failed")
         if committed:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why or "another claim aborted the transaction")
             raise self._doomed

@@ -94,7 +94,7 @@ class NativeCoordinator:
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """As ``Decider``, of one part alone."""
-        if also != ALONE:
+        if also.members is not None or also.every or also.batch_id is not None:
             raise _only_at_home("members")
         owner = self._owner(request)
         return await self._jobs.run(lambda: owner.end(request, committed=committed))
