@@ -216,6 +216,16 @@ class Begun:
         return self._open.values()
 
     @contextmanager
+    def beginning(self, capture: Capture) -> Iterator[None]:
+        """As ``add``; if what follows fails the capture is gone again."""
+        self.add(capture)
+        try:
+            yield
+        except BaseException:
+            self.remove(capture)
+            raise
+
+    @contextmanager
     def ending(self, capture: Capture) -> Iterator[None]:
         """Behind it the capture is gone; what its client writes from now on is none of it. TxnError if it ends."""
         if capture.ends:

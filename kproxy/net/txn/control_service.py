@@ -71,12 +71,8 @@ class ControlService:
         if view is not None and view.ongoing is not None and not self._was_mine(view):
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} has an open transaction at another kproxy")
         capture = Capture(self._coordinator, name, client_id, timeout_ms)
-        self._begun.add(capture)
-        try:
+        with self._begun.beginning(capture):
             await capture.initialize()
-        except BaseException:
-            self._begun.remove(capture)
-            raise
         return self._describe(name)
 
     def _was_mine(self, view: IdView) -> bool:
@@ -193,12 +189,8 @@ class ControlService:
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.check_timeout(longest)
         capture = MemberCapture(self._coordinator, self._members, transactional_id, member, client_id, longest)
-        self._begun.add(capture)
-        try:
+        with self._begun.beginning(capture):
             await capture.join(_producer(owner))
-        except BaseException:
-            self._begun.remove(capture)
-            raise
         return self._describe(transactional_id)
 
     async def _timeout_of(self, transactional_id: str) -> int:

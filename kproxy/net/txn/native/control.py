@@ -38,12 +38,8 @@ class NativeControl:
         if not client_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
         capture = Capture(self._homes, transactional_id, client_id, timeout_ms)
-        self._begun.add(capture)
-        try:
+        with self._begun.beginning(capture):
             await capture.initialize()
-        except BaseException:
-            self._begun.remove(capture)
-            raise
         return self._open(capture)
 
     async def commit(self, transactional_id: str, batch_id: str | None) -> Described:
