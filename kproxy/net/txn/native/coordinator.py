@@ -3,18 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-import trio
-
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Config
-from kproxy.net.cluster import Cluster
-from kproxy.net.succession import Succession
-from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.native.owner import NativeOwner
-from kproxy.net.txn.native.requests import NativeRequests
-from kproxy.net.txn.writer_connections import WriterConnections
-from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.net.txn.native.owners import Owners
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
@@ -23,39 +15,10 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 T = TypeVar("T")
 
 _IDLE_SECONDS: Final = 3_600.0
-_SWEEP_SECONDS: Final = 60.0
 
 
-class NativeCoordinator:
+class NativeCoordinator(Owners[NativeOwner]):
     """The owners by transactional id."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: Config,
-        stats: TransactionStats,
-        connections: Callable[[], WriterConnections],
-        jobs: Jobs,
-        succession: Succession | None = None,
-    ) -> None:
-        """Nothing is asked of the brokers before a transaction begins.
-
-        By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
-        """
-        self._succession = succession or Succession()
-        self._cluster = cluster
-        self._config = config
-        self._stats = stats
-        self._connections = connections
-        self._jobs = jobs
-        self._owners: dict[str, NativeOwner] = {}
-        #: Set when kproxy stops: nobody begins anew here.
-        self.leaving = False
-
-    @property
-    def open(self) -> int:
-        """Transactions that have begun and are not decided."""
-        return sum(owner.is_open for owner in self._owners.values())
 
     @property
     def instance_id(self) -> str:
@@ -70,14 +33,7 @@ class NativeCoordinator:
         self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
     ) -> Producer:
         """As ``Decider``. ``client`` is not asked for: whoever comes last has the id."""
-        if self.leaving:
-            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
-        await self._succession.alone()
-        owner = self._owners.get(transactional_id)
-        if owner is None:
-            requests = NativeRequests(self._cluster, transactional_id, self._config.delivery_timeout_ms / 1000)
-            owner = NativeOwner(transactional_id, requests, self._connections(), self._stats)
-            self._owners[transactional_id] = owner
+        owner = await self._take(transactional_id, NativeOwner)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms))
 
     async def produce(
@@ -113,18 +69,10 @@ class NativeCoordinator:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
         return owner
 
-    async def run(self) -> None:
-        """Forgets ids that nobody uses; for ever."""
-        try:
-            while True:
-                await trio.sleep(_SWEEP_SECONDS)
-                for name, owner in list(self._owners.items()):
-                    if not owner.is_open and trio.current_time() > owner.used_at + _IDLE_SECONDS:
-                        owner.close()
-                        del self._owners[name]
-        finally:
-            for owner in self._owners.values():
-                owner.close()
+    @property
+    def _idle_seconds(self) -> float:
+        """An hour."""
+        return _IDLE_SECONDS
 
 
 def _only_at_home(what: str) -> TxnError:

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.native import coordinator
+from kproxy.net.txn.native import coordinator, owners
 from kproxy.txn.errors import TxnError
 from kproxy.txn.parts import Also
 from tests.net.txn.log_harness import PATIENCE
@@ -67,7 +67,7 @@ async def test_an_end_goes_on_without_who_asked_for_it() -> None:
 
 
 async def test_ids_that_nobody_uses_are_forgotten_open_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "_SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(owners, "_SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(coordinator, "_IDLE_SECONDS", -1.0)
     async with stage() as cast:
         kproxy = await cast.kproxy()

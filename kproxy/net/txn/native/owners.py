@@ -1,0 +1,94 @@
+"""The owners of one kproxy whose transactions the brokers decide, by transactional id; of either kind of client."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.net.cluster import Cluster
+from kproxy.net.succession import Succession
+from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.native.requests import NativeRequests
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.errors import TxnError
+
+_SWEEP_SECONDS: Final = 60.0
+
+
+class _Owner(Protocol):
+    used_at: float
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+O = TypeVar("O", bound=_Owner)  # noqa: E741 - an owner
+
+Make = Callable[[str, NativeRequests, WriterConnections, TransactionStats], O]
+
+
+class Owners(ABC, Generic[O]):
+    """Makes them when their ids are taken, and forgets those that nobody uses."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        stats: TransactionStats,
+        connections: Callable[[], WriterConnections],
+        jobs: Jobs,
+        succession: Succession | None = None,
+    ) -> None:
+        """Nothing is asked of the brokers before a transaction begins.
+
+        By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
+        """
+        self._succession = succession or Succession()
+        self._cluster = cluster
+        self._config = config
+        self._stats = stats
+        self._connections = connections
+        self._jobs = jobs
+        self._owners: dict[str, O] = {}
+        #: Set when kproxy stops: nobody begins anew here.
+        self.leaving = False
+
+    @property
+    def open(self) -> int:
+        """Transactions that have begun and are not decided."""
+        return sum(owner.is_open for owner in self._owners.values())
+
+    async def _take(self, transactional_id: str, make: Make[O]) -> O:
+        """The owner of an id that somebody asks to have. TxnError while kproxy stops."""
+        if self.leaving:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
+        await self._succession.alone()
+        owner = self._owners.get(transactional_id)
+        if owner is None:
+            requests = NativeRequests(self._cluster, transactional_id, self._config.delivery_timeout_ms / 1000)
+            owner = self._owners[transactional_id] = make(transactional_id, requests, self._connections(), self._stats)
+        return owner
+
+    @property
+    @abstractmethod
+    def _idle_seconds(self) -> float:
+        """An owner that was not used for so long is forgotten."""
+
+    async def run(self) -> None:
+        """Forgets ids that nobody uses; for ever."""
+        try:
+            while True:
+                await trio.sleep(_SWEEP_SECONDS)
+                for name, owner in list(self._owners.items()):
+                    if not owner.is_open and trio.current_time() > owner.used_at + self._idle_seconds:
+                        owner.close()
+                        del self._owners[name]
+        finally:
+            for owner in self._owners.values():
+                owner.close()
