@@ -34,14 +34,14 @@ class Stage:
     control: ControlClient
     name: str
 
-    def write(self, value: str, topic: str | None = None, *, client_id: str | None = None) -> list[str]:
+    def write(self, value: str, *, client_id: str | None = None) -> list[str]:
         """One record with a key to each partition, by a producer of its own; the errors that it was told."""
         errors: list[str] = []
         options = {"bootstrap.servers": self.kproxy.bootstrap, "client.id": client_id or self.name, **OLD}
         producer = Producer({**options, "retries": 0, "message.timeout.ms": 20_000, "log_level": 0})
         for partition in range(PARTITIONS):
             producer.produce(
-                topic or self.name,
+                self.name,
                 value,
                 "key",
                 partition,
@@ -50,11 +50,11 @@ class Stage:
         assert producer.flush(30) == 0
         return errors
 
-    def read(self, topic: str | None = None) -> list[list[str]]:
+    def read(self) -> list[list[str]]:
         """What a read_committed consumer finds in each partition of the broker now, up to where all is decided."""
         options = {"bootstrap.servers": self.kafka.bootstrap, "group.id": uuid4().hex, "log_level": 0}
         consumer = Consumer({**options, "isolation.level": "read_committed", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(topic or self.name, partition, 0) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(self.name, partition, 0) for partition in range(PARTITIONS)])
         values: list[list[str]] = [[] for _ in range(PARTITIONS)]
         ended: set[int] = set()
         deadline = time.monotonic() + _PATIENCE_S
@@ -137,26 +137,6 @@ def test_each_request_is_whole_or_not_there(stage: Stage) -> None:
     assert stage.write("1", client_id=each) == []
     assert stage.write("2", client_id=each) == []
     assert stage.read() == [["1", "2"]] * PARTITIONS
-
-
-def test_compacted_topics_are_written_here_and_refused_at_home_in_kproxy(stage: Stage, tmp_path: Path) -> None:
-    topic = f"{stage.name}-compacted"
-    with ClusterClient(stage.kafka.bootstrap) as client:
-        client.create_topic(topic, PARTITIONS, config={"cleanup.policy": "compact"})
-    with stage.control.transaction(client_id=stage.name):
-        assert stage.write("1", topic) == []
-    stage.control.begin(client_id=stage.name)
-    assert stage.write("no", topic) == []
-    stage.control.abort(f"kproxy-{stage.name}")
-    assert stage.read(topic) == [["1"]] * PARTITIONS
-    socket = tmp_path / "own.sock"
-    options = ("--control-socket", str(socket), "--instance-id", f"{stage.name}-own")
-    with KproxyProcess(stage.kafka.bootstrap, tmp_path / "own-log", *options) as own:
-        control = ControlClient(socket)
-        control.begin(client_id="own")
-        assert len(Stage(stage.kafka, tmp_path, own, control, stage.name).write("no", topic, client_id="own")) > 0
-        control.abort("kproxy-own")
-    assert stage.read(topic) == [["1"]] * PARTITIONS
 
 
 def test_errors_are_the_fields(stage: Stage) -> None:
