@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench import cases, load, payloads
 from bench.doubts import doubts
+from bench.homes import PARTITIONS as HOMES_PARTITIONS
+from bench.homes import homes
 from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
 from bench.recovery import recovery
@@ -26,6 +28,7 @@ MEGABYTE = 1_000_000
 FULL_MEGABYTES, QUICK_MEGABYTES = 512, 128
 PREFILL_BYTES = 4 << 20
 _FILE_COLUMNS = 120
+_ALL, _FEW = (", ".join(map(str, counts)) for counts in (PARTITIONS, HOMES_PARTITIONS))
 
 SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "v2-produce": cases.v2_produce,
@@ -48,6 +51,7 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "recovery": recovery,
 }
 TRANSACTIONS = "transactions"
+HOMES = "homes"
 SPARK = "spark"
 """Only when it is asked for: it takes long, and Maven."""
 SPARK_RECORDS = (1_000_000, 10_000_000)
@@ -66,7 +70,7 @@ OLD = ("old-produce", "old-fetch")
 )
 @click.option(
     "--only",
-    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, SPARK]),
+    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, HOMES, SPARK]),
     multiple=True,
     help=f"Only these cases; may be repeated. {SPARK} runs only so.",
 )
@@ -74,9 +78,7 @@ OLD = ("old-produce", "old-fetch")
     "--partitions",
     type=click.IntRange(1, 1000),
     multiple=True,
-    default=PARTITIONS,
-    show_default=True,
-    help="How many partitions a transaction writes to; may be repeated.",
+    help=f"How many partitions a transaction writes to; may be repeated. By default {_ALL}, of {HOMES} {_FEW}.",
 )
 @click.option(
     "--cell-seconds",
@@ -116,7 +118,9 @@ def main(
         name: partial(case, total_bytes) for name, case in SIZED.items()
     }
     alone |= ALONE
-    alone[TRANSACTIONS] = partial(transactions, tuple(dict.fromkeys(partitions)), cell_seconds)
+    counts = tuple(dict.fromkeys(partitions))
+    alone[TRANSACTIONS] = partial(transactions, counts or PARTITIONS, cell_seconds)
+    alone[HOMES] = partial(homes, counts or HOMES_PARTITIONS)
     chosen = only or (*SHARED, *alone)
     figures = []
     shared = [name for name in SHARED if name in chosen]

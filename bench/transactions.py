@@ -7,17 +7,17 @@ ends when its time is over: then its figures are of what was done until then, an
 
 import contextlib
 import statistics
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from bench.processes import free_port, running
 from bench.report import Figure
+from bench.watcher import Watcher
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, RealKafka
 
@@ -29,8 +29,6 @@ _TIMED: Final = 40
 _WATCHED: Final = 30
 _HALF: Final = 0.5
 _FROM_HERE: Final = 10
-_POLL_SECONDS: Final = 0.05
-_MOST_AT_ONCE: Final = 500
 
 
 class _Clock:
@@ -75,57 +73,6 @@ class Run:
         if (len(self.commits), len(self.visible)) == (_TIMED, _WATCHED):
             return ""
         return f"{name}: {len(self.commits)} of {_TIMED} committed, {len(self.visible)} of {_WATCHED} seen in time"
-
-
-class _Watcher:
-    """Counts what a read_committed consumer has of each transaction, in a thread of its own."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        """Reads from the beginning, so that nothing is missed while it starts."""
-        options = {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-        self._consumer = Consumer(options)
-        self._consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        self._partitions = partitions
-        self._seen: dict[bytes, int] = {}
-        self._whole: dict[bytes, float] = {}
-        self._changed = threading.Condition()
-        self._stop = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while not self._stop:
-            # to wait for many would wait for the whole time-out, and every figure be a multiple of it
-            first = self._consumer.poll(_POLL_SECONDS)
-            for message in [first, *self._consumer.consume(_MOST_AT_ONCE, 0)] if first is not None else []:
-                if message.error() is None:
-                    self._count(message.value() or b"")
-        self._consumer.close()
-
-    def _count(self, name: bytes) -> None:
-        self._seen[name] = self._seen.get(name, 0) + 1
-        if self._seen[name] == self._partitions:
-            with self._changed:
-                self._whole[name] = time.perf_counter()
-                self._changed.notify_all()
-
-    def visible_at(self, name: bytes, seconds: float) -> float:
-        """When all records of a transaction had come; TimeoutError if they do not within ``seconds``."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: name in self._whole, seconds):
-                raise TimeoutError
-            return self._whole[name]
-
-    def close(self) -> None:
-        """Ends the thread."""
-        self._stop = True
-        self._thread.join()
 
 
 def transactions(counts: Sequence[int] = PARTITIONS, cell_seconds: float = CELL_SECONDS) -> Iterator[Figure]:
@@ -185,7 +132,7 @@ def measure(bootstrap: str, topic: str, partitions: int, seconds: float) -> Run:
     with contextlib.suppress(TimeoutError, KafkaException):
         producer.init_transactions(clock.left())
         _commits(run, clock, producer, topic, partitions)
-        _visible(run, clock, _Watcher(bootstrap, topic, partitions), producer, topic, partitions)
+        _visible(run, clock, Watcher(bootstrap, topic, partitions), producer, topic, partitions)
     producer.purge()
     return run
 
@@ -202,7 +149,7 @@ def _commits(run: Run, clock: _Clock, producer: Producer, topic: str, partitions
             run.commits.append(time.perf_counter() - began)
 
 
-def _visible(run: Run, clock: _Clock, watcher: _Watcher, producer: Producer, topic: str, partitions: int) -> None:
+def _visible(run: Run, clock: _Clock, watcher: Watcher, producer: Producer, topic: str, partitions: int) -> None:
     try:
         name, _ = _transact(producer, topic, partitions, clock)
         watcher.visible_at(name, clock.left())
