@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_log_key import TransactionLogKey
 from kproxy.codec._generated.transaction_member import TransactionMember
@@ -26,7 +27,8 @@ from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 __all__ = ["Entry", "Kind", "RawRecord", "UnknownRecord", "decode", "encode"]
 
 _KEY_VERSION: Final = 0
-_VALUE_VERSION: Final = 0
+#: A member whose transaction the broker has is told of in the second: who does not know of it could not end that.
+_PLAIN, _NATIVE = 0, 1
 
 
 class Kind(IntEnum):
@@ -52,6 +54,8 @@ class Kind(IntEnum):
     """What all records before an offset said, or a chunk of it; its key names no id."""
     REJECT = 9
     """Data under a producer id that no partition knows are aborted for good; its key names no id."""
+    ENDED = 10
+    """The broker has been told how a member's transaction ends that it keeps."""
 
 
 _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
@@ -66,6 +70,7 @@ _MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
         Kind.EXPIRY: TransactionExpiry,
         Kind.SNAPSHOT: TransactionSnapshot,
         Kind.REJECT: TransactionReject,
+        Kind.ENDED: TransactionEnded,
     }
 )
 _KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})
@@ -90,7 +95,8 @@ RawRecord: TypeAlias = tuple[bytes, bytes]
 def encode(entry: Entry) -> RawRecord:
     """Key and value of a record; LocalProtocolError if it can't be said."""
     key = TransactionLogKey(entry.kind, entry.transactional_id)
-    return encode_stored(key, _KEY_VERSION), encode_stored(entry.body, _VALUE_VERSION)
+    is_native = isinstance(entry.body, TransactionMember) and entry.body.native is not None
+    return encode_stored(key, _KEY_VERSION), encode_stored(entry.body, _NATIVE if is_native else _PLAIN)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry:
@@ -99,4 +105,4 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
     kind = next((kind for kind in _MESSAGES if kind == named.kind), None)
     if kind is None:
         raise UnknownRecord(f"record of kind {named.kind}")
-    return Entry(named.transactional_id, decode_stored(_MESSAGES[kind], value, _VALUE_VERSION))
+    return Entry(named.transactional_id, decode_stored(_MESSAGES[kind], value))

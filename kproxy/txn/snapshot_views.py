@@ -18,19 +18,22 @@ from kproxy.codec._generated.transaction_views import (
     TransactionViewsDecided,
     TransactionViewsId,
     TransactionViewsMember,
+    TransactionViewsNative,
     TransactionViewsOngoing,
     TransactionViewsPending,
     TransactionViewsPrepared,
+    TransactionViewsUnended,
     TransactionViewsUnmirrored,
 )
 from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Ongoing, Prepared, Stand
+from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Native, Ongoing, Prepared, Stand, Unended
 
-#: Without, and with what is aborted for good (rejected producer ids, members): an older kproxy can't keep that.
-_PLAIN, _WITH_FINAL = 0, 1
+#: Without, and with what is aborted for good (rejected producer ids, members), and with transactions of the broker's:
+#: an older kproxy can't keep that.
+_PLAIN, _WITH_FINAL, _WITH_NATIVE = 0, 1, 2
 
 
 class Stated(NamedTuple):
@@ -44,8 +47,10 @@ class Stated(NamedTuple):
 def encode_views(views: Iterable[IdView], rejected: Collection[int] = ()) -> bytes:
     """The views and the rejected producer ids, with a version (int16) before them."""
     rows = [_id(view) for view in views]
-    is_new = bool(rejected) or any(row.aborted_members for row in rows)
-    return encode_stored(TransactionViews(rows, sorted(rejected)), _WITH_FINAL if is_new else _PLAIN)
+    version = _WITH_FINAL if rejected or any(row.aborted_members for row in rows) else _PLAIN
+    if any(row.unended or any(member.native for member in row.members) for row in rows):
+        version = _WITH_NATIVE
+    return encode_stored(TransactionViews(rows, sorted(rejected)), version)
 
 
 def decode_views(data: bytes) -> Stated:
@@ -69,7 +74,9 @@ def _id(view: IdView) -> TransactionViewsId:
             for (topic, partition, base_sequence), offset in copies.items()
         ],
         members=[
-            TransactionViewsMember(*part, *joined.owner, joined.name, joined.nonce, *joined.at)
+            TransactionViewsMember(
+                *part, *joined.owner, joined.name, joined.nonce, *joined.at, _native_row(joined.native)
+            )
             for part, joined in view.members.items()
         ],
         prepared=[
@@ -100,7 +107,19 @@ def _id(view: IdView) -> TransactionViewsId:
         aborted_members=[
             TransactionViewsAbortedMember(pid, epochs.to_bytes()) for pid, epochs in view.aborted_members.items()
         ],
+        unended=[_unended_row(part, one) for part, one in view.unended.items()],
     )
+
+
+def _native_row(native: Native | None) -> TransactionViewsNative | None:
+    if native is None:
+        return None
+    return TransactionViewsNative(native.transactional_id, *native.producer, native.level, native.timeout_ms)
+
+
+def _unended_row(part: Producer, one: Unended) -> TransactionViewsUnended:
+    name, producer, level, timeout_ms = one.native
+    return TransactionViewsUnended(*part, name, *producer, level, timeout_ms, one.name, one.committed, one.empty)
 
 
 def _claim_row(claim: Claim) -> TransactionViewsClaim:
@@ -169,7 +188,10 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
         view.copies.setdefault(Producer(copy.producer_id, copy.epoch), {})[batch] = copy.base_offset
     for one in row.members:
         owner, at = Producer(one.owner_producer_id, one.owner_epoch), Stand(one.offset, one.timestamp_ms)
-        view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at)
+        native = _native(one.native) if one.native is not None else None
+        view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at, native)
+    for left in row.unended:
+        view.unended[Producer(left.producer_id, left.epoch)] = _unended(left)
     for part in row.prepared:
         record = decode_stored(TransactionPrepare, part.record)
         at = Stand(part.offset, part.timestamp_ms)
@@ -177,6 +199,16 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
     for bound in row.bounds:
         places = view.bounds.setdefault(Producer(bound.producer_id, bound.epoch), {})
         places[bound.topic, bound.partition] = bound.offset
+
+
+def _native(row: TransactionViewsNative) -> Native:
+    return Native(row.transactional_id, Producer(row.producer_id, row.epoch), row.level, row.timeout_ms)
+
+
+def _unended(row: TransactionViewsUnended) -> Unended:
+    producer = Producer(row.native_producer_id, row.native_epoch)
+    native = Native(row.transactional_id, producer, row.level, row.timeout_ms)
+    return Unended(native, row.name, row.committed, row.empty)
 
 
 def _fill_offsets(view: IdView, row: TransactionViewsId) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
+from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
@@ -86,6 +87,8 @@ def _ends(topics: Iterable[Any]) -> str:
 
 def _member(body: TransactionMember) -> Iterable[str]:
     yield f"{body.member_producer_id}:{body.member_epoch} name={body.name!r} joins {_part(body)}"
+    if (native := body.native) is not None:
+        yield f"broker={native.transactional_id!r} {_part(native)} level={native.level} timeout_ms={native.timeout_ms}"
     yield f"member_nonce={body.member_nonce.hex()[-_DIGITS:]}"
     yield _nonce(body)
 
@@ -97,6 +100,10 @@ def _prepare(body: TransactionPrepare) -> Iterable[str]:
 
 def _mirrored(body: TransactionMirrored) -> Iterable[str]:
     yield f"{_part(body)} group={body.group_id!r}"
+
+
+def _ended(body: TransactionEnded) -> Iterable[str]:
+    yield _part(body)
 
 
 def _expiry(body: TransactionExpiry) -> Iterable[str]:
@@ -135,6 +142,7 @@ _WORDS: Mapping[type, Callable[[Any], Iterable[str]]] = MappingProxyType(
         TransactionPrepare: _prepare,
         TransactionMirrored: _mirrored,
         TransactionExpiry: _expiry,
+        TransactionEnded: _ended,
         TransactionSnapshot: _snapshot,
         TransactionReject: _reject,
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
+from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
@@ -29,10 +30,12 @@ from kproxy.txn.view_values import (
     Claim,
     Decided,
     Joined,
+    Native,
     Ongoing,
     Place,
     Prepared,
     Stand,
+    Unended,
 )
 
 __all__ = ["IdView", "Place", "Stand"]
@@ -58,6 +61,8 @@ class IdView:
     #: Epochs of members that are aborted: nothing can be said of them any more.
     aborted_members: dict[int, EpochSet] = field(default_factory=dict)
     prepared: dict[Producer, Prepared] = field(default_factory=dict)
+    #: Members that are decided and have transactions of the broker's, until the log says that it was told.
+    unended: dict[Producer, Unended] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
     bounds: dict[Producer, dict[Place, int]] = field(default_factory=dict)
     pending: dict[Producer, list[TransactionOffsets]] = field(default_factory=dict)
@@ -200,7 +205,14 @@ class IdView:
             if verdict is Verdict.ABORTED:
                 self.aborted_members.setdefault(part.producer_id, EpochSet()).add(part.epoch)
             if verdict is not Verdict.UNDECIDED:
+                self._to_be_ended(part, committed=verdict is Verdict.COMMITTED)
                 del self.members[part]
+
+    def _to_be_ended(self, part: Producer, *, committed: bool, empty: bool = False) -> None:
+        """Of a member that is decided; that nothing was written is known of what was prepared alone."""
+        joined = self.members.get(part)
+        if joined is not None and joined.native is not None:
+            self.unended.setdefault(part, Unended(joined.native, joined.name, committed, empty))
 
     def _partitions(self, body: TransactionPartitions, at: Stand) -> bool:
         producer = Producer(body.producer_id, body.epoch)
@@ -243,7 +255,7 @@ class IdView:
         sound = is_transactional_producer_id(member.producer_id) and 0 <= member.epoch <= LAST_EPOCH
         if known or not sound or owner in self.members or not self._may_write(owner, body.nonce):
             return False
-        self.members[member] = Joined(owner, body.name, body.member_nonce, at)
+        self.members[member] = Joined(owner, body.name, body.member_nonce, at, _native(body))
         self._begin(owner, at)
         return True
 
@@ -296,7 +308,8 @@ class IdView:
         return joined is not None and joined.owner == main and self._is_open(part)
 
     def _settle(self, part: Producer, committed: bool) -> None:
-        self.prepared.pop(part, None)
+        prepared = self.prepared.pop(part, None)
+        self._to_be_ended(part, committed=committed, empty=prepared is not None and not prepared.record.topics)
         self.bounds.pop(part, None)
         records = self.pending.pop(part, [])
         if not committed:
@@ -320,11 +333,21 @@ class IdView:
         key = (Producer(body.producer_id, body.epoch), body.group_id)
         return self.unmirrored.pop(key, None) is not None
 
+    def _ended(self, body: TransactionEnded, at: Stand) -> bool:
+        return self.unended.pop(Producer(body.producer_id, body.epoch), None) is not None
+
     def _expiry(self, body: TransactionExpiry, at: Stand) -> bool:
-        if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared:
+        if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.unended:
             return False
         self.expired, self.last = True, None
         return True
+
+
+def _native(body: TransactionMember) -> Native | None:
+    told = body.native
+    if told is None:
+        return None
+    return Native(told.transactional_id, Producer(told.producer_id, told.epoch), told.level, told.timeout_ms)
 
 
 def _holds(sets: Mapping[int, EpochSet], producer: Producer) -> bool:
@@ -342,5 +365,6 @@ _RULES: Mapping[type, Callable[[IdView, Any, Stand], bool]] = MappingProxyType(
         TransactionDecision: IdView._decision,
         TransactionMirrored: IdView._mirrored,
         TransactionExpiry: IdView._expiry,
+        TransactionEnded: IdView._ended,
     }
 )

@@ -93,6 +93,17 @@ class Decided(NamedTuple):
     at: Stand
 
 
+class Native(NamedTuple):
+    """The transaction of the broker's in which a member writes: of an id that nobody else uses meanwhile."""
+
+    transactional_id: str
+    producer: Producer
+    #: Of ``transaction.version``: which protocol (KIP-98's or KIP-890's) it was begun in.
+    level: int
+    #: The broker aborts it when it is open for longer.
+    timeout_ms: int
+
+
 class Joined(NamedTuple):
     """A member of a transaction: whose it is, its name, and the nonce that its records carry."""
 
@@ -100,6 +111,23 @@ class Joined(NamedTuple):
     name: str
     nonce: bytes
     at: Stand
+    #: None: its data stand under its own producer id, and the log alone says what becomes of them.
+    native: Native | None = None
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When the broker may abort it (ms since 1970), at the earliest; None: nobody does."""
+        return self.at.timestamp_ms + self.native.timeout_ms if self.native is not None else None
+
+
+class Unended(NamedTuple):
+    """A member that is decided, of which the broker may not have been told, which keeps its transaction."""
+
+    native: Native
+    name: str
+    committed: bool
+    #: Nothing was written in it, so that there is nothing to be ended.
+    empty: bool
 
 
 class Prepared(NamedTuple):

@@ -6,6 +6,7 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.testing.txn_model import bodies
 from kproxy.txn.ids import Producer
+from kproxy.txn.view_values import Native
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _epoch = st.integers(-(1 << 15), (1 << 15) - 1)
@@ -17,12 +18,15 @@ _copies = st.dictionaries(
     st.dictionaries(st.integers(0, (1 << 31) - 1), st.integers(0, 1 << 50), max_size=3),
     max_size=3,
 )
+_natives = st.builds(Native, names, _producers, st.integers(-128, 127), st.integers(0, (1 << 31) - 1))
 any_body: st.SearchStrategy[Message] = st.one_of(
     st.builds(bodies.claim, _nonces, _producers, epochs=_epoch, generation=st.integers(0, 99), client=_producers),
     st.builds(bodies.partitions, _nonces, _producers, _places),
     st.builds(bodies.offsets, _nonces, _producers, names, _places),
     st.builds(bodies.member, _nonces, _producers, _producers, _nonces, names),
-    st.builds(bodies.prepare, _nonces, _producers),
+    st.builds(bodies.native_member, _nonces, _producers, _producers, _nonces, names, _natives),
+    st.builds(bodies.ended, _producers),
+    st.builds(bodies.prepare, _nonces, _producers, st.lists(st.tuples(names, st.integers(-5, 100)), max_size=2)),
     st.builds(
         lambda nonce, main, parts, copies, batch: bodies.decision(
             nonce, main, True, parts, copies=dict.fromkeys(parts, copies), batch_id=batch

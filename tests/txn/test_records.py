@@ -15,9 +15,11 @@ from kproxy.testing.txn_model import bodies
 from kproxy.testing.txn_model.bodies import producer
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, Kind, UnknownRecord, decode, encode
+from kproxy.txn.view_values import Native
 from tests.txn.log_bodies import any_body, names
 
 A, M = producer(100, 2), producer(200, 0)
+NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 SAMPLES: list[Message] = [
     bodies.claim(1, A, epochs=64, generation=3, client=Producer(100, 5)),
     bodies.partitions(1, A, {("orders", 0): 17, ("orders", 1): 4, ("bills", 0): 1 << 40}),
@@ -29,6 +31,8 @@ SAMPLES: list[Message] = [
     bodies.expiry(1),
     TransactionSnapshot(17, bodies.nonce(9), 1, 3, b"views"),
     bodies.reject(M.producer_id),
+    bodies.ended(M),
+    bodies.native_member(1, A, M, 2, "task-4", NATIVE),
 ]
 # What released versions have written. A change that makes these differ makes logs unreadable: add a version instead.
 GOLDEN: list[tuple[str, str]] = [
@@ -78,12 +82,21 @@ GOLDEN: list[tuple[str, str]] = [
         "00000900066e61c3af7665",
         "000060000000000000c800",
     ),
+    (
+        "00000a00066e61c3af7665",
+        "000060000000000000c8000000",
+    ),
+    (
+        "00000400066e61c3af7665",
+        "00010000000000000000000000000000000160000000000000640002077461736b2d3460000000000000c80000000000"
+        "000000000000000000000000020107736c6f742d31000000000000012c000402000dbba00000",
+    ),
 ]
 
 
 def test_every_kind_is_tested() -> None:
-    assert [Entry("id", body).kind for body in SAMPLES] == list(Kind)
-    assert [int(kind) for kind in Kind] == list(range(10))
+    assert [Entry("id", body).kind for body in SAMPLES] == [*Kind, Kind.MEMBER]
+    assert [int(kind) for kind in Kind] == list(range(11))
 
 
 @pytest.mark.parametrize(("body", "golden"), list(zip(SAMPLES, GOLDEN, strict=True)), ids=lambda x: type(x).__name__)
@@ -131,7 +144,7 @@ def test_newer_versions_are_told_from_damage(version: int) -> None:
         decode(key, newer)
 
 
-@pytest.mark.parametrize("kind", [10, 100, -1])
+@pytest.mark.parametrize("kind", [11, 100, -1])
 def test_newer_kinds_are_told_from_damage(kind: int) -> None:
     key, value = encode(Entry("id", SAMPLES[0]))
     with pytest.raises(UnknownRecord, match=f"kind {kind}"):

@@ -15,6 +15,7 @@ from kproxy.testing.txn_model.bodies import (
     expiry,
     member,
     mirrored,
+    native_member,
     nonce,
     offsets,
     partitions,
@@ -27,10 +28,12 @@ from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_r
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
 from kproxy.txn.views import Views
 
 P0, P1, P2, P3, P4, P5, P6 = (producer(100, epoch) for epoch in range(7))
-M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)
+M, N, L, H, K = (producer(number, 0) for number in range(200, 205))
+NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 PLACE = ("t", 0)
 #: Something of everything that a view can hold.
 RICH: list[tuple[str, Message]] = [
@@ -53,8 +56,10 @@ RICH: list[tuple[str, Message]] = [
     ("b", claim(3, producer(102, 0), generation=2)),
     ("b", expiry(3)),
     ("a", member(1, P6, L, 4, "task-0")),
+    ("a", native_member(1, P6, K, 8, "gone", NATIVE)),
     ("a", decision(1, P6, False)),
     ("a", partitions(1, P4, {PLACE: 9})),
+    ("a", native_member(1, P4, H, 7, "open", NATIVE)),
 ]
 # What released versions have written of id "b".
 GOLDEN = (
@@ -124,7 +129,7 @@ def test_each_cut_of_a_snapshot_is_refused(log: Log) -> None:
         with pytest.raises(RemoteProtocolError):
             decode_views(wrong)
     with pytest.raises(UnknownRecord):
-        decode_views(struct.pack(">h", 2) + data[2:])
+        decode_views(struct.pack(">h", 3) + data[2:])
 
 
 @pytest.mark.parametrize("chunk_bytes", [CHUNK_BYTES, 100, 1])

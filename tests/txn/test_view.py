@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.testing.txn_model.bodies import (
     CLIENT,
     claim,
     decision,
+    ended,
     expiry,
     member,
     mirrored,
+    native_member,
     offsets,
     partitions,
     prepare,
@@ -26,13 +30,14 @@ from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED, LOST_MEMBERS
+from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Unended
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
 Q0 = producer(101, 0)
 M, N = producer(200, 0), producer(201, 0)
 PLACE = ("t", 0)
+NATIVE = Native("slot", Producer(300, 4), level=2, timeout_ms=900)
 
 
 def view_of(*records: Message) -> IdView:
@@ -390,6 +395,32 @@ def test_offsets_of_what_is_prepared_are_kept() -> None:
 # -- expiry
 
 
+def test_a_member_of_the_brokers_is_to_be_ended_as_it_was_decided() -> None:
+    begun = (claim(1, P0), native_member(1, P0, M, 5, "m", NATIVE), native_member(1, P0, N, 6, "n", NATIVE))
+    view = view_of(*begun)
+    assert view.members[M].native == NATIVE
+    assert view.members[M].expires_ms == 1001 + 900
+    assert not view.unended
+    committed = view_of(*begun, prepare(5, M, [PLACE]), prepare(6, N), decision(1, P0, True, [P0, M, N]))
+    assert committed.unended == {M: Unended(NATIVE, "m", True, False), N: Unended(NATIVE, "n", True, True)}
+    left_out = view_of(*begun, prepare(5, M, [PLACE]), decision(1, P0, True, [P0, M]))
+    assert left_out.unended == {M: Unended(NATIVE, "m", True, False), N: Unended(NATIVE, "n", False, False)}
+    claimed = view_of(*begun, prepare(5, M, [PLACE]), claim(2, P2))
+    assert claimed.unended == {N: Unended(NATIVE, "n", False, False)}
+    assert claimed.apply(decision(2, P2, False, [P2, M]), Stand(9, 0))
+    assert claimed.unended[M] == Unended(NATIVE, "m", False, False)
+
+
+def test_an_id_is_not_given_up_before_the_broker_was_told() -> None:
+    view = view_of(claim(1, P0), native_member(1, P0, M, 5, "m", NATIVE), decision(1, P0, False))
+    assert refuses(view, expiry(1))
+    assert refuses(view, ended(N))
+    assert view.apply(ended(M), Stand(9, 0))
+    assert not view.unended
+    assert refuses(view, ended(M))
+    assert view.apply(expiry(1), Stand(10, 0))
+
+
 def test_an_id_expires_by_a_record_and_comes_back_by_a_claim() -> None:
     view = view_of(claim(1, P0), decision(1, P0, True), expiry(1))
     assert view.expired
@@ -535,6 +566,37 @@ def test_to_forget_members_changes_no_verdict_and_what_counts(records: list[Mess
         assert view.producer_ids() == keeping.producer_ids()
         assert view.next_epoch() == keeping.next_epoch()
         assert all(view.verdict(part) is U for part in view.members)
+
+
+_native_histories = st.lists(
+    st.one_of(
+        _claims,
+        st.builds(native_member, _numbers, _mains, _joining, _numbers, st.just("m"), st.just(NATIVE)),
+        st.builds(prepare, _numbers, _parts, st.lists(st.just(PLACE), max_size=1)),
+        st.builds(decision, _numbers, _mains, st.booleans(), st.lists(_parts, max_size=3)),
+        st.builds(ended, _parts),
+        st.builds(expiry, _numbers),
+    ),
+    max_size=25,
+).map(lambda records: [claim(1, P0), *records])
+
+
+@settings(max_examples=400, deadline=None)
+@given(_native_histories)
+def test_whoever_joined_is_ended_once_by_its_verdict(records: list[Message]) -> None:
+    view = IdView("id")
+    joined: set[Producer] = set()
+    told: set[Producer] = set()
+    for offset, body in enumerate(records):
+        if view.apply(body, Stand(offset, 0)):
+            if isinstance(body, TransactionMember):
+                joined.add(Producer(body.member_producer_id, body.member_epoch))
+            elif isinstance(body, TransactionEnded):
+                told.add(Producer(body.producer_id, body.epoch))
+        (view,) = decode_views(encode_views([view])).views
+        decided = {part for part in joined if view.verdict(part) is not U}
+        assert set(view.unended) == decided - told
+        assert all(one.committed is (view.verdict(part) is C) for part, one in view.unended.items())
 
 
 @settings(max_examples=300, deadline=None)

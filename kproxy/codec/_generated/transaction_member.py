@@ -9,18 +9,62 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_tags
-from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_nullable_struct, read_tags
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_string, write_nullable_struct, write_tags
 
 _unpack_uqh, _pack_uqh = Struct(">16sqh").unpack_from, Struct(">16sqh").pack
 _unpack_qhu, _pack_qhu = Struct(">qh16s").unpack_from, Struct(">qh16s").pack
+_unpack_qhbi, _pack_qhbi = Struct(">qhbi").unpack_from, Struct(">qhbi").pack
+
+
+@dataclass(slots=True)
+class TransactionMemberNative:
+    transactional_id: str = ''
+    producer_id: int = 0
+    epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+
+
+def _read_transaction_member_native(buf: Buffer, pos: int, version: int) -> tuple[TransactionMemberNative, int]:
+    transactional_id: str = ''
+    if version >= 1:
+        transactional_id, pos = read_compact_string(buf, pos)
+    producer_id: int = 0
+    epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    if version >= 1:
+        producer_id, epoch, level, timeout_ms = _unpack_qhbi(buf, pos)
+        pos += 15
+    unknown_tags, pos = read_tags(buf, pos)
+    return TransactionMemberNative(transactional_id, producer_id, epoch, level, timeout_ms, unknown_tags), pos
+
+
+def _write_transaction_member_native(out: bytearray, value: TransactionMemberNative, version: int) -> None:
+    if version >= 1:
+        write_compact_string(out, value.transactional_id)
+    if version >= 1:
+        out += _pack_qhbi(value.producer_id, value.epoch, value.level, value.timeout_ms)
+    if version < 1 and value.transactional_id != '':
+        raise absent("TransactionMemberNative.transactional_id", version)
+    if version < 1 and value.producer_id != 0:
+        raise absent("TransactionMemberNative.producer_id", version)
+    if version < 1 and value.epoch != 0:
+        raise absent("TransactionMemberNative.epoch", version)
+    if version < 1 and value.level != 0:
+        raise absent("TransactionMemberNative.level", version)
+    if version < 1 and value.timeout_ms != 0:
+        raise absent("TransactionMemberNative.timeout_ms", version)
+    write_tags(out, value.unknown_tags)
 
 
 @dataclass(slots=True)
 class TransactionMember(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
     nonce: bytes = ZERO_UUID
     producer_id: int = 0
@@ -29,6 +73,7 @@ class TransactionMember(Message):
     member_producer_id: int = 0
     member_epoch: int = 0
     member_nonce: bytes = ZERO_UUID
+    native: TransactionMemberNative | None = None
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
     @classmethod
@@ -38,11 +83,18 @@ class TransactionMember(Message):
         name, pos = read_compact_string(buf, pos)
         member_producer_id, member_epoch, member_nonce = _unpack_qhu(buf, pos)
         pos += 26
+        native: TransactionMemberNative | None = None
+        if version >= 1:
+            native, pos = read_nullable_struct(buf, pos, version, _read_transaction_member_native)
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(nonce, producer_id, epoch, name, member_producer_id, member_epoch, member_nonce, unknown_tags), pos
+        return cls(nonce, producer_id, epoch, name, member_producer_id, member_epoch, member_nonce, native, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_uqh(uuid_bytes(self.nonce), self.producer_id, self.epoch)
         write_compact_string(out, self.name)
         out += _pack_qhu(self.member_producer_id, self.member_epoch, uuid_bytes(self.member_nonce))
+        if version >= 1:
+            write_nullable_struct(out, version, self.native, _write_transaction_member_native)
+        if version < 1 and self.native is not None:
+            raise absent("TransactionMember.native", version)
         write_tags(out, self.unknown_tags)

@@ -13,11 +13,13 @@ from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_bytes, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 
 _unpack_uqq, _pack_uqq = Struct(">16sqq").unpack_from, Struct(">16sqq").pack
+_unpack_tt, _pack_tt = Struct(">??").unpack_from, Struct(">??").pack
 _unpack_tqq, _pack_tqq = Struct(">?qq").unpack_from, Struct(">?qq").pack
 _unpack_iiq, _pack_iiq = Struct(">iiq").unpack_from, Struct(">iiq").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
 _unpack_qh, _pack_qh = Struct(">qh").unpack_from, Struct(">qh").pack
+_unpack_qhbi, _pack_qhbi = Struct(">qhbi").unpack_from, Struct(">qhbi").pack
 _unpack_qhqh, _pack_qhqh = Struct(">qhqh").unpack_from, Struct(">qhqh").pack
 _unpack_qhqhqht, _pack_qhqhqht = Struct(">qhqhqh?").unpack_from, Struct(">qhqhqh?").pack
 _unpack_qhqq, _pack_qhqq = Struct(">qhqq").unpack_from, Struct(">qhqq").pack
@@ -115,6 +117,49 @@ def _write_transaction_views_copy(out: bytearray, value: TransactionViewsCopy, v
 
 
 @dataclass(slots=True)
+class TransactionViewsNative:
+    transactional_id: str = ''
+    producer_id: int = 0
+    epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+
+
+def _read_transaction_views_native(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsNative, int]:
+    transactional_id: str = ''
+    if version >= 2:
+        transactional_id, pos = read_compact_string(buf, pos)
+    producer_id: int = 0
+    epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    if version >= 2:
+        producer_id, epoch, level, timeout_ms = _unpack_qhbi(buf, pos)
+        pos += 15
+    unknown_tags, pos = read_tags(buf, pos)
+    return TransactionViewsNative(transactional_id, producer_id, epoch, level, timeout_ms, unknown_tags), pos
+
+
+def _write_transaction_views_native(out: bytearray, value: TransactionViewsNative, version: int) -> None:
+    if version >= 2:
+        write_compact_string(out, value.transactional_id)
+    if version >= 2:
+        out += _pack_qhbi(value.producer_id, value.epoch, value.level, value.timeout_ms)
+    if version < 2 and value.transactional_id != '':
+        raise absent("TransactionViewsNative.transactional_id", version)
+    if version < 2 and value.producer_id != 0:
+        raise absent("TransactionViewsNative.producer_id", version)
+    if version < 2 and value.epoch != 0:
+        raise absent("TransactionViewsNative.epoch", version)
+    if version < 2 and value.level != 0:
+        raise absent("TransactionViewsNative.level", version)
+    if version < 2 and value.timeout_ms != 0:
+        raise absent("TransactionViewsNative.timeout_ms", version)
+    write_tags(out, value.unknown_tags)
+
+
+@dataclass(slots=True)
 class TransactionViewsMember:
     producer_id: int = 0
     epoch: int = 0
@@ -124,6 +169,7 @@ class TransactionViewsMember:
     nonce: bytes = ZERO_UUID
     offset: int = 0
     timestamp_ms: int = 0
+    native: TransactionViewsNative | None = None
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -133,14 +179,21 @@ def _read_transaction_views_member(buf: Buffer, pos: int, version: int) -> tuple
     name, pos = read_compact_string(buf, pos)
     nonce, offset, timestamp_ms = _unpack_uqq(buf, pos)
     pos += 32
+    native: TransactionViewsNative | None = None
+    if version >= 2:
+        native, pos = read_nullable_struct(buf, pos, version, _read_transaction_views_native)
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionViewsMember(producer_id, epoch, owner_producer_id, owner_epoch, name, nonce, offset, timestamp_ms, unknown_tags), pos
+    return TransactionViewsMember(producer_id, epoch, owner_producer_id, owner_epoch, name, nonce, offset, timestamp_ms, native, unknown_tags), pos
 
 
 def _write_transaction_views_member(out: bytearray, value: TransactionViewsMember, version: int) -> None:
     out += _pack_qhqh(value.producer_id, value.epoch, value.owner_producer_id, value.owner_epoch)
     write_compact_string(out, value.name)
     out += _pack_uqq(uuid_bytes(value.nonce), value.offset, value.timestamp_ms)
+    if version >= 2:
+        write_nullable_struct(out, version, value.native, _write_transaction_views_native)
+    if version < 2 and value.native is not None:
+        raise absent("TransactionViewsMember.native", version)
     write_tags(out, value.unknown_tags)
 
 
@@ -316,6 +369,83 @@ def _write_transaction_views_aborted_member(out: bytearray, value: TransactionVi
 
 
 @dataclass(slots=True)
+class TransactionViewsUnended:
+    producer_id: int = 0
+    epoch: int = 0
+    transactional_id: str = ''
+    native_producer_id: int = 0
+    native_epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    name: str = ''
+    committed: bool = False
+    empty: bool = False
+    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+
+
+def _read_transaction_views_unended(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsUnended, int]:
+    producer_id: int = 0
+    epoch: int = 0
+    if version >= 2:
+        producer_id, epoch = _unpack_qh(buf, pos)
+        pos += 10
+    transactional_id: str = ''
+    if version >= 2:
+        transactional_id, pos = read_compact_string(buf, pos)
+    native_producer_id: int = 0
+    native_epoch: int = 0
+    level: int = 0
+    timeout_ms: int = 0
+    if version >= 2:
+        native_producer_id, native_epoch, level, timeout_ms = _unpack_qhbi(buf, pos)
+        pos += 15
+    name: str = ''
+    if version >= 2:
+        name, pos = read_compact_string(buf, pos)
+    committed: bool = False
+    empty: bool = False
+    if version >= 2:
+        committed, empty = _unpack_tt(buf, pos)
+        pos += 2
+    unknown_tags, pos = read_tags(buf, pos)
+    return TransactionViewsUnended(producer_id, epoch, transactional_id, native_producer_id, native_epoch, level, timeout_ms, name, committed, empty, unknown_tags), pos
+
+
+def _write_transaction_views_unended(out: bytearray, value: TransactionViewsUnended, version: int) -> None:
+    if version >= 2:
+        out += _pack_qh(value.producer_id, value.epoch)
+    if version >= 2:
+        write_compact_string(out, value.transactional_id)
+    if version >= 2:
+        out += _pack_qhbi(value.native_producer_id, value.native_epoch, value.level, value.timeout_ms)
+    if version >= 2:
+        write_compact_string(out, value.name)
+    if version >= 2:
+        out += _pack_tt(value.committed, value.empty)
+    if version < 2 and value.producer_id != 0:
+        raise absent("TransactionViewsUnended.producer_id", version)
+    if version < 2 and value.epoch != 0:
+        raise absent("TransactionViewsUnended.epoch", version)
+    if version < 2 and value.transactional_id != '':
+        raise absent("TransactionViewsUnended.transactional_id", version)
+    if version < 2 and value.native_producer_id != 0:
+        raise absent("TransactionViewsUnended.native_producer_id", version)
+    if version < 2 and value.native_epoch != 0:
+        raise absent("TransactionViewsUnended.native_epoch", version)
+    if version < 2 and value.level != 0:
+        raise absent("TransactionViewsUnended.level", version)
+    if version < 2 and value.timeout_ms != 0:
+        raise absent("TransactionViewsUnended.timeout_ms", version)
+    if version < 2 and value.name != '':
+        raise absent("TransactionViewsUnended.name", version)
+    if version < 2 and value.committed:
+        raise absent("TransactionViewsUnended.committed", version)
+    if version < 2 and value.empty:
+        raise absent("TransactionViewsUnended.empty", version)
+    write_tags(out, value.unknown_tags)
+
+
+@dataclass(slots=True)
 class TransactionViewsId:
     transactional_id: str = ''
     claim: TransactionViewsClaim | None = None
@@ -337,6 +467,7 @@ class TransactionViewsId:
     touched_offset: int = 0
     touched_timestamp_ms: int = 0
     aborted_members: list[TransactionViewsAbortedMember] = field(default_factory=list)
+    unended: list[TransactionViewsUnended] = field(default_factory=list)
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -376,8 +507,12 @@ def _read_transaction_views_id(buf: Buffer, pos: int, version: int) -> tuple[Tra
     if version >= 1:
         length, pos = read_length(buf, pos, True, False, 10)
         aborted_members, pos = read_structs(buf, pos, version, length, _read_transaction_views_aborted_member)
+    unended: list[TransactionViewsUnended] = []
+    if version >= 2:
+        length, pos = read_length(buf, pos, True, False, 30)
+        unended, pos = read_structs(buf, pos, version, length, _read_transaction_views_unended)
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unknown_tags), pos
+    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unended, unknown_tags), pos
 
 
 def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, version: int) -> None:
@@ -399,8 +534,12 @@ def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, versi
     out += _pack_tqq(value.expired, value.touched_offset, value.touched_timestamp_ms)
     if version >= 1:
         write_structs(out, version, write_length(out, value.aborted_members, True, False), _write_transaction_views_aborted_member)
+    if version >= 2:
+        write_structs(out, version, write_length(out, value.unended, True, False), _write_transaction_views_unended)
     if version < 1 and value.aborted_members != []:
         raise absent("TransactionViewsId.aborted_members", version)
+    if version < 2 and value.unended != []:
+        raise absent("TransactionViewsId.unended", version)
     write_tags(out, value.unknown_tags)
 
 
@@ -408,7 +547,7 @@ def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, versi
 class TransactionViews(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 1
+    MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
     ids: list[TransactionViewsId] = field(default_factory=list)
     rejected: list[int] = field(default_factory=list)

@@ -11,8 +11,9 @@ from kproxy.codec._generated.transaction_decision import (
     TransactionDecisionPartition,
     TransactionDecisionTopic,
 )
+from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
-from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_member import TransactionMember, TransactionMemberNative
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsets,
@@ -24,10 +25,15 @@ from kproxy.codec._generated.transaction_partitions import (
     TransactionPartitionsPartition,
     TransactionPartitionsTopic,
 )
-from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec._generated.transaction_prepare import (
+    TransactionPrepare,
+    TransactionPreparePartition,
+    TransactionPrepareTopic,
+)
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.view import Place
+from kproxy.txn.view_values import Native
 
 CLIENT: Final = Producer(7, 0)
 
@@ -86,9 +92,24 @@ def member(number: int, owner: Producer, joining: Producer, joining_number: int,
     return TransactionMember(nonce(number), *owner, name, *joining, nonce(joining_number))
 
 
-def prepare(number: int, part: Producer) -> TransactionPrepare:
-    """A part is durable."""
-    return TransactionPrepare(nonce(number), *part)
+def native_member(
+    number: int, owner: Producer, joining: Producer, joining_number: int, name: str, native: Native
+) -> TransactionMember:
+    """A member whose data stand in a transaction of the broker's."""
+    body = member(number, owner, joining, joining_number, name)
+    body.native = TransactionMemberNative(native.transactional_id, *native.producer, native.level, native.timeout_ms)
+    return body
+
+
+def ended(part: Producer) -> TransactionEnded:
+    """The broker knows how a member's transaction ends."""
+    return TransactionEnded(*part)
+
+
+def prepare(number: int, part: Producer, written: Iterable[Place] = ()) -> TransactionPrepare:
+    """A part is durable, with what it wrote to these partitions."""
+    topics = [TransactionPrepareTopic(name, [TransactionPreparePartition(index, 1)]) for name, index in written]
+    return TransactionPrepare(nonce(number), *part, topics)
 
 
 def decision(
