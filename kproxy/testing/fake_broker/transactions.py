@@ -38,6 +38,8 @@ class TransactionalId:
     """The producer that owns a transactional id, and its transaction.
 
     :param last_epoch: the epoch before, if a request that names it may be a repeated one; else -1.
+    :param next_id: the producer id of the next transaction, once the epochs of this one have run out; else -1.
+    :param former_id: the producer id before, whose epochs have run out; else -1.
     """
 
     producer_id: int
@@ -49,6 +51,13 @@ class TransactionalId:
     groups: set[str] = field(default_factory=set)
     """Those whose offsets are in the transaction."""
     began_ms: int = 0
+    next_id: int = -1
+    former_id: int = -1
+
+    @property
+    def following(self) -> tuple[int, int]:
+        """Producer id and epoch of the next transaction, if this one's end has raised the epoch."""
+        return (self.producer_id, self.epoch) if self.next_id < 0 else (self.next_id, 0)
 
     @property
     def prepared(self) -> bool:
@@ -95,8 +104,8 @@ class TransactionalId:
         """
         if self.prepared:
             return _BUSY
-        repeated = epoch == self.epoch - 1 and self.state in _ENDED_SO.values()
-        error = self.check(producer_id, self.epoch if repeated else epoch)
+        repeated = self._is_former(producer_id, epoch) and self.state in _ENDED_SO.values()
+        error = _NONE if repeated else self.check(producer_id, epoch)
         if error is not _NONE:
             return error
         if repeated:
@@ -106,6 +115,11 @@ class TransactionalId:
         self.last_epoch, self.epoch = self.epoch, self.epoch + 1
         self._prepare(committed)
         return _NONE
+
+    def _is_former(self, producer_id: int, epoch: int) -> bool:
+        """Tell whether that is the identity before the last rise."""
+        former = (self.former_id, LAST_EPOCH) if self.epoch == 0 else (self.producer_id, self.epoch - 1)
+        return (producer_id, epoch) == former
 
     def fence(self) -> None:
         """Abort what is open; who began it can do nothing any more."""
@@ -133,6 +147,9 @@ class TransactionalId:
     def complete(self) -> None:
         """Note that all markers are written."""
         self.state = _COMPLETE[self.state]
+        if self.next_id >= 0:
+            self.former_id, self.last_epoch = self.producer_id, LAST_EPOCH
+            (self.producer_id, self.epoch), self.next_id = self.following, -1
 
     def _prepare(self, committed: bool) -> None:
         self.state = TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT

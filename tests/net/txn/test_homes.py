@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kproxy.net.txn.homes import Homes
+from kproxy.net.txn.homes import ClientHomes, Homes
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
@@ -70,3 +70,21 @@ async def test_work_is_begun_with_the_jobs_of_all() -> None:
 
     await Homes(RULES, own, own).start(work)()
     assert done == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "fenced"), [("late-1", True), ("theirs-1", False), ("kept-1", False), ("other", False)]
+)
+def test_only_a_rule_has_kproxy_ask_the_broker_for_clients_of_their_own(name: str, fenced: bool) -> None:
+    own: Any = object()
+    theirs: Any = object()
+    rules = (HomeRule("late-*", Home.BROKER_FENCED), *RULES, HomeRule("*", Home.AUTO))
+    assert ClientHomes(rules, own, theirs).of(name) is (theirs if fenced else own)
+
+
+def test_clients_without_transactions_are_at_home_in_the_broker_by_either_rule() -> None:
+    nobody: Any = None
+    homes = Homes((HomeRule("late-*", Home.BROKER_FENCED),), nobody, nobody)
+    assert homes.any_native
+    assert homes.is_native("late-1")
+    assert not homes.is_native("other")

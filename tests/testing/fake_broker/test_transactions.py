@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.transactions import TransactionalId, TxnState
+from kproxy.testing.fake_broker.transactions import LAST_EPOCH, TransactionalId, TxnState
 
 NONE, BUSY = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 INVALID, FENCED = ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED
@@ -64,3 +64,19 @@ def test_a_repeated_renewal_is_told_the_same() -> None:
     assert (owner.renew(3), owner.epoch) == (NONE, 4)
     assert (owner.renew(3), owner.epoch) == (NONE, 4)
     assert (owner.renew(2), owner.epoch) == (FENCED, 4)
+
+
+def test_behind_the_last_epoch_is_another_producer() -> None:
+    owner = opened()
+    owner.epoch = LAST_EPOCH
+    assert owner.end_and_raise(7, LAST_EPOCH, True) is NONE
+    owner.next_id = 8
+    assert (owner.producer_id, owner.following) == (7, (8, 0))
+    owner.complete()
+    assert (owner.producer_id, owner.epoch, owner.following) == (8, 0, (8, 0))
+    assert owner.end_and_raise(7, LAST_EPOCH, True) is NONE
+    assert owner.end_and_raise(7, LAST_EPOCH, False) is INVALID
+    assert owner.end_and_raise(7, LAST_EPOCH - 1, True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert owner.join(1_000, [("t", 0)]) is NONE
+    assert owner.end_and_raise(7, LAST_EPOCH, True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert owner.end_and_raise(8, 0, False) is NONE

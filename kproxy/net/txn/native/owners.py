@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 
@@ -11,6 +11,7 @@ from kproxy.config import Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.native.broker_owner import BrokerOwner
 from kproxy.net.txn.native.requests import NativeRequests
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
@@ -19,16 +20,7 @@ from kproxy.txn.errors import TxnError
 _SWEEP_SECONDS: Final = 60.0
 
 
-class _Owner(Protocol):
-    used_at: float
-
-    @property
-    def is_open(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-
-O = TypeVar("O", bound=_Owner)  # noqa: E741 - an owner
+O = TypeVar("O", bound=BrokerOwner)  # noqa: E741 - an owner
 
 Make = Callable[[str, NativeRequests, WriterConnections, TransactionStats], O]
 

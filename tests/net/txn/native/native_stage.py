@@ -19,6 +19,7 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.native.coordinator import NativeCoordinator
+from kproxy.net.txn.native.fenced_coordinator import FencedCoordinator
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -37,6 +38,7 @@ class Kproxy:
     """One process, as far as the broker's transactions go."""
 
     native: NativeCoordinator
+    fenced: FencedCoordinator
     cluster: Cluster
     stats: Stats
     jobs: Jobs
@@ -113,8 +115,10 @@ class Stage:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats, nursery)
                 native = NativeCoordinator(cluster, config, stats.transactions, connections, jobs)
+                fenced = FencedCoordinator(cluster, config, stats.transactions, connections, jobs)
                 nursery.start_soon(native.run)
-                task_status.started(Kproxy(native, cluster, stats, jobs, nursery.cancel_scope))
+                nursery.start_soon(fenced.run)
+                task_status.started(Kproxy(native, fenced, cluster, stats, jobs, nursery.cancel_scope))
         finally:
             cluster.close()
 

@@ -141,6 +141,15 @@ class TestWhoHasIt:
             await client.end()
             assert cast.read() == ["3"]
 
+    async def test_who_asks_for_it_and_does_not_get_it_costs_nothing(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await cast.client()
+            await client.write("1")
+            with pytest.raises(TxnError, match="INVALID_TRANSACTION_TIMEOUT"):
+                await Client(client.kproxy).init(timeout_ms=1 << 30)
+            await client.end()
+            assert cast.read() == ["1"]
+
     async def test_another_kproxy_takes_it(self, level: int) -> None:
         async with stage(level) as cast:
             client = await cast.client()

@@ -1,0 +1,140 @@
+"""One transactional id whose transactions the broker decides: what its owners have in common, whoever the client is.
+
+The client's identity is the producer id and epoch that InitProducerId gave it. Behind it each transaction has an epoch
+of its own at the broker, with sequences from 0: what is late of one can't touch the next (KIP-890). A broker that keeps
+the epoch at an end is asked for a new one before the next transaction begins.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.native.requests import FIRST, NativeRequests, Protocol
+from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.writer import Native, TransactionWriter
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.view import Place
+
+if TYPE_CHECKING:
+    from kproxy.proxy.transaction_stats import TransactionStats
+    from kproxy.txn.writes import TxnSend
+
+
+class BrokerOwner(ABC):
+    """Asks the broker's coordinator on behalf of one client at a time."""
+
+    def __init__(
+        self, transactional_id: str, requests: NativeRequests, connections: WriterConnections, stats: "TransactionStats"
+    ) -> None:
+        """``connections``: closed by ``close``."""
+        #: When it was asked for something last, by trio's clock.
+        self.used_at = trio.current_time()
+        self._name = transactional_id
+        self._requests = requests
+        self._connections = connections
+        self._stats = stats
+        self._lock = trio.Lock()
+        self._protocol: Protocol = FIRST
+        self._timeout_ms = 0
+        #: As the client knows itself.
+        self._client = NOBODY
+        #: As the broker knows it. No transaction begins under it once it is used up.
+        self._upstream = NOBODY
+        self._is_used = False
+        self._transaction: Transaction | None = None
+        self._sequences: ClientSequences[TxnSend] = ClientSequences()
+        #: Why the client's transaction is lost, until the client has been told or has aborted it.
+        self._doomed: TxnError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and is not decided."""
+        return self._transaction is not None
+
+    @abstractmethod
+    async def _renew(self) -> None:
+        """Has an identity that is not used up. TxnError."""
+
+    def _take(self, producer: Producer, protocol: Protocol, timeout_ms: int) -> None:
+        """Begins anew, as the broker has said."""
+        self._client = self._upstream = producer
+        self._protocol, self._timeout_ms = protocol, timeout_ms
+        self._is_used, self._doomed = False, None
+
+    def _refuse_doomed(self) -> None:
+        if self._doomed is not None:
+            raise self._doomed
+
+    async def _begin(self) -> Transaction:
+        if self._transaction is None:
+            if self._is_used:
+                await self._renew()
+            native = Native(self._name, self._protocol.produce)
+            writer = TransactionWriter(self._connections, *self._upstream, native)
+            self._transaction = Transaction(self._upstream, writer)
+            self._stats.open += 1
+        return self._transaction
+
+    async def _announce(self, transaction: Transaction, places: Sequence[Place]) -> None:
+        """Has partitions added at the broker, where they do not join by being written. TxnError."""
+        unknown = transaction.unannounced(dict.fromkeys(places))
+        if unknown and self._protocol.adds:
+            await self._requests.add_partitions(transaction.producer, unknown)
+            transaction.announced.update(unknown)
+
+    async def _accept(
+        self,
+        transaction: Transaction,
+        request: TxnRequest,
+        batches: Sequence[ClientBatch],
+        accepted: Callable[[], None],
+    ) -> "list[TxnSend | None]":
+        """Gives batches their place in the order; ``accepted`` is called then. TxnError."""
+        places = [(batch.topic, batch.partition) for batch in batches]
+        await self._announce(transaction, places)
+        await transaction.writer.room(sum(len(batch.batch) for batch in batches))
+        sends = transaction.accept(request.client, batches, self._sequences)
+        transaction.announced.update(places)
+        accepted()
+        return sends
+
+    async def _settled(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
+        """What became of them. One that was not written dooms the transaction."""
+        await transaction.writer.settled([send for send in sends if send is not None])
+        if self._transaction is transaction:
+            self._look_at(transaction)
+        return [told(send) for send in sends]
+
+    def _look_at(self, transaction: Transaction) -> None:
+        if transaction.writer.failed is not None and self._doomed is None:
+            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
+
+    def _ended(self, committed: bool) -> None:
+        """The broker has decided as the client asked."""
+        self._transaction = None
+        self._stats.open -= 1
+        if committed:
+            self._stats.commits += 1
+        else:
+            self._stats.aborted("client")
+
+    def _drop(self, reason: str) -> None:
+        """Gives up what is open: the broker has ended it, or will when the next epoch is asked for."""
+        if self._transaction is not None:
+            self._transaction.writer.abandon()
+            self._transaction = None
+            self._stats.open -= 1
+            self._stats.aborted(reason)
+
+    def close(self) -> None:
+        """Closes its connections; what is open is ended by whoever takes the id next, or by its time-out."""
+        self._drop("failed")
+        self._connections.close()
