@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from kproxy.testing.kafka import RealKafka
+from kproxy.testing.kafka import PATIENT, RealKafka
 from kproxy.testing.maven import find_java
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _logging_restored() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[RealKafka]:
     """One broker, shared by all tests: use topics, groups and ids of your own, and do not kill it."""
-    with RealKafka() as cluster:
+    with RealKafka(config=PATIENT) as cluster:
         yield cluster
 
 

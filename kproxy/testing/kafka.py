@@ -25,7 +25,7 @@ from kproxy.testing.kafka_sasl import LISTENER, sasl_settings, scram_arguments
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
 
-__all__ = ["DEFAULT_VERSION", "REPLICATED", "KafkaUnavailable", "RealKafka", "die_with_parent"]
+__all__ = ["DEFAULT_VERSION", "PATIENT", "REPLICATED", "KafkaUnavailable", "RealKafka", "die_with_parent"]
 
 DEFAULT_VERSION: Final = "4.3.0"
 _READY_TIMEOUT_S: Final = 90.0
@@ -45,6 +45,8 @@ REPLICATED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Settings for three brokers: every topic has three replicas, and what is acknowledged is in two of them."""
+PATIENT: Final[Mapping[str, str]] = MappingProxyType({"broker.session.timeout.ms": "60000"})
+"""Settings for brokers that no test harms: one that has no processor for some seconds is not taken for dead."""
 
 
 def new_cluster_id() -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kproxy.testing.kafka import RealKafka
+from kproxy.testing.kafka import PATIENT, RealKafka
 from tests.interop.homes import OVERRIDES, Home
 from tests.interop.proxy import KproxyProcess
 
@@ -29,7 +29,7 @@ class Target:
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     if os.environ.get("KPROXY_INTEROP") == "direct":
-        with RealKafka(version="3.9.1") as kafka:
+        with RealKafka(version="3.9.1", config=PATIENT) as kafka:
             yield Target(kafka.bootstrap, kafka, None)
         return
     kafka = request.getfixturevalue("kafka")
@@ -51,7 +51,7 @@ def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             rule = "broker-fenced" if name == "broker-fenced" else "kproxy"
             options = ("--transactions-home", rule, "--isolation-level-overrides", OVERRIDES)
             old = name == "kproxy-on-3.9.1"
-            brokers = running.enter_context(RealKafka(version="3.9.1")) if old else kafka
+            brokers = running.enter_context(RealKafka(version="3.9.1", config=PATIENT)) if old else kafka
             kproxy = running.enter_context(KproxyProcess(brokers.bootstrap, log, *options))
             return Home(name, kproxy.bootstrap, brokers, kproxy)
 

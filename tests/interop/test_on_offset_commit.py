@@ -110,6 +110,8 @@ def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp
         kproxy.check()
         expected = [[f"{partition}-{at}" for at in range(written)] for partition in range(PARTITIONS)]
         assert _values(kproxy.bootstrap, target, 1) == expected
+        everything = sum(map(len, _values(kafka.bootstrap, target, 0)))
+        print(f"{home}: {written * PARTITIONS} in, out once and in order; {everything} written, aborted ones included")
         if home == "broker":
             assert _committed(kafka.bootstrap, target, written * PARTITIONS) == expected
 
