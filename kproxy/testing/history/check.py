@@ -7,6 +7,7 @@ from kproxy.testing.history.logs import build_logs
 from kproxy.testing.history.operations import Operation
 from kproxy.testing.history.polls import check_polls
 from kproxy.testing.history.sends import check_acknowledgements, check_offsets, check_order, check_values
+from kproxy.testing.history.transactions import check_stable_offsets, check_whole
 
 
 def check(history: Iterable[Operation]) -> list[Anomaly]:
@@ -21,6 +22,8 @@ def check(history: Iterable[Operation]) -> list[Anomaly]:
         *check_values(logs),
         *check_offsets(logs),
         *check_polls(operations, logs),
+        *check_whole(operations, logs),
+        *check_stable_offsets(operations, logs),
         *check_order(operations, logs),
         *check_acknowledgements(operations),
     ]

@@ -1,7 +1,8 @@
 """Histories as files: one JSON object a line, in any order; fields that are empty are left out.
 
 ``{"process": "p1", "kind": "send", "outcome": "ok", "invoke": 5, "complete": 9, "sends": [["topic", 0, 17, "v"]]}``,
-``"polls": [["topic", 0, [[17, "v"]]]]``, ``"commits": [["topic", 0, 18]]``, ``"group"``, ``"final"``, ``"error"``.
+``"polls": [["topic", 0, [[17, "v"]]]]``, ``"commits": [["topic", 0, 18]]``, ``"group"``, ``"final"``, ``"error"``,
+``"asked"``.
 """
 
 import json
@@ -25,7 +26,7 @@ def encode(operation: Operation) -> str:
         "invoke": operation.invoke,
         "complete": operation.complete,
     }
-    for name in ("sends", "polls", "commits", "group", "final", "error"):
+    for name in ("sends", "polls", "commits", "group", "final", "error", "asked"):
         if value := getattr(operation, name):
             fields[name] = value
     return json.dumps(fields, separators=(",", ":"))
@@ -50,6 +51,7 @@ def decode(line: str) -> Operation:
             group=str(fields.get("group", "")),
             final=bool(fields.get("final", False)),
             error=str(fields.get("error", "")),
+            asked=None if fields.get("asked") is None else int(fields["asked"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedHistory(f"{type(error).__name__}: {error}") from error

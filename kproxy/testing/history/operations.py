@@ -22,6 +22,8 @@ class Kind(StrEnum):
     """Sends, polls and commits that hold all together or not at all."""
     ASSIGN = "assign"
     """The process takes its partitions and positions anew: what it polls next need not follow what it polled before."""
+    STABLE = "stable"
+    """Last stable offsets of partitions, as the process was told them; they stand among the commits."""
     SUBSCRIBE = "subscribe"
     """From here on the group moves the process's partitions: only order within one poll counts."""
 
@@ -54,7 +56,7 @@ class Poll(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A group's position in one partition: the offset that it will read next."""
+    """A group's position in one partition: the offset that it will read next; or a partition's last stable offset."""
 
     topic: str
     partition: int
@@ -77,3 +79,5 @@ class Operation:
     final: bool = False
     """Whether it belongs to the reading of everything at the end. If any does, only those count as having read."""
     error: str = ""
+    asked: int | None = None
+    """When a transaction's commit was asked for; None: it was not, or nobody noted it."""
