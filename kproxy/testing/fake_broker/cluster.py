@@ -14,7 +14,7 @@ from kproxy.testing.fake_broker.markers import write_markers
 from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
 from kproxy.testing.fake_broker.state import CLUSTER_ID, Broker, ClusterConfig, ClusterState
 from kproxy.testing.fake_broker.topics import Topic
-from kproxy.testing.fake_broker.transactions import TransactionalId
+from kproxy.testing.fake_broker.transactions import TransactionalId, TxnState
 
 __all__ = ["CLUSTER_ID", "Broker", "ClusterConfig", "FakeCluster", "TransactionalId"]
 
@@ -112,6 +112,24 @@ class FakeCluster(ClusterState):
         self.markers_held = False
         write_markers(self)
 
+    def move_coordinator(self, key: str, broker_id: int) -> None:
+        """Let a broker coordinate a group or a transactional id; it knows all that the one before has known."""
+        self.moved[key] = broker_id
+
+    def load_coordinators(self, broker_id: int) -> None:
+        """Let a broker's coordinators read what they are to know: until ``coordinators_loaded`` they say just that."""
+        self.loading.add(broker_id)
+
+    def coordinators_loaded(self, broker_id: int) -> None:
+        """Let them answer again."""
+        self.loading.discard(broker_id)
+
+    def expire_transactional_id(self, name: str) -> None:
+        """Forget an id as ``transactional.id.expiration.ms`` does; one whose transaction is open or prepared stays."""
+        owner = self.transactional_ids.get(name)
+        if owner is not None and owner.state is not TxnState.ONGOING and not owner.prepared:
+            del self.transactional_ids[name]
+
     def apply_retention(self) -> None:
         """Throw away what ``retention.ms`` and ``retention.bytes`` of every topic allow now."""
         for _, partition in self._partitions():
@@ -127,6 +145,10 @@ class FakeCluster(ClusterState):
         if not is_compacted(self.topics[topic].config):
             raise ValueError(f"cleanup.policy of {topic} is not compact")
         self.topics[topic].partitions[partition].log.compact(end)
+
+    def expire_producers(self, topic: str, partition: int) -> None:
+        """Forget a partition's producers as ``producer.id.expiration.ms`` does; one whose transaction is open stays."""
+        self.topics[topic].partitions[partition].log.expire_producers()
 
     def forget_producers(self, topic: str, partition: int) -> None:
         """Let a partition know only the producers whose batches are still in its log (see ``PartitionLog``)."""

@@ -7,11 +7,11 @@ from kproxy.testing.fake_broker.transactions import TransactionalId
 
 
 def coordinator_error(call: Call, key: str) -> ErrorCode:
-    """Return NOT_COORDINATOR unless the broker that was asked coordinates ``key``."""
+    """Return NOT_COORDINATOR unless the broker that was asked coordinates ``key``, and whether it is able to."""
     broker = call.cluster.coordinator_of(key)
     if broker is None or broker.node_id != call.broker_id:
         return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.NONE
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.node_id in call.cluster.loading else ErrorCode.NONE
 
 
 def group_of(call: Call, group_id: str) -> Group:
@@ -51,7 +51,13 @@ def unless_new(error: ErrorCode, version: int, fenced_version: int) -> ErrorCode
 
 
 def verify(call: Call, transactional_id: str, producer: tuple[int, int]) -> TransactionalId | ErrorCode:
-    """Return the transactional id's owner if it is this producer; what brokers ask before they append."""
+    """Return the transactional id's owner if it is this producer; what brokers ask before they append.
+
+    While its coordinator can't be asked they say NOT_ENOUGH_REPLICAS, which every producer takes for "ask again".
+    """
+    broker = call.cluster.coordinator_of(transactional_id)
+    if broker is None or broker.node_id in call.cluster.loading:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
     owner = call.cluster.transactional_ids.get(transactional_id)
     if owner is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -5,9 +5,10 @@ from typing import Final
 NOT_MODELLED: Final = (
     "transactions: markers are written at once, or when a test lets them (hold_markers), and do not wait for replicas; "
     "a transaction that takes too long is aborted by the first request of anybody that comes then (a real coordinator "
-    "looks every 10 s); an epoch that is used up at an end, ids that expire, two-phase commit (KIP-939), and a "
-    "coordinator that loses what it knew are left out; the aborted list goes on to the last stable offset (a "
-    "real one ends at the index entry behind what is given) and keeps what retention has thrown away",
+    "looks every 10 s); ids expire when a test says so (expire_transactional_id); an epoch that is used up at an end, "
+    "two-phase commit (KIP-939), and a coordinator that loses what it knew are left out; the aborted list goes on to "
+    "the last stable offset (a real one ends at the index entry behind what is given) and keeps what retention has "
+    "thrown away",
     "replication: all replicas share the leader's log, so a replica only ever holds the beginning of it; one that "
     "comes back and is elected uncleanly has none of the records that the log lost meanwhile; no replica falls out of "
     "sync by a timer, and one that follows is never behind; DeleteRecords does not wait for replicas; a follower "

@@ -174,6 +174,10 @@ class PartitionLog:
         self.producers.keep_before(self._batches[0].base_offset if self._batches else end)
         replay(self._batches[: self._find(self.end_offset)], self.producers)
 
+    def expire_producers(self) -> None:
+        """Forget all producers but those that have an open transaction here."""
+        self.producers.keep(lambda producer_id: self.transactions.first_offset(producer_id) >= 0)
+
     def forget_producers(self, now: int) -> None:
         """Know only the producers whose batches the log still holds.
 

@@ -5,6 +5,7 @@ measured on 4.3.0. Checking changes nothing: the caller appends, then records th
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -136,6 +137,10 @@ class ProducerStates:
         self._entries = {
             producer_id: entry for producer_id, entry in self._entries.items() if entry.last_offset < offset
         }
+
+    def keep(self, wanted: Callable[[int], bool]) -> None:
+        """Drop the producers whose ids are not ``wanted``."""
+        self._entries = {producer_id: entry for producer_id, entry in self._entries.items() if wanted(producer_id)}
 
     def expire(self, now: int) -> None:
         """Forget producers that are silent too long, if the check is due."""

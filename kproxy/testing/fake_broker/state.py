@@ -82,6 +82,10 @@ class ClusterState:
     markers_held: bool = False
     paused: set[int] = field(default_factory=set)
     """The brokers whose replicas do not follow their leaders."""
+    loading: set[int] = field(default_factory=set)
+    """The brokers whose coordinators still read what they are to know."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """The brokers that coordinate groups and transactional ids which were moved."""
     _topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
     _changed: trio.Event = field(default_factory=trio.Event)
     _counters: dict[str, int] = field(default_factory=dict)
@@ -157,7 +161,9 @@ class ClusterState:
     def coordinator_of(self, key: str) -> Broker | None:
         """Return the broker that coordinates a group or transactional id; None when all are down."""
         nodes = list(self.brokers.values())
-        first = zlib.crc32(key.encode()) % len(nodes)
+        first = (
+            list(self.brokers).index(self.moved[key]) if key in self.moved else zlib.crc32(key.encode()) % len(nodes)
+        )
         return next((node for node in nodes[first:] + nodes[:first] if node.alive), None)
 
     def next_producer_id(self, broker_id: int) -> int | None:

@@ -4,6 +4,7 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.cluster import Broker, ClusterConfig, FakeCluster
 from kproxy.testing.fake_broker.groups import Group
@@ -165,3 +166,20 @@ def test_only_compacted_topics_are_compacted() -> None:
     fake.create_topic("t")
     with pytest.raises(ValueError, match="not compact"):
         fake.compact("t", 0)
+
+
+def test_producers_expire_but_those_in_a_transaction() -> None:
+    fake = cluster()
+    fake.create_topic("t")
+    log = fake.topics["t"].partitions[0].log
+    for producer_id in (7, 8):
+        data = build_batch(
+            [Record(0, 0, None, b"v")],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=producer_id == 7,
+        )
+        assert log.append(memoryview(data), 0, 0).error is ErrorCode.NONE
+    fake.expire_producers("t", 0)
+    assert [producer_id for producer_id, _ in log.producers.items()] == [7]

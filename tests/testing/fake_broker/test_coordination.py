@@ -7,8 +7,9 @@ from kproxy.codec._generated.join_group import JoinGroupRequest
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.testing.fake_broker.cluster import FakeCluster
-from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
+from kproxy.testing.fake_broker.coordination import coordinator_error, group_of, verify
 from kproxy.testing.fake_broker.groups import Group
+from kproxy.testing.fake_broker.transactions import TransactionalId
 from tests.testing.fake_broker.calls import NOW, call_to, two_brokers
 
 GROUP = "g"
@@ -56,3 +57,45 @@ def test_a_group_comes_with_its_due_time_outs_applied() -> None:
     coordinator, _ = coordinator_and_other(cluster)
     cluster.groups[GROUP] = Group(GROUP, pending={"lapsed": NOW, "waiting": NOW + 1})
     assert group_of(call_to(cluster, coordinator, HeartbeatRequest()), GROUP).pending == {"waiting": NOW + 1}
+
+
+def test_a_coordinator_moves_and_says_so_while_it_loads() -> None:
+    cluster = two_brokers()
+    former, newer = coordinator_and_other(cluster)
+    cluster.move_coordinator(GROUP, newer)
+    assert coordinator_error(call_to(cluster, former, HeartbeatRequest()), GROUP) is ErrorCode.NOT_COORDINATOR
+    assert coordinator_error(call_to(cluster, newer, HeartbeatRequest()), GROUP) is ErrorCode.NONE
+    cluster.load_coordinators(newer)
+    assert (
+        coordinator_error(call_to(cluster, newer, HeartbeatRequest()), GROUP) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
+    cluster.coordinators_loaded(newer)
+    assert coordinator_error(call_to(cluster, newer, HeartbeatRequest()), GROUP) is ErrorCode.NONE
+    cluster.broker_down(newer)
+    assert coordinator_error(call_to(cluster, former, HeartbeatRequest()), GROUP) is ErrorCode.NONE
+
+
+def test_who_writes_is_asked_again_while_the_coordinator_loads() -> None:
+    cluster = two_brokers()
+    cluster.transactional_ids["id"] = owner = TransactionalId(7, 0)
+    broker = cluster.coordinator_of("id")
+    assert broker is not None
+    call = call_to(cluster, 1, HeartbeatRequest())
+    cluster.load_coordinators(broker.node_id)
+    assert verify(call, "id", (7, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.coordinators_loaded(broker.node_id)
+    assert verify(call, "id", (7, 0)) is owner
+
+
+def test_an_id_expires_unless_its_transaction_is_under_way() -> None:
+    cluster = two_brokers()
+    cluster.transactional_ids["id"] = owner = TransactionalId(7, 0)
+    owner.join(NOW, [("t", 0)])
+    cluster.expire_transactional_id("id")
+    assert owner.end(7, 0, True) is ErrorCode.NONE
+    cluster.expire_transactional_id("id")
+    assert cluster.transactional_ids == {"id": owner}
+    owner.complete()
+    cluster.expire_transactional_id("id")
+    cluster.expire_transactional_id("other")
+    assert not cluster.transactional_ids

@@ -48,7 +48,7 @@ def _transaction_error(call: Call) -> ErrorCode:
     request: TxnOffsetCommitRequest = call.request
     owner = verify(call, request.transactional_id, (request.producer_id, request.producer_epoch))
     if isinstance(owner, ErrorCode):
-        return owner
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if owner is ErrorCode.NOT_ENOUGH_REPLICAS else owner
     if owner.prepared or call.version >= _JOINING_VERSION:
         return owner.join(call.now, groups=[request.group_id])
     if request.group_id in owner.groups:
