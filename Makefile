@@ -42,7 +42,7 @@ bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick f
 sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (SEEDS=2000 FIRST=0 JOBS=2)
 	$(BIN)/python -m kproxy.testing.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
-sim-txn: $(STAMP) ## the same for transactions that kproxy decides (SEEDS=300 FIRST=0 JOBS=2)
+sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0 JOBS=2)
 	$(BIN)/python -m kproxy.testing.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")

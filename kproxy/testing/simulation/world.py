@@ -82,6 +82,9 @@ class World:
         """The time of day, in seconds since the epoch."""
         return self._wall + trio.current_time()
 
+    def _now(self) -> int:
+        return int(self.wall() * 1000)
+
     # -- what faults do
 
     def jump(self, seconds: float) -> None:
@@ -157,12 +160,7 @@ class World:
     async def run(self) -> Outcome:
         """From the first connection to the last look at the logs."""
         broken: tuple[str, str] | None = None
-        config = ClusterConfig(
-            auto_create_topics=False, producer_id_expiration_check_interval_ms=self.plan.expiry_check_ms
-        )
-        async with open_fake_cluster(
-            BROKERS, clock=lambda: int(self.wall() * 1000), config=config, listen=False
-        ) as fake:
+        async with open_fake_cluster(BROKERS, clock=self._now, config=self._config(), listen=False) as fake:
             self._fake, self.brokers = fake, fake.cluster
             self._make_topic()
             for broker in self.brokers.brokers.values():
@@ -179,6 +177,12 @@ class World:
                 self._nursery.cancel_scope.cancel()
             broken = self._judge()
         return Outcome(self.plan, broken, tuple(self.history.trace), self.history.acknowledged, self._seen())
+
+    def _config(self) -> ClusterConfig:
+        """Of the brokers."""
+        return ClusterConfig(
+            auto_create_topics=False, producer_id_expiration_check_interval_ms=self.plan.expiry_check_ms
+        )
 
     def _judge(self) -> tuple[str, str] | None:
         """The gravest invariant that broke, and how."""

@@ -10,7 +10,8 @@ import click
 from kproxy.testing.simulation.command import Simulation, Wanted, options, simulate
 from kproxy.testing.simulation.plan import Plan
 from kproxy.testing.simulation.transactions.cuts import shrink
-from kproxy.testing.simulation.transactions.plan import FAULTS, Taste, WorldPlan
+from kproxy.testing.simulation.transactions.homes import FAULTS
+from kproxy.testing.simulation.transactions.plan import Taste, WorldPlan
 from kproxy.testing.simulation.transactions.world import run_seed
 
 _SEEDS: Final = 300
@@ -20,13 +21,13 @@ _CHUNK: Final = 10
 
 def _cast(plan: Plan) -> Iterable[object]:
     assert isinstance(plan, WorldPlan)
-    return (*plan.producers, *plan.readers)
+    return (plan.place, *plan.producers, *plan.readers)
 
 
 @click.command()
 @options(_SEEDS, FAULTS)
 def main(wanted: Wanted, faults: tuple[str, ...]) -> None:
-    """Simulates transactions that kproxy decides among brokers, readers and faults, and checks what it promises."""
+    """Simulates transactions of both homes among brokers, readers and faults, and checks what kproxy promises."""
     one = partial(run_seed, Taste(faults=faults))
     sys.exit(simulate(Simulation(one, shrink, _cast, "transactions", _CHUNK), wanted))
 

@@ -10,9 +10,10 @@ from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
-from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.testing.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
-from kproxy.testing.simulation.transactions.plan import LOG_PARTITIONS, PLACES
+from kproxy.testing.simulation.transactions.homes import LOG_PARTITIONS
+from kproxy.testing.simulation.transactions.native_faults import NATIVE
+from kproxy.testing.simulation.transactions.plan import PLACES
 
 if TYPE_CHECKING:
     from kproxy.testing.simulation.transactions.world import TransactionWorld
@@ -61,10 +62,9 @@ async def _forget_log(world: "TransactionWorld", fault: FaultPlan) -> None:
 
 
 def _forget_in(world: "TransactionWorld", name: str, index: int) -> None:
-    """A partition forgets all producers: as if what they wrote were a day old."""
-    topic = world.brokers.topics.get(name)
-    if topic is not None:
-        topic.partitions[index].log.producers = ProducerStates(check_ms=world.plan.expiry_check_ms)
+    """A partition forgets all producers without an open transaction: as if what they wrote were a day old."""
+    if name in world.brokers.topics:
+        world.brokers.expire_producers(name, index)
 
 
 async def _log_broker(world: "TransactionWorld", fault: FaultPlan) -> None:
@@ -113,4 +113,5 @@ FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "late": _late,
     "control_late": _control_late,
     "control_lost": _control_lost,
+    **NATIVE,
 }

@@ -53,6 +53,10 @@ class TransactionHistory(History):
     shared: set[str] = field(default_factory=set)
     #: Transactional ids are given up that are not used for a while.
     ids_expire: bool = False
+    #: Transactional ids that the brokers have given up.
+    expired: set[str] = field(default_factory=set)
+    #: The brokers decide, so they fence who takes too long, and kproxy keeps in memory whom it asks for.
+    is_native: bool = False
     #: By partition the highest last stable offset that anyone was told.
     stable: dict[int, int] = field(default_factory=dict)
     #: By group the last position that a transaction was to move it to.

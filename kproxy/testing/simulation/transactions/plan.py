@@ -2,11 +2,20 @@
 
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.homes import Home
 from kproxy.testing.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
 from kproxy.testing.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews
+from kproxy.testing.simulation.transactions.homes import (
+    AT_KPROXY,
+    CREW_HOMES,
+    FAULTS,
+    HOMES,
+    HomePlan,
+    draw_home,
+    faults_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,52 +24,8 @@ if TYPE_CHECKING:
 
 #: Partitions that transactions write to: one of each broker's.
 PLACES: Final = 3
-#: Of the transaction log.
-LOG_PARTITIONS: Final = 2
-
-#: Every kind of fault: those of all runs, and what befalls the transaction log and what partitions know of producers.
-FAULTS: Final = (
-    "crash",
-    "crash",
-    "cut",
-    "cut_answer",
-    "delay",
-    "close",
-    "half_open",
-    "clock",
-    "upstream_cut",
-    "upstream_delay",
-    "upstream_half_open",
-    "lost_answer",
-    "dropped_answer",
-    "slow_broker",
-    "not_enough_replicas",
-    "after_append",
-    "timed_out",
-    "stepped_down",
-    "leader",
-    "broker",
-    "controller",
-    "disk",
-    "lag",
-    "log_leader",
-    "log_lost",
-    "log_unheard",
-    "log_slow",
-    "forget",
-    "forget_log",
-    "log_broker",
-    "snapshot",
-    "late",
-    "control_late",
-    "control_lost",
-)
 #: Ids that are not used for so long are given up in some runs; as a client's longest pause.
 IDS_EXPIRE_MS: Final = 4_000
-_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
-    ("transactions_home", (HomeRule("*", Home.KPROXY),)),
-    ("transaction_state_log_num_partitions", LOG_PARTITIONS),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +85,8 @@ class ReaderPlan:
     instance: int
     version: int
     committed: bool = True
+    #: At the brokers themselves; ``instance`` is nobody's then.
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +96,7 @@ class WorldPlan(Plan):
     producers: tuple[ProducerPlan, ...] = ()
     readers: tuple[ReaderPlan, ...] = ()
     crews: tuple[CrewPlan, ...] = ()
+    place: HomePlan = AT_KPROXY
 
     @property
     def ids_expire(self) -> bool:
@@ -151,6 +119,8 @@ class WorldPlan(Plan):
 class Taste:
     """What runs are made of."""
 
+    homes: tuple[Home, ...] = HOMES
+    transaction_versions: tuple[int, ...] = (0, 1, 2, 2)
     faults: tuple[str, ...] = FAULTS
     fault_count: tuple[int, int] = (4, 12)
     instances: tuple[int, ...] = (2, 2, 3)
@@ -178,6 +148,8 @@ class Taste:
 
 def make_plan(seed: int, taste: Taste) -> WorldPlan:
     """The plan of a seed."""
+    place = draw_home(seed, taste.homes, taste.transaction_versions)
+    kinds = faults_of(place.home, taste.faults)
     rng = Random(f"transactions {seed}")
     instances = rng.choice(taste.instances)
     producers: list[ProducerPlan] = []
@@ -190,11 +162,11 @@ def make_plan(seed: int, taste: Taste) -> WorldPlan:
         for number in range(rng.randint(*taste.readers))
     ]
     faults = [
-        FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(taste.faults), rng.random(), rng.random())
-        for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
+        FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(kinds), rng.random(), rng.random())
+        for _ in range(rng.randint(*taste.fault_count) if kinds else 0)
     ]
     faults.sort(key=lambda fault: fault.time)
-    plan = world_plan(seed, tuple(producers), tuple(readers), tuple(faults), instances)
+    plan = world_plan(seed, tuple(producers), tuple(readers), tuple(faults), instances, place=place)
     return _vary(plan, Random(f"more transactions {seed}"), taste)
 
 
@@ -205,9 +177,22 @@ def world_plan(
     faults: tuple[FaultPlan, ...] = (),
     instances: int = 2,
     script: "Callable[[World], Awaitable[None]] | None" = None,
+    place: HomePlan = AT_KPROXY,
 ) -> WorldPlan:
-    """A run in which kproxy decides all transactions."""
-    return WorldPlan(seed, (), faults, instances, dict(_OPTIONS), script=script, producers=producers, readers=readers)
+    """A run in which all transactions have one home; where the brokers decide, there is a reader of theirs, too."""
+    if place.is_native:
+        readers = (*readers, ReaderPlan(len(readers), 0, readers[0].version, direct=True))
+    return WorldPlan(
+        seed,
+        (),
+        faults,
+        instances,
+        dict(place.options),
+        script=script,
+        producers=producers,
+        readers=readers,
+        place=place,
+    )
 
 
 def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
@@ -222,6 +207,8 @@ def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
     )
     expiry = {"transactional_id_timeout_ms": IDS_EXPIRE_MS} if rng.random() < taste.expires else {}
     crews = make_crews(Random(f"crews {plan.seed}"), taste.crews, plan.instances, PLACES)
+    if plan.place.home not in CREW_HOMES:
+        crews = ()
     return replace(plan, producers=producers, crews=crews, options={**plan.options, **expiry})
 
 

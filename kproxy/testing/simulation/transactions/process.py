@@ -23,6 +23,7 @@ from kproxy.testing.simulation.plan import TOPIC
 from kproxy.testing.simulation.transactions import invariants
 from kproxy.testing.simulation.transactions.batches import ClientBatch
 from kproxy.testing.simulation.transactions.calls import LOST, Calls
+from kproxy.testing.simulation.transactions.causes import Causes
 from kproxy.testing.simulation.transactions.coordinators import GROUP, Coordinators, Fatal, error_of
 from kproxy.testing.simulation.transactions.history import Claimed, Input, TransactionHistory
 from kproxy.testing.simulation.transactions.plan import ProducerPlan
@@ -51,7 +52,6 @@ _SECOND: Final[Mapping[int, int]] = {
 _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GROUP_MOVED: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 _STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Abortable(Exception):
@@ -65,8 +65,10 @@ class Abortable(Exception):
 class Process:
     """One life of a producer, step by step; all steps raise ``Abortable`` and ``Fatal``."""
 
-    def __init__(self, plan: ProducerPlan, name: str, calls: Calls, history: TransactionHistory, rng: Random) -> None:
-        """``name`` in the trace, and before the names of its transactions."""
+    def __init__(
+        self, plan: ProducerPlan, name: str, calls: Calls, history: TransactionHistory, rng: Random, instance: int
+    ) -> None:
+        """``name`` in the trace, and before the names of its transactions; ``instance``: the kproxy that it asks."""
         self._plan = plan
         self._name = name
         self._calls = calls
@@ -78,6 +80,7 @@ class Process:
         self._sequences: dict[int, int] = {}
         self._joined: set[int] = set()
         self._initializing = False
+        self._causes = Causes(history, plan.transactional_id, instance, plan.timeout_ms)
 
     def say(self, text: str) -> None:
         """Notes what it does."""
@@ -97,6 +100,7 @@ class Process:
         self.say(f"asks for a producer id ({had.epoch})")
         plan, loose = self._plan, self._history.loose
         self._initializing = True
+        self._causes.initializes()
         request = InitProducerIdRequest(plan.transactional_id, plan.timeout_ms, had.producer_id, had.epoch)
         answer = await self._coordinate(request, lost=lambda: loose.add(plan.transactional_id))
         self._initializing = False
@@ -123,6 +127,7 @@ class Process:
             self._history.asks(claimed)
         self.say(f"{'commits' if committed else 'aborts'} {claimed.name} as {self._me.epoch}")
         answer = await self._coordinate(EndTxnRequest(self._plan.transactional_id, *self._me, committed))
+        self._causes.ended()
         if answer.error_code in _ABORTABLE and committed:
             claimed.told = False
         self._judge(answer.error_code)
@@ -141,11 +146,8 @@ class Process:
         name = ErrorCode(code).name
         if code in _ABORTABLE:
             raise Abortable(name)
-        history, mine = self._history, self._plan.transactional_id
-        alone = mine not in history.loose and mine not in history.shared
-        is_expired = history.ids_expire and code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if not is_expired and (code not in _FENCED or alone):
-            history.breaks(invariants.CAUSE, f"producer {self._name} is told {name}")
+        if not self._causes.has(code):
+            self._history.breaks(invariants.CAUSE, f"producer {self._name} is told {name}")
         raise Fatal(name)
 
     def _is_fenced(self) -> bool:
@@ -157,6 +159,7 @@ class Process:
         """``sendOffsetsToTransaction``: the group has read its input so far; without a member nobody is checked."""
         self.say(f"moves {what.group} to {what.position} in {claimed.name}")
         claimed.input, claimed.begun = what, True
+        self._causes.works()
         who = (self._plan.transactional_id, *self._me)
         if not self._plan.second_version:
             self._judge((await self._coordinate(AddOffsetsToTxnRequest(*who, what.group))).error_code)
@@ -178,6 +181,7 @@ class Process:
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
         """So many records each for some partitions, until something definite is said of all."""
+        self._causes.works()
         fresh = [place for place, _ in batches if place not in self._joined]
         if fresh and not self._plan.second_version:
             await self._join(fresh, claimed)

@@ -30,7 +30,7 @@ class TransactionalProducer:
         for nth, life in enumerate(self.plan.lives):
             await trio.sleep(life.gap)
             calls = self._calls(life, nth)
-            process = Process(self.plan, f"{self.plan.number}.{nth}", calls, self._history, self._rng)
+            process = Process(self.plan, f"{self.plan.number}.{nth}", calls, self._history, self._rng, life.instance)
             with trio.move_on_after(life.dies_after if life.dies_after is not None else float("inf")) as scope:
                 await self._live(process, life)
             if scope.cancelled_caught:

@@ -14,6 +14,7 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.simulation.plan import TOPIC
+from kproxy.testing.simulation.transactions.aborted import Aborted
 from kproxy.testing.simulation.transactions.calls import LOST, Calls
 from kproxy.testing.simulation.transactions.plan import PLACES
 
@@ -76,19 +77,24 @@ class Reader:
         await trio.sleep(_BACKOFF)
 
     def _take(self, place: int, row: Any) -> None:
-        data = row.records or b""
+        data = memoryview(row.records or b"")
+        aborted = Aborted(row.aborted_transactions if self._committed else None)
         self.ends[place] = row.last_stable_offset if self._committed else row.high_watermark
-        position = self.positions[place]
-        for record in iter_records(data, max_decompressed_bytes=_MOST_BYTES):
-            if record.offset >= position:
-                self.values[place][record.offset] = record.value or b""
-                self._shown(place, record.offset, record.value or b"")
         while data:
             header = read_header(data)
             if header.size > len(data):
                 break
+            batch, data = data[: header.size], data[header.size :]
+            if not aborted.hides(header, batch):
+                self._read(place, batch)
             self.positions[place] = max(self.positions[place], header.base_offset + header.last_offset_delta + 1)
-            data = data[header.size :]
+
+    def _read(self, place: int, batch: memoryview) -> None:
+        position = self.positions[place]
+        for record in iter_records(batch, max_decompressed_bytes=_MOST_BYTES):
+            if record.offset >= position:
+                self.values[place][record.offset] = record.value or b""
+                self._shown(place, record.offset, record.value or b"")
 
     async def end(self, place: int) -> int | None:
         """Where the partition ends for this reader, by ListOffsets; None if there is no answer."""

@@ -14,6 +14,7 @@ from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.transaction import Transaction
+from kproxy.proxy.homes import Home
 from kproxy.testing.simulation.transactions import broken_rules, group_scripts, invariants, scripts
 from kproxy.testing.simulation.transactions.plan import Taste, WorldPlan, make_plan
 from kproxy.testing.txn_model.broken_views import HastyLoader
@@ -51,7 +52,7 @@ class Variant:
             yield
 
 
-_BUSY: Final = Taste(pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
+_BUSY: Final = Taste(homes=(Home.KPROXY,), pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
 _RIVALS: Final = replace(_BUSY, twins=1.0, producers=(2, 3), commits=1.0)
 _SEEDS: Final = 40
 _BY_ACK: Final = (Owner, "_until_decided", broken_rules.told_by_the_broker)

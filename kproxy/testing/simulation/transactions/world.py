@@ -1,6 +1,7 @@
 """One run with transactions: producers, readers, kproxies that decide, on the simulation's cluster and network."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from random import Random
@@ -9,6 +10,7 @@ from typing import Final, cast
 import trio
 
 from kproxy.codec.messages import Message
+from kproxy.testing.fake_broker.cluster import ClusterConfig
 from kproxy.testing.simulation import world as base
 from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
@@ -20,6 +22,7 @@ from kproxy.testing.simulation.transactions.crews import Crews
 from kproxy.testing.simulation.transactions.faults import FAULTS
 from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
+from kproxy.testing.simulation.transactions.native_watch import watch_coordinators
 from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, Taste, WorldPlan, make_plan
 from kproxy.testing.simulation.transactions.process import Process
 from kproxy.testing.simulation.transactions.producer import TransactionalProducer
@@ -31,6 +34,8 @@ _READ_SECONDS: Final = 3.0
 _SETTLE: Final = 120.0
 _LOOK: Final = 0.5
 _FETCH: Final = 12
+#: In the place of a kproxy's number: the brokers themselves.
+_AT_BROKERS: Final = -1
 
 
 class TransactionWorld(base.World):
@@ -43,7 +48,7 @@ class TransactionWorld(base.World):
         self.history = self.told = TransactionHistory()
         ids = [producer.transactional_id for producer in plan.producers]
         self.told.shared = {name for name in ids if ids.count(name) > 1}
-        self.told.ids_expire = plan.ids_expire
+        self.told.ids_expire, self.told.is_native = plan.ids_expire, plan.place.is_native
         #: How long the next requests of these kinds that a producer sends are on their way, in seconds.
         self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [
@@ -80,7 +85,7 @@ class TransactionWorld(base.World):
         calls = self._calls_of(plan, Life(0.0, instance, ()), nth)
         self._open.append(calls)
         rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
-        return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng)
+        return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng, instance)
 
     def _crew_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
         """Of a part of a batch; nobody closes what a worker leaves."""
@@ -88,11 +93,20 @@ class TransactionWorld(base.World):
         return Calls(Host(self.network, client_id, "none"), client_id, timeout, place, self._held_up)
 
     def group_watch(self, name: str, instance: int) -> GroupWatch:
-        """Who asks one kproxy for offsets of groups."""
+        """Who asks one kproxy for offsets of groups, or the brokers."""
         return GroupWatch(self._plain_calls(name, instance), self.told)
 
+    @property
+    def _places(self) -> list[int]:
+        """Where can be read: at each kproxy and, where they decide, at the brokers."""
+        return [*range(self._plan.instances), *([_AT_BROKERS] if self._plan.place.is_native else [])]
+
     def _plain_calls(self, name: str, instance: int) -> Calls:
-        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, (f"kproxy-{instance}", PORT))
+        place = (f"kproxy-{instance}", PORT)
+        if instance == _AT_BROKERS:
+            broker = self.brokers.brokers[1 + len(self._open) % len(self.brokers.brokers)]
+            place = (broker.host, broker.port)
+        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, place)
         self._open.append(calls)
         return calls
 
@@ -110,13 +124,19 @@ class TransactionWorld(base.World):
 
     # -- the run
 
+    def _config(self) -> ClusterConfig:
+        return replace(super()._config(), transaction_version=self._plan.place.transaction_version)
+
     async def _start(self, *, decides: bool = True) -> None:
         await super()._start(decides=decides)
         seed = self._plan.seed
         self.post = ControlPost(self.instances, self._nursery, self.told, Random(f"{seed} control"))
         self.crews = Crews(self._plan.crews, seed, self.post, self._crew_calls, self.told)
+        if self._plan.place.is_native:
+            watch_coordinators(self.brokers, self.told, is_harmed=bool(self._plan.faults))
         for plan in self._plan.readers:
-            reader = self._reader(f"reader-{plan.number}", plan.instance, plan.version, committed=plan.committed)
+            place = _AT_BROKERS if plan.direct else plan.instance
+            reader = self._reader(f"reader-{plan.number}", place, plan.version, committed=plan.committed)
             self._readers.append(reader)
         self._nursery.start_soon(self._watch)
 
@@ -139,7 +159,7 @@ class TransactionWorld(base.World):
     async def _watch_groups(self) -> None:
         """Asks for the offsets of groups, now here and now there."""
         rng = Random(f"{self._plan.seed} groups")
-        watches = [self.group_watch(f"group-watch-{n}", n) for n in range(self._plan.instances)]
+        watches = [self.group_watch(f"group-watch-{n}", n) for n in self._places]
         while True:
             await rng.choice(watches).position(rng.choice(self._plan.groups))
             await trio.sleep(rng.choice((0.3, 1.0, 2.5)))
@@ -159,7 +179,7 @@ class TransactionWorld(base.World):
     async def _watch_stable(self) -> None:
         """Asks for last stable offsets, now here and now there, one question at a time."""
         rng = Random(f"{self._plan.seed} watch")
-        watchers = [self._reader(f"watcher-{n}", n, _FETCH) for n in range(self._plan.instances)]
+        watchers = [self._reader(f"watcher-{n}", n, _FETCH) for n in self._places]
         while True:
             place = rng.randrange(PLACES)
             await self._look(rng.choice(watchers), place)
@@ -181,7 +201,7 @@ class TransactionWorld(base.World):
     async def _rest(self) -> None:
         await self.crews.tidy(self._plan.instances)
         ends = [self.brokers.topics[TOPIC].partitions[place].log.end_offset for place in range(PLACES)]
-        for number in range(self._plan.instances):
+        for number in self._places:
             reader = self._reader(f"last-{number}", number, _FETCH)
             with trio.move_on_after(_SETTLE) as scope:
                 await self._settled(reader)
@@ -228,7 +248,7 @@ class TransactionWorld(base.World):
 
     def _judge(self) -> tuple[str, str] | None:
         history = self.told
-        if len(self._final) <= self._plan.instances:
+        if len(self._final) <= len(self._places):
             return history.broken
         *committed, everything = [reader.values for reader in self._final]
         readers: list[invariants.Shown] = [*committed[1:], *(reader.values for reader in self._readers)]

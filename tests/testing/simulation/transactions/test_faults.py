@@ -4,6 +4,7 @@ import pytest
 
 from kproxy.testing.simulation.plan import FaultPlan
 from kproxy.testing.simulation.transactions.faults import FAULTS
+from kproxy.testing.simulation.transactions.native_faults import NATIVE
 from kproxy.testing.simulation.transactions.plan import (
     Life,
     ProducerPlan,
@@ -32,7 +33,7 @@ def lines(outcome: Outcome, text: str) -> int:
     return sum(text in line for line in outcome.trace)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind not in NATIVE])
 def test_producers_and_readers_get_over_it(kind: str) -> None:
     outcome = struck(kind)
     assert outcome.broken is None

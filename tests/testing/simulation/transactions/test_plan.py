@@ -3,7 +3,8 @@
 import pytest
 
 from kproxy.testing.simulation.plan import BUSY_SECONDS
-from kproxy.testing.simulation.transactions.plan import FAULTS, PLACES, Taste, WorldPlan, make_plan
+from kproxy.testing.simulation.transactions.homes import FAULTS, faults_of
+from kproxy.testing.simulation.transactions.plan import PLACES, Taste, WorldPlan, make_plan
 
 
 def plans(taste: Taste, count: int = 30) -> list[WorldPlan]:
@@ -19,7 +20,9 @@ def test_a_seed_is_a_plan() -> None:
 def test_plans_are_what_a_world_can_run(plan: WorldPlan) -> None:
     alone = sum(len(life.transactions) for one in plan.producers for life in one.lives)
     assert plan.sends == alone + sum(len(crew.batches) for crew in plan.crews) > 0
-    assert all(fault.kind in FAULTS and 0 < fault.time <= BUSY_SECONDS for fault in plan.faults)
+    assert all(
+        fault.kind in faults_of(plan.place.home, FAULTS) and 0 < fault.time <= BUSY_SECONDS for fault in plan.faults
+    )
     assert plan.readers
     for producer in plan.producers:
         assert f"group-{producer.number}" in plan.groups

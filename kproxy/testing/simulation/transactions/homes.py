@@ -1,0 +1,110 @@
+"""Where a run's transactions are decided, drawn from its seed: kproxy's options, and what can go wrong there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final
+
+from kproxy.proxy.homes import Home, HomeRule
+
+#: Partitions of kproxy's transaction log.
+LOG_PARTITIONS: Final = 2
+
+#: Every kind of fault: those of all runs, what befalls kproxy's log, and what befalls brokers' own coordinators.
+FAULTS: Final = (
+    "crash",
+    "crash",
+    "cut",
+    "cut_answer",
+    "delay",
+    "close",
+    "half_open",
+    "clock",
+    "upstream_cut",
+    "upstream_delay",
+    "upstream_half_open",
+    "lost_answer",
+    "dropped_answer",
+    "slow_broker",
+    "not_enough_replicas",
+    "after_append",
+    "timed_out",
+    "stepped_down",
+    "leader",
+    "broker",
+    "controller",
+    "disk",
+    "lag",
+    "log_leader",
+    "log_lost",
+    "log_unheard",
+    "log_slow",
+    "forget",
+    "forget_log",
+    "log_broker",
+    "snapshot",
+    "late",
+    "control_late",
+    "control_lost",
+    "coordinator",
+    "coordinator",
+    "loading",
+    "markers",
+    "native_lost",
+    "native_unheard",
+    "native_slow",
+    "expire_id",
+)
+_OF_COORDINATORS: Final = frozenset(FAULTS[FAULTS.index("coordinator") :])
+_OF_THE_LOG: Final = frozenset(
+    {"log_leader", "log_lost", "log_unheard", "log_slow", "forget_log", "log_broker", "snapshot"}
+)
+_OF_THE_CONTROL_API: Final = frozenset({"control_late", "control_lost"})
+#: With each jump of a clock brokers' own transactions would be overdue, or never.
+_CLOCKS: Final = frozenset({"clock"})
+_NOT_AT: Final[Mapping[Home, frozenset[str]]] = MappingProxyType(
+    {
+        Home.KPROXY: _OF_COORDINATORS,
+        Home.BROKER_FENCED: _OF_THE_LOG | _OF_THE_CONTROL_API | _CLOCKS,
+    }
+)
+#: All that runs can have.
+HOMES: Final = tuple(_NOT_AT)
+#: Homes in which there may be drivers with members and prepared parts.
+CREW_HOMES: Final = frozenset({Home.KPROXY})
+
+
+@dataclass(frozen=True, slots=True)
+class HomePlan:
+    """Of one run."""
+
+    home: Home = Home.KPROXY
+    #: The level of transactions that the brokers have agreed on (``transaction.version``, KIP-890).
+    transaction_version: int = 2
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the brokers decide, so that who reads needs no kproxy."""
+        return self.home.is_broker
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of kproxy."""
+        rule = HomeRule("*", self.home)
+        return {"transactions_home": (rule,), "transaction_state_log_num_partitions": LOG_PARTITIONS}
+
+
+#: As in a run made by hand, unless it says otherwise.
+AT_KPROXY: Final = HomePlan()
+
+
+def draw_home(seed: int, homes: Sequence[Home], transaction_versions: Sequence[int]) -> HomePlan:
+    """The home of a seed; by draws of its own, so that all else of a plan is the same in any home."""
+    rng = Random(f"home {seed}")
+    return HomePlan(rng.choice(homes), rng.choice(transaction_versions))
+
+
+def faults_of(home: Home, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Of the kinds that are wanted those that there are at a home."""
+    return tuple(name for name in wanted if name not in _NOT_AT[home])

@@ -1,0 +1,39 @@
+"""Homes of runs."""
+
+import pytest
+
+from kproxy.proxy.homes import Home
+from kproxy.testing.simulation.transactions.homes import FAULTS, HOMES, HomePlan, draw_home, faults_of
+from kproxy.testing.simulation.transactions.plan import Taste, make_plan
+from kproxy.testing.simulation.transactions.world import run
+
+
+def test_a_seed_has_a_home_and_all_else_is_the_same_in_any() -> None:
+    drawn = [draw_home(seed, HOMES, (0, 1, 2)) for seed in range(40)]
+    assert {one.home for one in drawn} == set(HOMES)
+    assert {one.transaction_version for one in drawn} == {0, 1, 2}
+    plans = [make_plan(3, Taste(homes=(home,), faults=("crash",))) for home in HOMES]
+    assert len({plan.producers for plan in plans}) == len({plan.faults for plan in plans}) == 1
+
+
+def test_each_home_has_the_faults_that_can_befall_it() -> None:
+    for home in HOMES:
+        assert {"crash", "leader", "late"} < set(faults_of(home, FAULTS)) < set(FAULTS)
+        assert ("coordinator" in faults_of(home, FAULTS)) == HomePlan(home).is_native
+    assert faults_of(Home.KPROXY, ("snapshot", "markers")) == ("snapshot",)
+
+
+def test_there_are_crews_only_where_they_are_known() -> None:
+    plans = [make_plan(seed, Taste()) for seed in range(60)]
+    assert {plan.place.home for plan in plans if plan.crews} == {Home.KPROXY}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_brokers_agree_on_a_level_and_their_readers_see_what_kproxys_see(version: int) -> None:
+    taste = Taste(homes=(Home.BROKER_FENCED,), transaction_versions=(version,), faults=())
+    outcome = run(make_plan(4, taste))
+    assert outcome.broken is None
+    assert outcome.acknowledged
+    added = any("AddPartitionsToTxn" in line for line in outcome.trace)
+    assert added == (version < 2)
+    assert outcome.plan.readers[-1].direct
