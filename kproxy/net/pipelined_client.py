@@ -94,6 +94,22 @@ class PipelinedClient:
         if not self._writing:
             self._write_now()
 
+    async def call(self, request: Message, version: int) -> Message:
+        """Sends a request behind all others and waits for its answer. OSError: its fate is open."""
+        done = trio.Event()
+        answers: list[Message | None] = []
+
+        def take(answer: Message | None) -> None:
+            answers.append(answer)
+            done.set()
+
+        self.send(request, version, take)
+        await done.wait()
+        (answer,) = answers
+        if answer is None:
+            raise OSError(f"connection to {self._address} ended")
+        return answer
+
     def _write_now(self) -> None:
         try:
             self._io.send_at_once(self._out)

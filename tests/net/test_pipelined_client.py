@@ -146,3 +146,14 @@ async def test_the_end_of_its_nursery_closes_it() -> None:
         fake.cluster.control(ApiKey.METADATA, lambda _: Delay(before=100))
         asked.send(MetadataRequest(topics=[]), 12, answers.append)
     assert (asked.closed, answers) == (True, [None])
+
+
+async def test_who_calls_waits_for_its_answer_or_for_the_end() -> None:
+    async with client() as (fake, asked):
+        answer = await asked.call(FindCoordinatorRequest(key="a"), 3)
+        assert isinstance(answer, FindCoordinatorResponse)
+        fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: Close())
+        with pytest.raises(OSError, match="ended"):
+            await asked.call(FindCoordinatorRequest(key="a"), 3)
+        with pytest.raises(OSError, match="closed"):
+            await asked.call(FindCoordinatorRequest(key="a"), 3)

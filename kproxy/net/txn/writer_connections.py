@@ -73,11 +73,12 @@ class WriterConnections:
         known = self._clients.get(broker.node_id)
         return None if known is None or known.closed else known
 
-    async def connect(self, broker: Broker) -> None:
-        """Makes a connection if there is none. OSError, RemoteProtocolError."""
+    async def connect(self, broker: Broker) -> PipelinedClient:
+        """The connection to a broker, made if there is none. OSError, RemoteProtocolError."""
         async with self._connecting.setdefault(broker.node_id, trio.Lock()):
-            if self.client(broker) is not None:
-                return
+            known = self.client(broker)
+            if known is not None:
+                return known
             if broker.node_id in self._clients:
                 broker.versions = None  # the connection was lost: it may come back upgraded
             versions = await self.cluster.versions(broker)
@@ -87,9 +88,10 @@ class WriterConnections:
             if self._closed:
                 io.close()
                 raise OSError("the proxy stops")
-            self._clients[broker.node_id] = PipelinedClient(
+            made = self._clients[broker.node_id] = PipelinedClient(
                 io, broker.address, versions, self.config.upstream_request_timeout_ms, self.nursery
             )
+            return made
 
     def drop(self, client: PipelinedClient) -> None:
         """Closes a connection on which something hangs that nobody waits for."""

@@ -48,6 +48,8 @@ class Owners(ABC, Generic[O]):
         self._connections = connections
         self._jobs = jobs
         self._owners: dict[str, O] = {}
+        #: For requests to coordinators, beside those for data.
+        self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: nobody begins anew here.
         self.leaving = False
 
@@ -63,7 +65,9 @@ class Owners(ABC, Generic[O]):
         await self._succession.alone()
         owner = self._owners.get(transactional_id)
         if owner is None:
-            requests = NativeRequests(self._cluster, transactional_id, self._config.delivery_timeout_ms / 1000)
+            asking = self._asking[transactional_id] = self._connections()
+            patience_s = self._config.delivery_timeout_ms / 1000
+            requests = NativeRequests(self._cluster, transactional_id, patience_s, asking)
             owner = self._owners[transactional_id] = make(transactional_id, requests, self._connections(), self._stats)
         return owner
 
@@ -79,8 +83,11 @@ class Owners(ABC, Generic[O]):
                 await trio.sleep(_SWEEP_SECONDS)
                 for name, owner in list(self._owners.items()):
                     if not owner.is_open and trio.current_time() > owner.used_at + self._idle_seconds:
-                        owner.close()
-                        del self._owners[name]
+                        self._forget(name)
         finally:
-            for owner in self._owners.values():
-                owner.close()
+            for name in list(self._owners):
+                self._forget(name)
+
+    def _forget(self, transactional_id: str) -> None:
+        self._owners.pop(transactional_id).close()
+        self._asking.pop(transactional_id).close()

@@ -4,7 +4,8 @@ With ``transaction.version`` 2 (KIP-890) partitions and groups join a transactio
 the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
@@ -29,7 +30,9 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import GROUP, TRANSACTION, ask_coordinator
+from kproxy.net.coordinators import GROUP, TRANSACTION
+from kproxy.net.txn.native.coordinators import Coordinators
+from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
@@ -64,22 +67,40 @@ _FEATURES: Final = (3, 4)
 _WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
 _FEATURE: Final = "transaction.version"
 _SECOND_LEVEL: Final = 2
-#: The broker is still busy with the transaction before.
+#: The broker is still busy with the transaction before. Markers take it some ms.
 _BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
-_PAUSE_SECONDS: Final = 0.05
+_BUSY_SECONDS: Final = (0.005, 0.01, 0.02, 0.05)
+#: The coordinator has moved, or is coming up. The first time it was only looked for in the wrong place.
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_ELSEWHERE_SECONDS: Final = (0.0, 0.2)
 
 
 class NativeRequests:
     """Of one transactional id."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, patience_s: float) -> None:
-        """``patience_s``: how long a definite answer is waited for."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        patience_s: float,
+        connections: WriterConnections | None = None,
+    ) -> None:
+        """``patience_s``: how long a definite answer is waited for. ``connections`` as of ``Coordinators``."""
         self._cluster = cluster
         self._name = transactional_id
         self._patience_s = patience_s
+        self._coordinators = Coordinators(cluster, connections)
 
     async def protocol(self) -> Protocol:
-        """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE)."""
+        """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
+
+        The second is known from when the coordinator was connected to. While it was the first that is asked anew.
+        """
+        known = await self._coordinators.features(self._name, TRANSACTION)
+        if known.get(_FEATURE, 0) >= _SECOND_LEVEL:
+            return SECOND
         try:
             answer = await self._cluster.ask_any(_WHO_ASKS, _FEATURES)
         except (OSError, RemoteProtocolError) as error:
@@ -159,15 +180,22 @@ class NativeRequests:
     ) -> T:
         """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
         key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
+        busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
         with trio.move_on_after(self._patience_s):
             while True:
-                answer = await ask_coordinator(self._cluster, key, request, key_type=key_type, newest=newest, trim=trim)
-                if isinstance(answer, kind):
-                    error = next((code for code in _errors(answer) if code), 0)
-                    if error != _BUSY:
-                        return _checked(answer, error, self._name)
-                await trio.sleep(_PAUSE_SECONDS)
+                answer = await self._coordinators.ask(key, key_type, request, newest, trim)
+                error = next((code for code in _errors(answer) if code), 0) if isinstance(answer, kind) else None
+                if isinstance(answer, kind) and error != _BUSY and error not in _ELSEWHERE:
+                    return _checked(answer, error or 0, self._name)
+                if error in _ELSEWHERE:
+                    self._coordinators.forget(key, key_type)
+                await trio.sleep(next(busy if error == _BUSY else elsewhere))
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody answers for {self._name}: the outcome is open")
+
+
+def _pauses(seconds: tuple[float, ...]) -> Iterator[float]:
+    """One behind the other, and the last one from then on."""
+    return chain(seconds, repeat(seconds[-1]))
 
 
 def _checked(answer: T, error: int, name: str) -> T:

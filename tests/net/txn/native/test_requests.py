@@ -1,6 +1,8 @@
 """KIP-98's requests: which versions are asked, what is repeated, and what each error becomes."""
 
 import pytest
+import trio
+import trio.testing
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec._generated.transaction_offsets import (
@@ -97,3 +99,34 @@ async def test_who_stays_busy_for_too_long_leaves_it_open() -> None:
         cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, answer)
         with pytest.raises(TxnError, match=r"COORDINATOR_NOT_AVAILABLE.*id"):
             await asks.init(60_000)
+
+
+async def test_a_coordinator_that_has_moved_is_looked_for_and_asked_again_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        found: list[str] = []
+        cast.server.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: found.append(call.request.key))
+        moved = InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: Answer(moved), times=1)
+        began = trio.current_time()
+        assert (await asks.init(60_000)).epoch == producer.epoch + 1
+        assert (found, trio.current_time()) == (["id"], began)
+
+
+async def test_who_is_busy_is_soon_asked_again_and_then_less_often(autojump_clock: trio.testing.MockClock) -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        asked: list[float] = []
+
+        def answer(call: Call) -> Answer | None:
+            asked.append(trio.current_time() - began)
+            return Answer(busy) if len(asked) < 7 else None
+
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, answer)
+        began = trio.current_time()
+        await asks.init(60_000)
+        assert asked == pytest.approx([0, 0.005, 0.015, 0.035, 0.085, 0.135, 0.185])
