@@ -39,7 +39,9 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Home]]:
+def home(
+    request: pytest.FixtureRequest, kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Home]]:
     """Give each of `homes.HOMES` by its name, started when first asked for."""
     with ExitStack() as running:
 
@@ -47,6 +49,9 @@ def home(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         def start(name: str) -> Home:
             if name == "native":
                 return Home(name, kafka.bootstrap, kafka, None)
+            if name == "auto":
+                target: Target = request.getfixturevalue("target")
+                return Home(name, target.bootstrap, target.kafka, target.kproxy)
             log = tmp_path_factory.mktemp("transactions") / "log"
             rule = "broker-fenced" if name == "broker-fenced" else "kproxy"
             options = ("--transactions-home", rule, "--isolation-level-overrides", OVERRIDES)

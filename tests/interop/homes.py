@@ -1,4 +1,7 @@
-"""Where the transactions of a test are decided: by Kafka alone, to show that the drivers are right, or by kproxy."""
+"""Where the transactions of a test are decided: by Kafka alone, to show that the drivers are right, or through kproxy.
+
+With `INTEROP_HOMES=all` all clients run in all homes, with `KPROXY_INTEROP=direct` all of them without kproxy.
+"""
 
 import os
 from dataclasses import dataclass
@@ -9,13 +12,25 @@ from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
-HOMES: Final = ("native",) if _DIRECT else ("native", "kproxy", "broker-fenced", "kproxy-on-3.9.1")
+_ALL: Final = _DIRECT or os.environ.get("INTEROP_HOMES") == "all"
+HOMES: Final = ("native",) if _DIRECT else ("native", "auto", "broker-fenced", "kproxy", "kproxy-on-3.9.1")
 _FEW: Final = {
     "native": ("java-4.3.0", "sarama-1.61.1"),
-    "broker-fenced": ("java-4.3.0", "librdkafka-2.16.1", "aiokafka-0.14.0"),
+    "auto": ("java-0.11.0.3", "librdkafka-2.16.1", "franz-go-1.22.2"),
+    "broker-fenced": (
+        "java-0.11.0.3",
+        "java-4.3.0",
+        "librdkafka-2.16.1",
+        "kafka-python-3.0.12",
+        "aiokafka-0.14.0",
+        "sarama-1.61.1",
+        "franz-go-1.22.2",
+    ),
     "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2"),
 }
 """Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
+OF_BROKERS: Final = ("native", "auto", "broker-fenced")
+"""Homes where the broker decides, so that what lies in its log is as without kproxy."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
 """What kproxy is told of consumers that could ask for committed records, but do not know how."""
 
@@ -31,14 +46,14 @@ class Home:
 
 
 def clients_of(home: str) -> list[Transactional]:
-    """Return the producers that run here: against Kafka alone only two, but all with `KPROXY_INTEROP=direct`."""
-    few = () if _DIRECT else _FEW.get(home, ())
+    """Return the producers that run here: all in kproxy's own home, in the others some if not all are asked for."""
+    few = () if _ALL else _FEW.get(home, ())
     return [client for client in TRANSACTIONAL if not few or client.name in few]
 
 
 def readers_of(home: str) -> list[Reader]:
     """Return the consumers that run here: without kproxy only those that hide something by themselves."""
-    if home == "broker-fenced":
+    if home in OF_BROKERS and home != "native":
         return []  # what is in the log is as in native
     names = {client.name for client in clients_of(home)}
     if home == "kproxy":

@@ -1,4 +1,4 @@
-"""Released clients' transactions, decided by kproxy on its own log, or by Kafka 4.3.0 (which shows the drivers right).
+"""Released clients' transactions, in all homes: decided by kproxy on its own log, or by Kafka, with kproxy or without.
 
 All clients write side by side to the same two topics, so their transactions lie between each other's.
 """
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.interop import log_files, session
 from tests.interop import transaction_script as scripts
-from tests.interop.homes import HOMES, Home, clients_of
+from tests.interop.homes import HOMES, OF_BROKERS, Home, clients_of
 from tests.interop.records import PARTITIONS, Record
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 from tests.support.clients import run_driver
@@ -37,7 +37,7 @@ _OWN_BITS: Final = 3 << 61
 def _readers(home: str) -> list[str]:
     """Who reads what all clients wrote: of what the broker has decided only those that hide something by themselves."""
     chosen = [reader for reader in READERS if reader.name in _SCRIPT_READERS]
-    return [reader.name for reader in chosen if reader.native or home not in ("native", "broker-fenced")]
+    return [reader.name for reader in chosen if reader.native or home not in OF_BROKERS]
 
 
 _each_client = pytest.mark.parametrize(

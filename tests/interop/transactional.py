@@ -67,7 +67,7 @@ def _sarama(release: str, modfile: str, *tags: str, reads_native: bool = True) -
 
 
 TRANSACTIONAL: Final = (
-    *map(_java, ("0.11.0.3", "2.0.1", "2.8.2", "3.9.1", "4.3.0")),
+    *map(_java, ("0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.3.0")),
     _java("4.3.0", "-consumer-protocol", group={"group.protocol": "consumer"}, soon_forgotten=False),
     _confluent("2.16.1"),
     _confluent("2.0.2"),

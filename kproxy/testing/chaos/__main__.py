@@ -16,7 +16,7 @@ from kproxy.testing.chaos.kproxy_process import KproxyFailed
 from kproxy.testing.chaos.live import LiveView
 from kproxy.testing.chaos.relayed_kafka import RelayedKafka
 from kproxy.testing.chaos.released import ClientFailed
-from kproxy.testing.chaos.run import Plan, run_chaos
+from kproxy.testing.chaos.run import LOADS, Plan, run_chaos
 from kproxy.testing.chaos.schedule import FAMILIES
 from kproxy.testing.chaos.verdict import Verdict
 from kproxy.testing.history.report import make_console
@@ -36,15 +36,23 @@ _EVERY_S = 0.5
     multiple=True,
     help="Only faults of this family; may be repeated. All if not given.",
 )
+@click.option(
+    "--load",
+    type=click.Choice(LOADS),
+    multiple=True,
+    help="Only this load: plain records, or transactions in all homes. Both if not given.",
+)
 @click.option("--keep", is_flag=True, help="Keep history and logs also when nothing was found.")
-def main(seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...], keep: bool) -> None:
-    """Let old clients produce through kproxy to three brokers while networks, brokers and kproxy itself fail.
+def main(
+    seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...], load: tuple[str, ...], keep: bool
+) -> None:
+    """Let clients produce through kproxy to three brokers while networks, brokers and kproxy itself fail.
 
     Exit status: 0 nothing found, 1 anomalies (history and logs are kept), 2 it could not run.
     """
     console = make_console()
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
-    plan = Plan(seconds, seed, kproxies, families=only or FAMILIES)
+    plan = Plan(seconds, seed, kproxies, families=only or FAMILIES, loads=load or LOADS)
     directory = Path(tempfile.mkdtemp(prefix="kproxy-chaos-"))
     console.print(f"seed {seed}, {seconds:.0f} s of faults; history and logs: {directory}", soft_wrap=True)
     verdict = _run(plan, directory, console)
@@ -53,6 +61,7 @@ def main(seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...],
         shutil.rmtree(directory)
     elif not verdict.clean:
         again = " ".join([f"--seconds {seconds:.0f} --seed {seed}", *(f"--only {family}" for family in only)])
+        again += "".join(f" --load {name}" for name in load)
         again += f" --kproxies {kproxies}" if kproxies > 1 else ""
         console.print(f"again: make chaos ARGS='{again}'; look at {directory}", soft_wrap=True)
     sys.exit(0 if verdict.clean else 1)

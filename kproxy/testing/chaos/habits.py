@@ -9,6 +9,8 @@ from kproxy.codec.legacy import from_v2
 
 Place = tuple[str, int]
 """Topic and partition."""
+MAGICS: Final = (0, 0, 1, 2)
+"""The record format by version of Produce."""
 EQUAL: Final = "all alike"
 """The value of all records of those who send equal ones."""
 _UNLIMITED: Final = 1 << 30
@@ -40,7 +42,7 @@ class Habits:
     @property
     def magic(self) -> int:
         """The record format that goes with the version."""
-        return (0, 0, 1, 2)[self.version]
+        return MAGICS[self.version]
 
 
 @dataclass(slots=True)

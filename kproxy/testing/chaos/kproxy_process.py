@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,10 +48,11 @@ class Footprint:
 class KproxyProcess:
     """``kproxy run`` as a process of its own, always on the same ports and with the same instance.id.
 
+    :param more: options of ``kproxy run`` beside those that make it what it is.
     :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``.
     """
 
-    def __init__(self, name: str, upstream: str, directory: Path) -> None:
+    def __init__(self, name: str, upstream: str, directory: Path, more: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.listen, self.http = free_ports(2)
         self.broker_ports = free_ports(_BROKER_PORTS)
@@ -68,6 +69,7 @@ class KproxyProcess:
             "http": f"127.0.0.1:{self.http}",
             "broker-ports": _text(self.broker_ports),
             "advertised-broker-ports": _text(self.advertised[1:]),
+            **(more or {}),
         }
         flags = [word for option, value in options.items() for word in (f"--{option}", value)]
         self._command = [sys.executable, "-m", "kproxy", "run", *flags]

@@ -12,6 +12,14 @@ from kproxy.testing.chaos.schedule import Step
 from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
 
 _LONGEST_DELAY_S = 2.0
+_DELAYED = (
+    ApiKey.PRODUCE,
+    ApiKey.METADATA,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+)
 
 
 class Nemesis:
@@ -52,6 +60,8 @@ class Nemesis:
         try:
             if step.family == "broker":
                 await self._harm_broker(step)
+            elif step.family == "leaders":
+                await trio.to_thread.run_sync(self._kafka.move_leaders)
             elif step.family == "kproxy":
                 await self._harm_kproxy(step)
             else:
@@ -108,7 +118,7 @@ class Nemesis:
 
     async def _delay(self, faults: Faults, step: Step) -> None:
         delays = faults.answer_delays if step.chance < 0.5 else faults.request_delays
-        for api_key in (ApiKey.PRODUCE, ApiKey.METADATA):
+        for api_key in _DELAYED:
             delays[api_key] = step.chance * _LONGEST_DELAY_S
         await trio.sleep(step.seconds)
         delays.clear()

@@ -4,9 +4,11 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from kproxy.testing.history import Operation, Outcome, decode, encode
+
+_UNEXPECTED: Final = '{"unexpected":'
 
 
 class Recorder:
@@ -25,7 +27,7 @@ class Recorder:
         self.errors: Counter[str] = Counter()
         """What clients were told or met, for the reader's information."""
         self.unexpected: Counter[str] = Counter()
-        """Errors that no client of that age knows what to do with."""
+        """Errors that no client of that age knows what to do with, and what else must not be."""
         self._file = self.path.open("x", encoding="utf-8")
         self._attempts = (directory / "attempts.log").open("x", encoding="utf-8")
 
@@ -38,11 +40,14 @@ class Recorder:
             self.by_process[operation.process] += len(operation.sends)
 
     def add_line(self, line: str) -> None:
-        """Take down an operation that another process has encoded.
+        """Take down an operation that another process has encoded, or what it found that must not be.
 
-        :raises MalformedHistory: it is none.
+        :raises MalformedHistory: it is neither.
         """
-        self.add(decode(line))
+        if line.startswith(_UNEXPECTED):
+            self.unexpected[line.removeprefix(_UNEXPECTED).strip('"} ')] += 1
+        else:
+            self.add(decode(line))
 
     def note(self, process: str, line: str) -> None:
         """Take down what a process is about to do or was told, with the time, for whoever looks into an anomaly."""

@@ -1,11 +1,15 @@
 """A cluster with two addresses for each broker: its own, and that of a relay, for who is to suffer."""
 
+import contextlib
 from pathlib import Path
 from typing import Final
 
+from kproxy.codec._generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kproxy.testing.chaos.ports import free_ports
+from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 
+_ELECTION_MS: Final = 10_000
 _CONFIG: Final = {
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
@@ -43,6 +47,12 @@ class RelayedKafka(RealKafka):
         :raises KafkaUnavailable: it does not come up.
         """
         self._wait_ready([index], 1)
+
+    def move_leaders(self) -> None:
+        """Have each partition led by the broker that is to lead it, where that one is up to date."""
+        request = ElectLeadersRequest(topic_partitions=None, timeout_ms=_ELECTION_MS)
+        with contextlib.suppress(OSError), ClusterClient(self.bootstrap, timeout=_ELECTION_MS / 1000) as client:
+            client.any_broker().call(request, 2, ElectLeadersResponse)
 
     def _server_properties(self, index: int) -> str:
         own, relayed, relay = self.ports[index], self.relayed_ports[index], self.relay_ports[index]

@@ -1,6 +1,6 @@
 """One run: cluster, relays, kproxy, clients, faults; then heal, read everything, judge."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from kproxy.testing.chaos.recorder import Recorder
 from kproxy.testing.chaos.relayed_kafka import RelayedKafka
 from kproxy.testing.chaos.released import ReleasedProducer
 from kproxy.testing.chaos.schedule import FAMILIES, make_schedule
+from kproxy.testing.chaos.transactional_load import TRANSACTIONAL_TOPICS, Client, TransactionalLoad, options
 from kproxy.testing.chaos.verdict import (
     Bar,
     Verdict,
@@ -35,6 +36,9 @@ _QUIET_S: Final = 5.0
 _IDLE_TRIES: Final = 60
 _METRICS_S: Final = 1.0
 
+LOADS: Final = ("plain", "transactions")
+"""What clients do: records each by itself, made exactly-once by kproxy; or transactions, in all homes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -46,7 +50,13 @@ class Plan:
     brokers: int = 3
     families: Sequence[str] = FAMILIES
     released: bool = True
-    """Whether released clients take part, too."""
+    """Whether released clients take part in the plain load, too."""
+    loads: Sequence[str] = LOADS
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """What is written to without transactions: partitions by topic."""
+        return TOPICS if "plain" in self.loads else {}
 
 
 class Run:
@@ -64,13 +74,15 @@ class Run:
         self._kafka = kafka
         self._directory = directory
         upstream = ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports)
-        self.kproxies = [KproxyProcess(f"kproxy-{n + 1}", upstream, directory) for n in range(plan.kproxies)]
+        names = [f"kproxy-{n + 1}" for n in range(plan.kproxies)]
+        self.kproxies = [KproxyProcess(name, upstream, directory, options(name, directory)) for name in names]
         self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in self.kproxies]
         self._upstream_relays = [
             FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed)
             for port, at in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
         ]
         self.nemesis = Nemesis(kafka, self.kproxies, self._client_relays, self._upstream_relays)
+        self._transactions = self._make_transactions() if "transactions" in plan.loads else None
         self._producers = self._make_producers()
         self._bars: list[Bar] = []
 
@@ -98,12 +110,19 @@ class Run:
 
     def _make_topics(self) -> None:
         with ClusterClient(self._kafka.bootstrap) as client:
-            for topic, partitions in TOPICS.items():
+            more = TRANSACTIONAL_TOPICS if self._transactions else {}
+            for topic, partitions in {**self.plan.topics, **more}.items():
                 client.create_topic(topic, partitions, self._kafka.brokers)
 
-    def _make_producers(self) -> list[tuple[str, LegacyProducer | ReleasedProducer]]:
-        producers: list[tuple[str, LegacyProducer | ReleasedProducer]] = []
-        for kproxy in self.kproxies:
+    def _make_transactions(self) -> TransactionalLoad:
+        host, _, port = self._kafka.bootstrap.split(",")[0].rpartition(":")
+        return TransactionalLoad(self.kproxies, (host, int(port)), self._directory, self.recorder, self.plan.seed)
+
+    def _make_producers(self) -> list[tuple[str, LegacyProducer | Client]]:
+        producers: list[tuple[str, LegacyProducer | Client]] = []
+        if self._transactions is not None:
+            producers += self._transactions.clients
+        for kproxy in self.kproxies if "plain" in self.plan.loads else ():
             address = ("127.0.0.1", kproxy.advertised[0])
             for habits in habits_for(kproxy.name):
                 producers.append((habits.name, LegacyProducer(habits, address, self.recorder, self.plan.seed)))
@@ -115,7 +134,7 @@ class Run:
 
     def _make_consumers(self) -> list[LegacyConsumer]:
         addresses = [("127.0.0.1", kproxy.advertised[0]) for kproxy in self.kproxies]
-        places = [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]
+        places = [(topic, partition) for topic, count in self.plan.topics.items() for partition in range(count)]
         return [
             LegacyConsumer(
                 f"reader.{topic}.{partition}", topic, partition, addresses[n % len(addresses)], self.recorder
@@ -128,6 +147,11 @@ class Run:
         async with trio.open_nursery() as readers:
             for consumer in self._make_consumers():
                 readers.start_soon(consumer.run)
+            if self._transactions is not None:
+                for reader in self._transactions.readers():
+                    readers.start_soon(reader.run)
+                for prober in self._transactions.probers:
+                    readers.start_soon(prober.run)
             async with trio.open_nursery() as nursery:
                 for _, producer in self._producers:
                     nursery.start_soon(producer.run)
@@ -152,6 +176,9 @@ class Run:
                 break
             await trio.sleep(_METRICS_S)
         await trio.sleep(_QUIET_S)
+        if self._transactions is not None:
+            self._bars.append(await self._transactions.settle())
+            await self._transactions.read_to_the_end()
         in_flight = await self._in_flight()
         self._bars.append(Bar("sends in flight at the end", f"{in_flight:.0f}", not in_flight))
         for kproxy in self.kproxies:
@@ -175,7 +202,7 @@ class Run:
     def _judge(self) -> Verdict:
         self.phase = "checking"
         with (self._directory / "batches.log").open("w", encoding="utf-8") as batches:
-            for operation in read_everything(self._kafka.bootstrap, TOPICS, batches):
+            for operation in read_everything(self._kafka.bootstrap, self.plan.topics, batches):
                 self.recorder.add(operation)
         self.recorder.flush()
         history = list(read_history(self.recorder.path))

@@ -11,8 +11,16 @@ _PAUSE_S: Final = (1.0, 4.0)
 _MOST_AT_A_TIME: Final = 3
 _ATTEMPTS: Final = 20
 
-CLIENT_SIDE: Final = ("cut", "drop answers", "delay", "half-open")
-BROKER_SIDE: Final = ("cut", "drop answers", "delay", "half-open")
+_NETWORK: Final = ("cut", "drop answers", "delay", "half-open")
+_PROCESS: Final = ("kill", "pause")
+FAULTS: Final[Mapping[str, Sequence[str]]] = {
+    "client": _NETWORK,
+    "upstream": _NETWORK,
+    "kproxy": _PROCESS,
+    "broker": _PROCESS,
+    "leaders": ("move",),
+}
+"""By family."""
 SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "cut": (0.0, 0.0),
     "drop answers": (1.0, 5.0),
@@ -20,17 +28,21 @@ SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "half-open": (1.0, 8.0),
     "kill": (0.1, 3.0),
     "pause": (1.0, 9.0),
+    "move": (0.0, 0.0),
 }
 """How long each fault lasts, least and most; of a kill, how long until the restart."""
 _RECOVERY_S: Final[Mapping[tuple[str, str], float]] = {("broker", "kill"): 12.0, ("broker", "pause"): 4.0}
 """How long a target, and all others of its kind, are spared afterwards: two of three brokers must be well."""
 
-FAMILIES: Final = ("client", "upstream", "kproxy", "broker")
+FAMILIES: Final = tuple(FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault. ``family`` says on what: the relays before kproxy or behind it, kproxy itself, a broker."""
+    """One fault. ``family`` says on what: the relays before kproxy or behind it, kproxy itself, a broker.
+
+    Leaders that a broker has lost go back to it, all at once (``move``); for that the target says nothing.
+    """
 
     at: float
     family: str
@@ -67,10 +79,7 @@ def make_schedule(
 
 def _draw(chance: random.Random, at: float, kproxies: int, brokers: int, families: Sequence[str]) -> Step:
     family = chance.choice(families)
-    if family in ("client", "upstream"):
-        fault = chance.choice(CLIENT_SIDE if family == "client" else BROKER_SIDE)
-    else:
-        fault = chance.choice(("kill", "pause"))
+    fault = chance.choice(FAULTS[family])
     target = chance.randrange(kproxies if family in ("client", "kproxy") else brokers)
     return Step(at, family, fault, target, chance.uniform(*SECONDS[fault]), chance.random())
 

@@ -8,6 +8,7 @@ import trio
 
 from kproxy.testing.chaos.relayed_kafka import RelayedKafka
 from kproxy.testing.chaos.run import Plan, Run, run_chaos
+from kproxy.testing.chaos.transactional_load import TRANSACTIONAL_TOPICS
 from kproxy.testing.chaos.workload import HABITS, TOPICS
 from kproxy.testing.history import AnomalyKind, Outcome
 
@@ -17,6 +18,8 @@ NEVER = {
     AnomalyKind.LOST_WRITE,
     AnomalyKind.UNSEEN,
     AnomalyKind.ABORTED_READ,
+    AnomalyKind.PRECOMMITTED_READ,
+    AnomalyKind.TORN,
 }
 
 
@@ -34,7 +37,8 @@ def test_a_short_run_reads_all_that_was_acknowledged_and_judges_it(tmp_path: Pat
     acknowledged = sum(len(found.sends) for found in verdict.history if found.outcome is Outcome.OK)
     finals = {(poll.topic, poll.partition) for found in verdict.history if found.final for poll in found.polls}
     assert acknowledged > 100 * len(HABITS) / 2
-    assert finals == {(topic, partition) for topic, count in TOPICS.items() for partition in range(count)}
+    topics = {**TOPICS, **TRANSACTIONAL_TOPICS}
+    assert finals == {(topic, partition) for topic, count in topics.items() for partition in range(count)}
     assert {"faults", "settling"} <= set(phases)
     assert (tmp_path / "faults.log").read_text().count("healed") >= 2
     assert [anomaly for anomaly in verdict.anomalies if anomaly.kind in NEVER] == []

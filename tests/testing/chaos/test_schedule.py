@@ -65,5 +65,5 @@ def test_at_most_three_faults_go_on_at_a_time(run: tuple[int, float, int, int]) 
 
 def test_all_kinds_of_faults_come_and_only_those_that_were_asked_for() -> None:
     everything = {(step.family, step.fault) for seed in range(10) for step in schedule((seed, 300, 1, 3))}
-    assert len(everything) == 12
+    assert len(everything) == 13
     assert {step.family for step in schedule((1, 300, 1, 3), ("upstream", "broker"))} == {"upstream", "broker"}

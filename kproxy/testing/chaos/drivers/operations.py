@@ -22,11 +22,55 @@ def read_job() -> dict[str, Any]:
 def records(job: dict[str, Any]) -> Iterator[tuple[str, int, str, int]]:
     """Yield (topic, partition, value, timestamp in ms) at the job's pace until standard input ends."""
     number = timestamp = 0
-    while not select.select([sys.stdin], [], [], 1 / job["per_second"])[0]:
+    while not ended(1 / job["per_second"]):
         topic, partition = job["places"][number % len(job["places"])]
         number += 1
         timestamp = max(timestamp + 1, int(time.time() * 1000))
         yield topic, partition, job["equal"] or f"{job['name']}:{number}", timestamp
+
+
+def ended(seconds: float) -> bool:
+    """Whether standard input ends within so many seconds."""
+    return bool(select.select([sys.stdin], [], [], seconds)[0])
+
+
+def tell(name: str, line: str) -> None:
+    """Write a line into the process's own log."""
+    sys.stderr.write(f"[{time.monotonic_ns()}] {name}: {line}\n")
+
+
+def write(fields: dict[str, Any]) -> None:
+    """Write an operation, in the form of histories."""
+    with _print:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+def unexpected(what: str) -> None:
+    """Tell of something that must not be."""
+    write({"unexpected": what})
+
+
+class Transaction:
+    """One transaction from now on; ``asked`` is when its commit was asked for."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._invoke = time.monotonic_ns()
+        self._sends: list[list[Any]] = []
+        self.asked: int | None = None
+
+    def add(self, topic: str, partition: int, value: str) -> list[Any]:
+        """Take down a record; the third entry of what is returned is for its offset."""
+        sent: list[Any] = [topic, partition, None, value]
+        self._sends.append(sent)
+        return sent
+
+    def settle(self, outcome: str, error: str) -> None:
+        """Take down what became of it."""
+        fields = {"process": self._process, "kind": "txn", "outcome": outcome, "invoke": self._invoke}
+        times = {"complete": time.monotonic_ns(), "asked": self.asked}
+        write({**fields, **times, "sends": self._sends, "error": error})
 
 
 def settler(job: dict[str, Any], topic: str, partition: int, value: str) -> Settle:
@@ -43,8 +87,6 @@ def settler(job: dict[str, Any], topic: str, partition: int, value: str) -> Sett
             "sends": [[topic, partition, None if offset is None or offset < 0 else offset, value]],
             "error": error,
         }
-        with _print:
-            sys.stdout.write(json.dumps(operation) + "\n")
-            sys.stdout.flush()
+        write(operation)
 
     return settle

@@ -1,0 +1,52 @@
+"""Released clients in transactions, as processes, against a fake broker that has transactions of its own."""
+
+from pathlib import Path
+
+import trio
+
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.chaos.recorder import Recorder
+from kproxy.testing.chaos.released import ReleasedClient, ReleasedProducer
+from kproxy.testing.fake_broker.cluster import ClusterConfig
+from kproxy.testing.fake_broker.faults import CloseAfter
+from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.history import Kind, Outcome, check, read_history
+
+TOPICS = {"t": 2}
+COPIER = {"name": "copier", "places": [["t", 0], ["t", 1]], "transactional_id": "id"}
+
+
+async def until_acknowledged(recorder: Recorder, count: int) -> None:
+    for _ in range(6000):
+        if recorder.records[Outcome.OK] >= count:
+            return
+        await trio.sleep(0.01)
+    raise TimeoutError("60 s are over")
+
+
+async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        async with open_fake_cluster(config=ClusterConfig(num_partitions=2)) as cluster:
+
+            def released(driver: str, **job: object) -> ReleasedProducer:
+                return ReleasedProducer(ReleasedClient(driver, job), cluster.bootstrap, recorder, tmp_path)
+
+            copier = released("librdkafka_transactions", **COPIER)
+            reader = released("committed_reader", name="reader", topics=TOPICS, final=False)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copier.run)
+                nursery.start_soon(reader.run)
+                await until_acknowledged(recorder, 10)
+                cluster.cluster.control(ApiKey.END_TXN, lambda _: CloseAfter(), times=2)
+                await until_acknowledged(recorder, 30)
+                copier.stop()
+                reader.stop()
+            end = released("committed_reader", name="end", topics=TOPICS, final=True)
+            end.stop()
+            await end.run()
+        recorder.flush()
+        history = list(read_history(recorder.path))
+    assert check(history) == []
+    assert recorder.unexpected == {}
+    assert all(operation.asked for operation in history if operation.outcome is Outcome.OK and operation.sends)
+    assert {operation.process for operation in history if operation.kind is Kind.POLL} == {"reader", "end"}
