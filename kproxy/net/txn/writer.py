@@ -1,6 +1,6 @@
 """Writes the data of one transaction: batches go to the leaders, and again, until the fate of each is definite."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
 _OLDEST_PRODUCE: Final = 3
 #: So much is worth a request of its own at any time.
 _ENOUGH_BYTES: Final = 65_536
+#: Of other tasks, before what was handed over is sent.
+_MOST_TURNS: Final = 100
 
 
 class Native(NamedTuple):
@@ -35,6 +37,8 @@ class Native(NamedTuple):
     transactional_id: str
     #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
     newest_produce: int
+    #: Who is about to hand batches over.
+    line: Sized
 
 
 class TransactionWriter:
@@ -55,6 +59,7 @@ class TransactionWriter:
         in_flight = config.max_in_flight_per_partition
         self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
         self._transactional_id = native.transactional_id if native is not None else None
+        self._line: Sized = native.line if native is not None else ()
         self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
@@ -120,6 +125,7 @@ class TransactionWriter:
 
     async def _run(self) -> None:
         """Sends while there is something whose fate is not definite."""
+        await self._gather()
         while self._writes.busy:
             self._wake = trio.Event()
             while self._send_round():
@@ -129,6 +135,13 @@ class TransactionWriter:
                 with trio.move_on_at(self._writes.next_due()):
                     await self._wake.wait()
         self._running = False
+
+    async def _gather(self) -> None:
+        """Lets those hand over who stand in line, unless that takes long: their batches go in the same requests."""
+        for _ in range(_MOST_TURNS):
+            if not self._line:
+                return
+            await trio.lowlevel.checkpoint()
 
     def _send_round(self) -> bool:
         """Sends at most one batch for each partition; whether there may be more to send at once."""

@@ -6,12 +6,14 @@ the epoch at an end is asked for a new one before the next transaction begins.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.native.line import Line
 from kproxy.net.txn.native.requests import FIRST, NativeRequests, Protocol
 from kproxy.net.txn.transaction import Transaction, told
 from kproxy.net.txn.writer import Native, TransactionWriter
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
 
 
+#: Behind each request the line is looked at again, so often: data that come in between would wait for it.
+_ROUNDS: Final = 3
+
+
+def places_of(batches: Iterable[ClientBatch]) -> list[Place]:
+    """The partitions of batches."""
+    return [(batch.topic, batch.partition) for batch in batches]
+
+
 class BrokerOwner(ABC):
     """Asks the broker's coordinator on behalf of one client at a time."""
 
@@ -42,6 +53,8 @@ class BrokerOwner(ABC):
         self._connections = connections
         self._stats = stats
         self._lock = trio.Lock()
+        #: Who wants to write, and waits for the lock.
+        self._line = Line()
         self._protocol: Protocol = FIRST
         self._timeout_ms = 0
         #: As the client knows itself.
@@ -77,34 +90,39 @@ class BrokerOwner(ABC):
         if self._transaction is None:
             if self._is_used:
                 await self._renew()
-            native = Native(self._name, self._protocol.produce)
+            native = Native(self._name, self._protocol.produce, self._line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
             self._transaction = Transaction(self._upstream, writer)
             self._stats.open += 1
         return self._transaction
 
-    async def _announce(self, transaction: Transaction, places: Sequence[Place]) -> None:
-        """Has partitions added at the broker, where they do not join by being written. TxnError."""
-        unknown = transaction.unannounced(dict.fromkeys(places))
-        if unknown and self._protocol.adds:
-            await self._requests.add_partitions(transaction.producer, unknown)
-            transaction.announced.update(unknown)
+    async def _announce(self, transaction: Transaction, places: Iterable[Place]) -> None:
+        """Has partitions added at the broker, with those of who waits behind. TxnError in the first protocol."""
+        for _ in range(_ROUNDS):
+            unknown = transaction.unannounced(dict.fromkeys([*places, *self._line.places]))
+            if not unknown:
+                return
+            if self._protocol.adds:
+                await self._requests.add_partitions(transaction.producer, unknown)
+            transaction.announced.update(unknown)  # whatever is answered, the broker may have heard of them
+            if not self._protocol.adds:
+                await self._requests.add_ahead(transaction.producer, unknown)
+
+    @asynccontextmanager
+    async def _turn(self, places: Collection[Place], accepted: Callable[[], None]) -> AsyncIterator[None]:
+        """The lock, for who writes to these partitions; whoever comes behind may then come, too."""
+        with self._line.standing(places):
+            accepted()  # the next one waits behind this one for the lock: there is no checkpoint in between
+            async with self._lock:
+                yield
 
     async def _accept(
-        self,
-        transaction: Transaction,
-        request: TxnRequest,
-        batches: Sequence[ClientBatch],
-        accepted: Callable[[], None],
+        self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
     ) -> "list[TxnSend | None]":
-        """Gives batches their place in the order; ``accepted`` is called then. TxnError."""
-        places = [(batch.topic, batch.partition) for batch in batches]
-        await self._announce(transaction, places)
+        """Gives batches their place in the order. TxnError."""
+        await self._announce(transaction, [*places_of(batches), *transaction.joined])
         await transaction.writer.room(sum(len(batch.batch) for batch in batches))
-        sends = transaction.accept(request.client, batches, self._sequences)
-        transaction.announced.update(places)
-        accepted()
-        return sends
+        return transaction.accept(request.client, batches, self._sequences)
 
     async def _settled(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
         """What became of them. One that was not written dooms the transaction."""

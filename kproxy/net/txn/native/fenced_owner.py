@@ -12,7 +12,7 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.native.broker_owner import BrokerOwner
+from kproxy.net.txn.native.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.native.requests import NativeRequests
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -149,13 +149,14 @@ class FencedOwner(BrokerOwner):
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, self._upstream), False
 
     async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
-        """AddPartitionsToTxn. In the second protocol the broker hears of them by what is written. TxnError."""
+        """AddPartitionsToTxn. In the second protocol the broker hears of them with the first data. TxnError."""
         async with self._lock:
             self._admit(request, _COORDINATOR)
             self._refuse()
             with self._asking():
                 transaction = await self._begin()
-                await self._announce(transaction, places)
+                if self._protocol.adds:
+                    await self._announce(transaction, places)
             transaction.joined.update(places)
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
@@ -171,7 +172,8 @@ class FencedOwner(BrokerOwner):
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
         """As ``Decider.produce``; unless ``implicit``, only what was added: what is late is not taken for the next."""
-        async with self._lock:
+        of_this = implicit and request.client == self._client  # else only what was added is added
+        async with self._turn(places_of(batches) if of_this else (), accepted):
             self._admit(request, None)
             self._refuse()
             joined = self._transaction.joined if self._transaction is not None else ()
@@ -179,7 +181,7 @@ class FencedOwner(BrokerOwner):
                 raise TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
             with self._asking():
                 transaction = await self._begin()
-                sends = await self._accept(transaction, request, batches, accepted)
+                sends = await self._accept(transaction, request, batches)
         return await self._settled(transaction, sends)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:

@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.native.broker_owner import BrokerOwner
+from kproxy.net.txn.native.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
@@ -52,11 +52,11 @@ class NativeOwner(BrokerOwner):
         self, request: TxnRequest, batches: Sequence[ClientBatch], accepted: Callable[[], None]
     ) -> list[Written]:
         """As ``Decider.produce``."""
-        async with self._lock:
+        async with self._turn(places_of(batches) if request.client == self._client else (), accepted):
             self._admit(request)
             self._refuse_doomed()
             transaction = await self._begin()
-            sends = await self._accept(transaction, request, batches, accepted)
+            sends = await self._accept(transaction, request, batches)
         return await self._settled(transaction, sends)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:

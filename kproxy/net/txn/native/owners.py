@@ -69,6 +69,7 @@ class Owners(ABC, Generic[O]):
             patience_s = self._config.delivery_timeout_ms / 1000
             requests = NativeRequests(self._cluster, transactional_id, patience_s, asking)
             owner = self._owners[transactional_id] = make(transactional_id, requests, self._connections(), self._stats)
+        owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
         return owner
 
     @property

@@ -43,7 +43,8 @@ class TestTheBroker:
             client = await client_of(cast)
             cast.server.cluster.hold_markers()
             await client.transaction("1")
-            key, busy = ApiKey.PRODUCE if level == 2 else ApiKey.INIT_PRODUCER_ID, trio.Event()
+            key = ApiKey.ADD_PARTITIONS_TO_TXN if level == 2 else ApiKey.INIT_PRODUCER_ID
+            busy = trio.Event()
             cast.server.cluster.control(key, lambda call: busy.set())
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.write, "2")

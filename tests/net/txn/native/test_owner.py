@@ -90,7 +90,7 @@ class TestFaults:
             await client.end()
             async with trio.open_nursery() as nursery:
                 busy = trio.Event()
-                key = ApiKey.PRODUCE if level == 2 else ApiKey.INIT_PRODUCER_ID
+                key = ApiKey.ADD_PARTITIONS_TO_TXN if level == 2 else ApiKey.INIT_PRODUCER_ID
                 cast.server.cluster.control(key, lambda call: busy.set())
                 nursery.start_soon(client.write, "2")
                 with trio.fail_after(PATIENCE):

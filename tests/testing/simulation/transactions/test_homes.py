@@ -34,6 +34,6 @@ def test_brokers_agree_on_a_level_and_their_readers_see_what_kproxys_see(version
     outcome = run(make_plan(4, taste))
     assert outcome.broken is None
     assert outcome.acknowledged
-    added = any("AddPartitionsToTxn" in line for line in outcome.trace)
-    assert added == (version < 2)
+    renewed = any("InitProducerId" in line and not line.endswith("as -1") for line in outcome.trace)
+    assert renewed == (version < 2), "there no end gives an epoch"
     assert outcome.plan.readers[-1].direct
