@@ -31,6 +31,8 @@ _SINCE: Final[Mapping[tuple[ApiKey, ErrorCode], _Since]] = {
     (ApiKey.END_TXN, ErrorCode.PRODUCER_FENCED): _Since(2, _FENCED),
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.PRODUCER_FENCED): _Since(_NEVER, _FENCED),
     (ApiKey.PRODUCE, ErrorCode.PRODUCER_FENCED): _Since(_NEVER, _FENCED),
+    # a group's coordinator knows epochs only; Java's producer ends without a word of fencing at anything else
+    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_PRODUCER_ID_MAPPING): _Since(_NEVER, _FENCED),
     (ApiKey.INIT_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE): _Since(5, ErrorCode.CONCURRENT_TRANSACTIONS),
     (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.TRANSACTION_ABORTABLE): _Since(5, _ABORT),
     (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.TRANSACTION_ABORTABLE): _Since(4, _ABORT),

@@ -242,9 +242,11 @@ class RealKafka:
             "share.coordinator.state.topic.replication.factor": min(3, count),
             "share.coordinator.state.topic.min.isr": min(2, count),
             "group.initial.rebalance.delay.ms": 0,
-            # Failures shall be noticed within a test's patience, not within production's 9 and 2 s.
+            "group.streams.initial.rebalance.delay.ms": 0,
+            # Failures shall be noticed within a test's patience, not within production's 9, 2 and 10 s.
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # Records may bear any time. A broker would look for those of more than a week ago 30 s after its start.
             "log.retention.ms": -1,
         }

@@ -37,6 +37,12 @@ def test_leaders_and_groups_never_knew_the_word(api_key: ApiKey) -> None:
     assert told(api_key, newest, ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_groups_know_epochs_and_no_mapping_of_ids(version: int) -> None:
+    fenced = told(ApiKey.TXN_OFFSET_COMMIT, version, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert fenced == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("api_key", "version", "wanted"),
     [

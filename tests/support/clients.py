@@ -77,7 +77,15 @@ def java_driver(client: str, *sources: str) -> Command:
     if "java08" in sources:
         # KafkaConsumer of 0.8.2 is an empty shell that later sources do not compile against.
         files = [path for path in files if path.name != "NewSteps.java"]
+    return _java("Driver", files, [client, _GSON])
 
+
+def java_program(name: str, *coordinates: str) -> Command:
+    """Compile the Java program in the directory ``name``, whose class is ``Main``, and return how to start it."""
+    return _java("Main", sorted((DRIVERS / name).glob("*.java")), coordinates)
+
+
+def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Command:
     def install(target: Path) -> None:
         try:
             find_java()
@@ -85,13 +93,13 @@ def java_driver(client: str, *sources: str) -> Command:
         except KafkaUnavailable as error:
             raise ToolUnavailable(str(error)) from error
         javac = _tool("javac", "a JDK 17 or later (Debian: apt-get install openjdk-17-jdk-headless)")
-        (target / "pom.xml").write_text(_pom([client, _GSON]), encoding="utf-8")
+        (target / "pom.xml").write_text(_pom(coordinates), encoding="utf-8")
         copy = "dependency:copy-dependencies"
         _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
         _run([javac, "-proc:none", "-nowarn", "-d", "classes", "-cp", "libs/*", *map(str, files)], target)
 
-    home = installed("java", [client, _GSON, *(path.read_text(encoding="utf-8") for path in files)], install)
-    return Command(("java", *_JVM, "-cp", f"{home}/classes:{home}/libs/*", "Driver"))
+    home = installed("java", [*coordinates, *(path.read_text(encoding="utf-8") for path in files)], install)
+    return Command(("java", *_JVM, "-cp", f"{home}/classes:{home}/libs/*", main))
 
 
 def python_driver(script: str, *requirements: str) -> Command:

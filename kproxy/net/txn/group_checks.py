@@ -4,8 +4,9 @@ from typing import Final
 
 from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator, serves
@@ -15,6 +16,8 @@ _NO_GENERATION: Final = -1
 _FIRST_STATIC: Final = 3
 #: The members are asked to join again: until they do, the generation is the one that it was.
 _STILL_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
+#: Who tells the epochs of members: each knows its own kind of group, and no members of others.
+_DESCRIBED_BY: Final = (ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest)
 
 
 async def check_member(cluster: Cluster, offsets: TransactionOffsets) -> int:
@@ -41,22 +44,21 @@ def _trim(request: HeartbeatRequest, version: int) -> None:
 
 
 async def _check_epoch(cluster: Cluster, offsets: TransactionOffsets) -> int:
-    """Of a group of the newer protocol (KIP-848), whose members have epochs; Heartbeat does not know them.
+    """Of a group whose members have epochs (KIP-848, KIP-1071); Heartbeat does not know them.
 
-    Its own heartbeat is not for others than the member: the answer may be the one that has a new assignment.
+    Their own heartbeats are not for others than the member: the answer may be the one that has a new assignment.
     """
     try:
-        if not await serves(cluster, offsets.group_id, ApiKey.CONSUMER_GROUP_DESCRIBE):
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        kinds = [kind for kind in _DESCRIBED_BY if await serves(cluster, offsets.group_id, kind.API_KEY)]
     except (OSError, RemoteProtocolError):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    request = ConsumerGroupDescribeRequest([offsets.group_id])
-    answer = await ask_coordinator(cluster, offsets.group_id, request)
-    if not isinstance(answer, ConsumerGroupDescribeResponse):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    epochs = {member.member_id: member.member_epoch for group in answer.groups for member in group.members}
-    if offsets.member_id not in epochs:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    # TxnOffsetCommit has no STALE_MEMBER_EPOCH: producers know this one
-    is_current = epochs[offsets.member_id] == offsets.generation_id
-    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+    for kind in kinds:
+        answer = await ask_coordinator(cluster, offsets.group_id, kind([offsets.group_id]))
+        if not isinstance(answer, ConsumerGroupDescribeResponse | StreamsGroupDescribeResponse):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        epochs = {member.member_id: member.member_epoch for group in answer.groups for member in group.members}
+        if offsets.member_id in epochs:
+            # TxnOffsetCommit has no STALE_MEMBER_EPOCH: producers know this one
+            is_current = epochs[offsets.member_id] == offsets.generation_id
+            return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.UNKNOWN_MEMBER_ID

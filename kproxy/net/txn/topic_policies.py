@@ -74,6 +74,12 @@ class TopicPolicies:
             compacted = False
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no settings of {topic}: {error}") from error
+        if compacted:
+            log.warning(
+                "a transaction that kproxy decides may not write to a compacted topic",
+                topic=topic,
+                advice="let transactions.home of its transactional id be broker, broker-fenced or auto",
+            )
         known = _Known(compacted, trio.current_time() + _KEPT_SECONDS)
         self._known.pop(topic, None)
         if len(self._known) >= _MOST_TOPICS:

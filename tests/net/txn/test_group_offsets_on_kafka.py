@@ -13,6 +13,12 @@ from kproxy.codec._generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from kproxy.codec._generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopology,
+    StreamsGroupHeartbeatResponse,
+)
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -200,6 +206,36 @@ async def test_members_of_the_newer_protocol(kafka: RealKafka) -> None:
         with trio.fail_after(30):
             while answer.member_epoch == epoch:
                 answer = await beat(epoch)
+                await trio.sleep(0.1)
+        assert await at.producer.end() != 0
+        assert await at.told() == (5, 0)
+
+
+async def test_members_of_streams_groups(kafka: RealKafka) -> None:
+    async with scene(kafka) as at:
+        member, other = str(uuid.uuid4()), str(uuid.uuid4())
+        topology = StreamsGroupHeartbeatRequestTopology(0, [StreamsGroupHeartbeatRequestSubtopology("0", [at.name])])
+
+        async def beat(epoch: int, who: str = member) -> int:
+            more: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+            if not epoch:
+                more |= {"rebalance_timeout_ms": 60_000, "topology": topology, "process_id": who, "client_tags": []}
+            request = StreamsGroupHeartbeatRequest(at.name, who, epoch, **more)
+            answer: StreamsGroupHeartbeatResponse = await at.direct.call(request, 0)
+            assert answer.error_code == ErrorCode.NONE, answer.error_message
+            return answer.member_epoch
+
+        epoch = await beat(0)
+        assert await at.offsets(5, epoch, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.offsets(5, epoch + 1, member) == ErrorCode.ILLEGAL_GENERATION
+        assert await at.offsets(5, epoch, member) == 0
+        assert await at.producer.end() == 0
+        assert await at.told() == (5, 0)
+        await at.broker_has(5)
+        assert await at.offsets(6, epoch, member) == 0
+        await beat(0, other)
+        with trio.fail_after(30):
+            while await beat(epoch) == epoch:  # noqa: ASYNC110 - the member learns it by its next heartbeat
                 await trio.sleep(0.1)
         assert await at.producer.end() != 0
         assert await at.told() == (5, 0)

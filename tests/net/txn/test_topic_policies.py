@@ -53,6 +53,16 @@ async def test_compact_alone_or_with_delete() -> None:
         assert found == {"plain": False, "a": True, "b": True, "c": False, "d": False}
 
 
+async def test_who_looks_for_the_cause_of_a_refusal_finds_the_topic_in_the_log() -> None:
+    async with policies() as (brokers, known, _):
+        brokers.create_topic("t", config={"cleanup.policy": "compact"})
+        with structlog.testing.capture_logs() as logged:
+            assert [await known.is_compacted("t"), await known.is_compacted("t")] == [True, True]
+        [line] = [line for line in logged if line["log_level"] == "warning"]
+        assert line["topic"] == "t"
+        assert "transactions.home" in line["advice"]
+
+
 async def test_an_answer_is_believed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async with policies() as (brokers, known, asked):
         brokers.create_topic("t")
