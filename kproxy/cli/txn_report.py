@@ -64,7 +64,8 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
 
 def _part(part: Part) -> str:
     state = "prepared" if part.prepared else "open"
-    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}"
+    until = f", aborted by the broker at {_time(part.expires_ms)}" if part.expires_ms is not None else ""
+    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{until}"
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -166,6 +166,10 @@ _PART: Final = all_required(
         "name": {"type": "string", "description": "Of the member; empty for what the owner wrote itself."},
         **_PRODUCER,
         "prepared": {"type": "boolean", "description": "It waits for the owner's decision for as long as it takes."},
+        "expires_ms": {
+            "type": ["integer", "null"],
+            "description": "When the broker aborts it if nobody has decided it, in ms since 1970; null: nobody does.",
+        },
     },
     "What is decided together with the rest.",
 )

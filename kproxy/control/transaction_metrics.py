@@ -30,13 +30,26 @@ def _states(stats: TransactionStats, now: float) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "kproxy_transactions_prepared",
-        "Parts that are prepared and wait for their owner; no time-out ends them: if they stay, commit or abort them.",
+        "Parts that are prepared and wait for their owner; no time-out ends them, unless the broker has them: if they "
+        "stay, commit or abort them.",
         value=stats.prepared,
     )
+    left = GaugeMetricFamily(
+        "kproxy_transaction_prepared_seconds_left",
+        "Time until the broker aborts the first prepared member whose data it keeps; no value if there is none.",
+    )
+    if stats.prepared_until is not None:
+        left.add_metric((), max(0.0, stats.prepared_until - now))
+    yield left
 
 
 def _decisions(stats: TransactionStats) -> Iterator[Metric]:
     yield CounterMetricFamily("kproxy_transactions_committed", "Transactions committed.", value=stats.commits)
+    yield CounterMetricFamily(
+        "kproxy_transactions_torn",
+        "Members of committed transactions that the broker had aborted before it was told: what they wrote is missing.",
+        value=stats.torn,
+    )
     yield counter("kproxy_transactions_aborted", "Transactions aborted.", ("reason",), single(stats.aborts, _ABORTS))
     yield counter(
         "kproxy_transaction_claims",

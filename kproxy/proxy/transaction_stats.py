@@ -21,6 +21,10 @@ class TransactionStats:
     """When the oldest of them began, in seconds since the epoch; None if there is none."""
     prepared: int = 0
     """Of all instances: parts that are prepared and wait for their owner's decision."""
+    prepared_until: float | None = None
+    """When the broker may abort the first of them, in seconds since the epoch; None if it has none of them."""
+    torn: int = 0
+    """Members that were committed when the broker had aborted them already."""
     commits: int = 0
     """Commits of this instance that the log shows."""
     aborts: dict[str, int] = field(default_factory=dict)

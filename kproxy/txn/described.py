@@ -21,6 +21,8 @@ class Part(NamedTuple):
     producer_id: int
     producer_epoch: int
     prepared: bool
+    #: When the broker aborts it if it is not decided, in ms since 1970; None: nobody does.
+    expires_ms: int | None = None
 
 
 class Outcome(NamedTuple):
@@ -113,7 +115,7 @@ def described_from(found: Mapping[str, Any]) -> Described:
         | {
             "partitions": tuple((row["topic"], row["partition"]) for row in found["partitions"]),
             "groups": tuple(found["groups"]),
-            "parts": tuple(Part(**{name: row[name] for name in Part._fields}) for row in found["parts"]),
+            "parts": tuple(Part(**{name: row[name] for name in Part._fields if name in row}) for row in found["parts"]),
             "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
         }
     )

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kproxy.txn.described import Described, Listed, Outcome, Part
+from kproxy.txn.ids import Producer
 from kproxy.txn.states import State
 from kproxy.txn.verdict import Verdict
 
@@ -11,13 +12,15 @@ if TYPE_CHECKING:
 
 
 def state_of(view: "IdView") -> State:
-    """The state as any reader of the log knows it: decisions that are on their way are not."""
+    """The state as any reader of the log knows it: a decision is pending where the broker has not been told of it."""
     if view.expired:
         return State.DEAD
     if view.ongoing is not None:
         return State.ONGOING
     if view.last is None:
         return State.EMPTY
+    if view.unended and not view.last.by_claim:
+        return State.PREPARE_COMMIT if view.last.committed else State.PREPARE_ABORT
     return State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
 
 
@@ -48,8 +51,16 @@ def listed(found: Described) -> Listed:
 
 def _parts(view: "IdView") -> list[Part]:
     """What is prepared, and members that are open; producer ids as they stand in batches."""
-    parts = [Part(one.name, *producer, prepared=True) for producer, one in view.prepared.items()]
+    parts = [
+        Part(one.name, *producer, prepared=True, expires_ms=_expires(view, producer))
+        for producer, one in view.prepared.items()
+    ]
     for producer, joined in view.members.items():
         if producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
-            parts.append(Part(joined.name, *producer, prepared=False))
-    return sorted(parts)
+            parts.append(Part(joined.name, *producer, prepared=False, expires_ms=_expires(view, producer)))
+    return sorted(parts, key=lambda part: part[:-1])
+
+
+def _expires(view: "IdView", part: Producer) -> int | None:
+    joined = view.members.get(part)
+    return joined.expires_ms if joined is not None else None

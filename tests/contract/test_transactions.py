@@ -15,12 +15,17 @@ from kproxy.codec._generated.describe_producers import (
     DescribeProducersRequestTopicRequest,
     DescribeProducersResponse,
 )
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+)
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.client import ClusterClient
 from tests.contract.batches import batch
-from tests.contract.coordinators import GROUP, find_coordinator
+from tests.contract.coordinators import GROUP, TRANSACTION, find_coordinator
 from tests.contract.native_producer import NONE, PATIENCE_S, TV1, TV2, NativeProducer, committed_offset, until
 
 
@@ -275,3 +280,38 @@ def test_what_takes_too_long_is_aborted_and_fenced(client: ClusterClient, topic:
             assert producer.ask_end()[0] is producer.ask_end(committed=False)[0] is ErrorCode.PRODUCER_FENCED
         producer.init()
         assert producer.producer == (pid, epoch + 2)
+
+
+def _described(producer: NativeProducer, name: str) -> DescribeTransactionsResponseTransactionState:
+    find_coordinator(producer.client, name, TRANSACTION)
+    answer = producer.client.any_broker().call(DescribeTransactionsRequest([name]), 0, DescribeTransactionsResponse)
+    (row,) = answer.transaction_states
+    return row
+
+
+def test_a_coordinator_describes_what_is_open_and_how_it_ended(producer: NativeProducer) -> None:
+    row = _described(producer, producer.name)
+    assert (row.error_code, row.transaction_state, row.transaction_start_time_ms, row.topics) == (0, "Empty", -1, [])
+    assert (row.producer_id, row.producer_epoch) == producer.producer
+    producer.write(b"a", 0, 1)
+    row = _described(producer, producer.name)
+    assert (row.transaction_state, row.producer_id, row.producer_epoch) == ("Ongoing", *producer.producer)
+    assert row.transaction_timeout_ms == 60_000
+    assert abs(row.transaction_start_time_ms - time.time() * 1000) < PATIENCE_S * 1000
+    assert [(topic.topic, sorted(topic.partitions)) for topic in row.topics] == [(producer.topic, [0, 1])]
+    for committed, state in ((True, "CompleteCommit"), (False, "CompleteAbort")):
+        producer.write(b"a")
+        assert producer.end(committed=committed) is NONE
+        producer.settle()
+        row = _described(producer, producer.name)
+        deadline = time.monotonic() + PATIENCE_S
+        while row.transaction_state.startswith("Prepare") and time.monotonic() < deadline:
+            time.sleep(0.01)
+            row = _described(producer, producer.name)
+        assert (row.transaction_state, row.topics) == (state, [])
+        assert (row.producer_id, row.producer_epoch) == producer.producer
+
+
+def test_an_id_that_nobody_knows_is_not_described(producer: NativeProducer) -> None:
+    row = _described(producer, f"{producer.name}-other")
+    assert (row.error_code, row.transaction_state) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "")

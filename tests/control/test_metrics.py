@@ -28,6 +28,7 @@ def value(stats: Stats, name: str, **labels: str) -> float:
 
 def fill_transactions(stats: TransactionStats) -> None:
     stats.open, stats.prepared, stats.commits, stats.fenced = 41, 42, 43, 44
+    stats.prepared_until, stats.torn = 1030.0, 52
     stats.aborted("timeout")
     stats.claimed("lost")
     stats.appends.observe(0.003)
@@ -132,6 +133,7 @@ def filled() -> Stats:
         ("kproxy_recovery_seconds_total", {}, 36.5),
         ("kproxy_transactions_open", {}, 41),
         ("kproxy_transactions_prepared", {}, 42),
+        ("kproxy_transactions_torn_total", {}, 52),
         ("kproxy_transactions_committed_total", {}, 43),
         ("kproxy_transactions_fenced_total", {}, 44),
         ("kproxy_transactions_aborted_total", {"reason": "timeout"}, 1),
@@ -158,13 +160,16 @@ def test_legacy_requests_name_the_client() -> None:
 @pytest.mark.parametrize(("oldest", "age"), [(None, 0.0), (997.5, 2.5), (1001.0, 0.0)])
 def test_the_oldest_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
     stats = Stats(
-        oldest_unacknowledged=oldest, transactions=TransactionStats(oldest_open=oldest, oldest_unknown=oldest)
+        oldest_unacknowledged=oldest,
+        transactions=TransactionStats(oldest_open=oldest, oldest_unknown=oldest, prepared_until=oldest),
     )
     collector = StatsCollector(stats, now=lambda: 1000.0)
     found = {sample.name: sample.value for family in collector.collect() for sample in family.samples}
     assert found["kproxy_oldest_unacknowledged_seconds"] == age
     assert found["kproxy_transaction_oldest_seconds"] == age
     assert found["kproxy_unknown_producer_id_oldest_seconds"] == age
+    left = None if oldest is None else max(0.0, oldest - 1000.0)
+    assert found.get("kproxy_transaction_prepared_seconds_left") == left
 
 
 def test_each_field_of_the_counters_has_its_test() -> None:

@@ -11,8 +11,9 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
-from kproxy.net.txn.members import MemberCapture, Members
-from kproxy.net.txn.native.control import NativeControl
+from kproxy.net.txn.members import Joining, MemberCapture, Members
+from kproxy.net.txn.native.control import NativeControl, not_here
+from kproxy.net.txn.native.told import Told
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
@@ -43,9 +44,12 @@ class ControlService:
         rejects: Rejects,
         begun: Begun,
         members: Members,
+        told: Told,
         cluster: Cluster,
     ) -> None:
         """``begun`` is what connections ask where a client's requests go. ``native``: has what the brokers decide.
+
+        ``told``: what the brokers are asked and told of members whose data they keep.
 
         ``read_all`` reads all of the log that there is. OSError, RemoteProtocolError if that can't be had.
         """
@@ -56,6 +60,7 @@ class ControlService:
         self._rejects = rejects
         self._begun = begun
         self._members = members
+        self._told = told
         self._network = cluster.network
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
@@ -80,11 +85,12 @@ class ControlService:
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
         """As ``TransactionControl``."""
-        _refuse_parts(transactional_id, self._native.has(transactional_id))
         capture = self._begun.named(transactional_id)
         if capture is not None:
             with self._begun.ending(capture):
                 await capture.abort()
+        if self._native.has(transactional_id):
+            await self._native.initialize(transactional_id, client_id, timeout_ms)
         await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id)
         return self._describe(transactional_id)
 
@@ -98,7 +104,7 @@ class ControlService:
         abort_others: bool = False,
     ) -> Described:
         """As ``TransactionControl``."""
-        if self._native.has(transactional_id):
+        if self._native.is_open(transactional_id) or self._native.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or owner or abort_others)
             return await self._native.commit(transactional_id, batch_id)
         view = await self._owned(transactional_id, owner)
@@ -106,10 +112,12 @@ class ControlService:
             await self._commit(view, Also(batch_id, members), owner)
         if abort_others:
             await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
+        await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
     async def _commit(self, view: IdView, also: Also, owner: OwnerId | None) -> None:
         name = view.transactional_id
+        await self._told.votes.check(view, also)
         capture = self._open_here(name, owner)
         if capture is not None:
             with self._begun.ending(capture):
@@ -147,7 +155,7 @@ class ControlService:
         abort_others: bool = False,
     ) -> Described:
         """As ``TransactionControl``."""
-        if self._native.has(transactional_id):
+        if self._native.is_open(transactional_id):
             _refuse_parts(transactional_id, members or owner or abort_others)
             return await self._native.abort(transactional_id)
         view = await self._owned(transactional_id, owner)
@@ -160,6 +168,7 @@ class ControlService:
             await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=also)
         else:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
+        await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
     async def prepare(self, transactional_id: str) -> Described:
@@ -185,12 +194,13 @@ class ControlService:
         timeout_ms: int | None = None,
     ) -> Described:
         """As ``TransactionControl``."""
-        _refuse_parts(transactional_id, self._native.has(transactional_id))
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.check_timeout(longest)
-        capture = MemberCapture(self._coordinator, self._members, transactional_id, member, client_id, longest)
+        native = self._native.has(transactional_id)
+        wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, native)
+        capture = MemberCapture(self._coordinator, self._members, wanted)
         with self._begun.beginning(capture):
-            await capture.join(_producer(owner))
+            await capture.join()
         return self._describe(transactional_id)
 
     async def _timeout_of(self, transactional_id: str) -> int:
@@ -232,7 +242,7 @@ class ControlService:
 
     async def describe(self, transactional_id: str) -> Described:
         """As ``TransactionControl``."""
-        if self._native.has(transactional_id):
+        if self._native.is_open(transactional_id):
             return self._native.describe(transactional_id)
         await self._found(transactional_id)
         return self._describe(transactional_id)
@@ -262,6 +272,8 @@ class ControlService:
         if not self._log.opened.is_set():
             await self._asked(self._read_all)  # where there is no log, none is made to look into it
         view = await self._read(name) if self._log.opened.is_set() else None
+        if view is None and self._native.has(name):
+            raise not_here(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
         return view
@@ -278,9 +290,9 @@ class ControlService:
 
 
 def _refuse_parts(name: str, asked: object) -> None:
-    """TxnError where more is asked of an id than the broker's coordinator knows."""
+    """TxnError where what the id itself has open is to be prepared, or decided with members: the broker can't."""
     if asked:
-        why = f"the broker decides {name}, without members and prepare: let its transactions.home be kproxy"
+        why = f"the broker decides what {name} itself has open, alone: begin a member for what is decided with others"
         raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
 

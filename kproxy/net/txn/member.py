@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kproxy.codec._generated.transaction_member import TransactionMember
+from kproxy.codec._generated.transaction_member import TransactionMember, TransactionMemberNative
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendError
@@ -53,12 +53,16 @@ class Member:
     async def join(self, view: IdView, main: Producer) -> bool:
         """Joins the transaction ``main``; whether the log shows that. It is asked once: another try is another part."""
         assert view.claim is not None
-        body = TransactionMember(view.claim.nonce, *main, self.name, *self.producer, self._nonce)
+        body = TransactionMember(view.claim.nonce, *main, self.name, *self.producer, self._nonce, self._native())
         with suppress(AppendError):
             await self._tools.log.append(self._entry(body), *self.producer, self._next_sequence())
         now = await self._keeper.read_to_end()
         joined = now.members.get(self.producer) if now is not None else None
         return joined is not None and joined.nonce == self._nonce
+
+    def _native(self) -> TransactionMemberNative | None:
+        """Which transaction of the broker's it writes in, if it does."""
+        return None
 
     # -- data
 
@@ -95,7 +99,9 @@ class Member:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"a batch was not written: error {writer.failed}")
             if (topic := self._ends.made_anew(writer.written())) is not None:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"{topic} was deleted and made anew")
-            await self._until_prepared(self._transaction.preparation(self._nonce), self._next_sequence())
+            body = self._transaction.preparation(self._nonce)
+            body.producer_id, body.epoch = self.producer
+            await self._until_prepared(body, self._next_sequence())
 
     async def _until_prepared(self, body: Message, sequence: int) -> None:
         for _ in range(_MOST_PREPARES):
@@ -103,11 +109,15 @@ class Member:
             with suppress(AppendError):
                 await self._tools.log.append(self._entry(body), *self.producer, sequence)
             view = await self._keeper.read_to_end()
-            if view is not None and self.producer in view.prepared:
+            if view is not None and (self.producer in view.prepared or _is_committed(view, self.producer)):
                 return
             if view is None or view.verdict(self.producer) is not Verdict.UNDECIDED:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "its transaction was decided or claimed without it")
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether it is prepared is not known: ask again")
+
+    async def give_up(self) -> None:
+        """It will not be prepared; the log aborts it with what it joined."""
+        self._transaction.writer.abandon()
 
     def close(self) -> None:
         """Gives up what is not written, and closes its connections."""
@@ -120,3 +130,8 @@ class Member:
     def _next_sequence(self) -> int:
         sequence, self._sequence = self._sequence, self._sequence + 1
         return sequence
+
+
+def _is_committed(view: IdView, part: Producer) -> bool:
+    """Whoever decides may have read the record that prepares before its writer has."""
+    return view.verdict(part) is Verdict.COMMITTED

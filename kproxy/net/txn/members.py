@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.member import Member
+from kproxy.net.txn.native.member import NativeMember, NativeMembers
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.errors import TxnError
@@ -23,6 +24,21 @@ _MOST_TRIES: Final = 10
 _MOST_FREE: Final = 1_000
 
 
+class Joining(NamedTuple):
+    """Who wants to be a member."""
+
+    transactional_id: str
+    name: str
+    #: None: whoever has the id.
+    owner: Producer | None
+    #: As the client that takes the id where nobody has it.
+    client_id: str
+    #: By when it will be prepared; of the id, too, where nobody has it.
+    timeout_ms: int
+    #: Whether it is the broker that keeps its data from readers until they are decided.
+    native: bool
+
+
 class Members:
     """Has members join, at most one under each producer id at a time.
 
@@ -30,37 +46,49 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools) -> None:
-        """Nobody has joined."""
+    def __init__(self, tools: OwnerTools, natives: NativeMembers) -> None:
+        """Nobody has joined. ``natives``: for members whose data the broker keeps from readers."""
         self._tools = tools
+        self._natives = natives
         self._free: deque[tuple[str, Producer]] = deque(maxlen=_MOST_FREE)
 
-    async def join(
-        self, transactional_id: str, name: str, owner: Producer | None, client_id: str, timeout_ms: int
-    ) -> Member:
+    async def join(self, wanted: Joining) -> Member:
         """A member of the transaction that is open, or of the next one; the log shows it.
 
-        TxnError: PRODUCER_FENCED if ``owner`` is not the client that has the id by now. ``client_id`` and
-        ``timeout_ms`` are for an id that nobody has.
+        TxnError: PRODUCER_FENCED if the owner that is named is not the client that has the id by now.
         """
+        transactional_id = wanted.transactional_id
         keeper = ClaimKeeper(transactional_id, self._tools)
         for _ in range(_MOST_TRIES):
             view = await keeper.read_to_end()
-            _refuse(view, name, owner)
+            _refuse(view, wanted.name, wanted.owner)
             main = view.next_epoch() if view is not None else None
             if view is None or main is None:
-                await self._claim(keeper, view, client_id, timeout_ms)
+                await self._claim(keeper, view, wanted.client_id, wanted.timeout_ms)
                 continue
-            member = Member(transactional_id, name, await self._producer(transactional_id), self._tools)
-            try:
-                joined = await member.join(view, main)
-            except BaseException:
-                member.close()
-                raise
-            if joined:
+            member = await self._make(wanted)
+            if await self._joins(member, view, main):
                 return member
             self.leave(member)
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim or decide the transactional id all the time")
+
+    async def _make(self, wanted: Joining) -> Member:
+        producer = await self._producer(wanted.transactional_id)
+        if not wanted.native:
+            return Member(wanted.transactional_id, wanted.name, producer, self._tools)
+        return await self._natives.make(wanted.transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
+
+    async def _joins(self, member: Member, view: IdView, main: Producer) -> bool:
+        joined = False
+        try:
+            joined = await member.join(view, main)
+        except BaseException:
+            member.close()
+            raise
+        finally:
+            if isinstance(member, NativeMember):
+                (self._natives.joined if joined else self._natives.give_back)(member)
+        return joined
 
     def leave(self, member: Member) -> None:
         """The member is prepared or given up; its producer id is for the next one."""
@@ -98,26 +126,17 @@ def _refuse(view: IdView | None, name: str, owner: Producer | None) -> None:
 class MemberCapture(Capture):
     """What a client that knows nothing of transactions writes as a member of one."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        members: Members,
-        transactional_id: str,
-        name: str,
-        client_id: str,
-        timeout_ms: int,
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, members: Members, wanted: Joining) -> None:
         """Nothing is asked for before ``join``."""
-        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
-        self.member = name
+        super().__init__(coordinator, wanted.transactional_id, wanted.client_id, wanted.timeout_ms)
+        self.member = wanted.name
+        self._wanted = wanted
         self._members = members
         self._joined: Member | None = None
 
-    async def join(self, owner: Producer | None) -> None:
+    async def join(self) -> None:
         """As ``Members.join``."""
-        self._joined = await self._members.join(
-            self.transactional_id, self.member, owner, self.client_id, self.timeout_ms
-        )
+        self._joined = await self._members.join(self._wanted)
 
     async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
         if self._joined is None:
@@ -134,7 +153,12 @@ class MemberCapture(Capture):
     async def _prepare(self) -> None:
         if self._joined is None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
-        await self._joined.prepare()
+        try:
+            await self._joined.prepare()
+        except TxnError as error:
+            if error.error_code is ErrorCode.TRANSACTION_ABORTABLE:  # else it may be prepared
+                await self._joined.give_up()
+            raise
 
     async def abort(self, also: Also = ALONE) -> None:
         """Takes nothing any more; what was written is never seen."""
@@ -143,6 +167,8 @@ class MemberCapture(Capture):
         await self._quiet()
 
     async def _abort_the_open(self, also: Also = ALONE) -> None:
+        if self._joined is not None:
+            await self._joined.give_up()
         self._leave()
 
     def _leave(self) -> None:

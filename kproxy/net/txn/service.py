@@ -29,8 +29,14 @@ from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.native.control import NativeControl
 from kproxy.net.txn.native.coordinator import NativeCoordinator
+from kproxy.net.txn.native.deadlines import Deadlines
+from kproxy.net.txn.native.ends import NativeEnds
 from kproxy.net.txn.native.fenced_coordinator import FencedCoordinator
+from kproxy.net.txn.native.member import NativeMembers
+from kproxy.net.txn.native.slots import Slots
 from kproxy.net.txn.native.stable_groups import StableGroups
+from kproxy.net.txn.native.told import Told
+from kproxy.net.txn.native.votes import Votes
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.rpcs import Rpcs
@@ -119,8 +125,13 @@ class Transactions:
             ApplicationsByRule(homes, config.on_offset_commit, config.on_offset_commit_timeout_ms),
             SingleRequests(homes, config.per_request, longest),
         )
+        patience_s = config.delivery_timeout_ms / 1000
+        self._told_ends = NativeEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
+        self._deadlines = Deadlines(self.log, stats.transactions, cluster.network)
+        slots = Slots(config.instance_id, _nonce())
+        sink.listeners.append(slots.heard)
         #: Transactions by hand.
-        members = Members(tools)
+        members = Members(tools, NativeMembers(cluster, config, slots))
         self.control = ControlService(
             self.coordinator,
             NativeControl(homes, begun, cluster),
@@ -129,6 +140,7 @@ class Transactions:
             self.rejects,
             begun,
             members,
+            Told(Votes(cluster, patience_s), self._told_ends),
             cluster,
         )
         #: For connections that show committed data alone.
@@ -189,6 +201,8 @@ class Transactions:
                     await self._until_wanted()
                     await self._load(nursery)
                 nursery.start_soon(self.snapshots.run)
+                nursery.start_soon(self._told_ends.run)
+                nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)
                 await self._succession.alone()
                 await self.coordinator.run()

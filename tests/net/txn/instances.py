@@ -18,7 +18,7 @@ from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import ClusterConfig, FakeServer, open_fake_cluster
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -172,9 +172,9 @@ class Cast:
 
 
 @asynccontextmanager
-async def stage(brokers: int = 1, **options: Any) -> AsyncIterator[Cast]:
+async def stage(brokers: int = 1, *, brokers_have: ClusterConfig | None = None, **options: Any) -> AsyncIterator[Cast]:
     """A fake cluster with a topic ``t`` of four partitions."""
-    async with open_fake_cluster(brokers) as fake, trio.open_nursery() as nursery:
+    async with open_fake_cluster(brokers, config=brokers_have) as fake, trio.open_nursery() as nursery:
         fake.cluster.create_topic("t", 4)
         yield Cast(fake, nursery, options)
         nursery.cancel_scope.cancel()

@@ -68,6 +68,11 @@ class BrokerOwner(ABC):
         self._doomed: TxnError | None = None
 
     @property
+    def is_busy(self) -> bool:
+        """Whether something that it was asked for is under way."""
+        return self._lock.locked()
+
+    @property
     def is_open(self) -> bool:
         """Whether a transaction has begun and is not decided."""
         return self._transaction is not None

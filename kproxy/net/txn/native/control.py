@@ -33,6 +33,18 @@ class NativeControl:
         """Whether the broker decides the transactions of an id."""
         return self._homes.is_native(transactional_id)
 
+    def is_open(self, transactional_id: str) -> bool:
+        """Whether an id has a transaction of the broker's open here."""
+        return self.has(transactional_id) and self._begun.named(transactional_id) is not None
+
+    def was_committed(self, transactional_id: str, batch_id: str | None) -> bool:
+        """Whether that was the last commit of an id here."""
+        return batch_id is not None and self._committed.get(transactional_id, (None,))[0] == batch_id
+
+    async def initialize(self, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        """Fences whoever has an id at the broker, and has what is open aborted. TxnError."""
+        await self._homes.init_producer_id(transactional_id, timeout_ms, None, client_id)
+
     async def begin(self, transactional_id: str, client_id: str | None, timeout_ms: int) -> Described:
         """As ``TransactionControl``. TxnError."""
         if not client_id:
@@ -77,10 +89,7 @@ class NativeControl:
     def _found(self, transactional_id: str) -> Capture:
         capture = self._begun.named(transactional_id)
         if capture is None:
-            why = (
-                f"{transactional_id} is not open at this kproxy; its home is the broker: kafka-transactions.sh describe"
-            )
-            raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, why)
+            raise not_here(transactional_id)
         return capture
 
     def _open(self, capture: Capture) -> Described:
@@ -100,3 +109,9 @@ class NativeControl:
             instance_id=self._homes.instance_id,
             last=None,
         )
+
+
+def not_here(transactional_id: str) -> TxnError:
+    """What is told of an id whose home is the broker, and that has nothing open at this kproxy."""
+    why = f"{transactional_id} is not open at this kproxy; its home is the broker: kafka-transactions.sh describe"
+    return TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, why)

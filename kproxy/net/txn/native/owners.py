@@ -83,7 +83,8 @@ class Owners(ABC, Generic[O]):
             while True:
                 await trio.sleep(_SWEEP_SECONDS)
                 for name, owner in list(self._owners.items()):
-                    if not owner.is_open and trio.current_time() > owner.used_at + self._idle_seconds:
+                    in_use = owner.is_open or owner.is_busy
+                    if not in_use and trio.current_time() > owner.used_at + self._idle_seconds:
                         self._forget(name)
         finally:
             for name in list(self._owners):

@@ -19,6 +19,13 @@ from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsResponseTransactionState as Told,
+)
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -54,6 +61,16 @@ class Protocol(NamedTuple):
         """Whether partitions and groups have to be added to a transaction."""
         return self is FIRST
 
+    @property
+    def level(self) -> int:
+        """Of ``transaction.version``: which of the two protocols it is."""
+        return _FIRST_LEVEL if self.adds else _SECOND_LEVEL
+
+    @staticmethod
+    def of(level: int) -> "Protocol":
+        """The protocol in which a transaction was begun at a level."""
+        return SECOND if level >= _SECOND_LEVEL else FIRST
+
 
 FIRST: Final = Protocol(11, 4, 4)
 SECOND: Final = Protocol(12, 5, 5)
@@ -63,11 +80,12 @@ _RESUMES: Final = 3
 #: Several transactions in one request are for brokers among themselves from v4 on.
 _ADD: Final = 3
 _ADD_OFFSETS: Final = 3
+_DESCRIBE: Final = 0
 _FEATURES: Final = (3, 4)
 #: Brokers tell nothing to software without a version (KIP-511).
 _WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
 _FEATURE: Final = "transaction.version"
-_SECOND_LEVEL: Final = 2
+_FIRST_LEVEL, _SECOND_LEVEL = 1, 2
 #: The broker is still busy with the transaction before. Markers take it some ms.
 _BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
 _BUSY_SECONDS: Final = (0.005, 0.01, 0.02, 0.05)
@@ -112,7 +130,7 @@ class NativeRequests:
         if answer.error_code:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ApiVersions: error {answer.error_code}")
         levels = {row.name: row.max_version_level for row in answer.finalized_features}
-        return SECOND if levels.get(_FEATURE, 0) >= _SECOND_LEVEL else FIRST
+        return Protocol.of(levels.get(_FEATURE, 0))
 
     async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
         """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
@@ -174,6 +192,17 @@ class NativeRequests:
         newest = protocol.commit_offsets
         await self._ask(request, TxnOffsetCommitResponse, newest=newest, group=group_id, trim=_trim)
 
+    async def describe(self) -> Told | None:
+        """What its coordinator knows of it (KIP-664, Kafka 3.0 and later); None if it knows nothing. TxnError."""
+        request = DescribeTransactionsRequest([self._name])
+        try:
+            answer = await self._ask(request, DescribeTransactionsResponse, newest=_DESCRIBE)
+        except TxnError as error:
+            if error.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            raise
+        return answer.transaction_states[0]
+
     async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
         """Decides; who writes the next transaction, or None: the one before, who needs a new epoch. TxnError."""
         request = EndTxnRequest(self._name, *producer, committed)
@@ -199,7 +228,8 @@ class NativeRequests:
                 answer = await self._coordinators.ask(key, key_type, request, newest, trim)
                 error = next((code for code in _errors(answer) if code), 0) if isinstance(answer, kind) else None
                 if isinstance(answer, kind) and error != _BUSY and error not in _ELSEWHERE:
-                    return _checked(answer, error or 0, self._name)
+                    _check(error or 0, self._name)
+                    return answer
                 if error in _ELSEWHERE:
                     self._coordinators.forget(key, key_type)
                 await trio.sleep(next(busy if error == _BUSY else elsewhere))
@@ -211,20 +241,21 @@ def _pauses(seconds: tuple[float, ...]) -> Iterator[float]:
     return chain(seconds, repeat(seconds[-1]))
 
 
-def _checked(answer: T, error: int, name: str) -> T:
+def _check(error: int, name: str) -> None:
     if error:
         try:
             code = ErrorCode(error)
         except ValueError:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         raise TxnError(code, f"the broker answers {code.name} for {name}")
-    return answer
 
 
 def _errors(answer: Any) -> list[int]:
     """Of an answer as a whole and of its partitions."""
     if isinstance(answer, TxnOffsetCommitResponse):
         return [row.error_code for topic in answer.topics for row in topic.partitions]
+    if isinstance(answer, DescribeTransactionsResponse):
+        return [row.error_code for row in answer.transaction_states]
     if isinstance(answer, AddPartitionsToTxnResponse):
         topics = answer.results_by_topic_v3_and_below
         return [row.partition_error_code for topic in topics for row in topic.results_by_partition]

@@ -35,7 +35,7 @@ def _describe(
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     elif wanted.resource_type == _BROKER:
-        defaults = BROKER_DEFAULTS
+        defaults = BROKER_DEFAULTS | {"transaction.max.timeout.ms": str(call.cluster.config.transaction_max_timeout_ms)}
     else:
         answer.error_code = ErrorCode.INVALID_REQUEST
         return answer

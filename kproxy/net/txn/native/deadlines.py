@@ -1,0 +1,61 @@
+"""Warns of members that are prepared, and that the broker will abort because nobody has decided them."""
+
+from typing import Final
+
+import structlog
+import trio
+
+from kproxy.net.network import Network
+from kproxy.net.txn.log import TransactionLog
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.ids import Producer
+
+log = structlog.get_logger("kproxy.transactions")
+
+_SWEEP_SECONDS: Final = 1.0
+#: The last part of its time, in which a member is warned of.
+_NEAR: Final = 0.25
+
+
+class Deadlines:
+    """Looks at all of them, once a second."""
+
+    def __init__(self, transactions: TransactionLog, stats: TransactionStats, network: Network) -> None:
+        """``stats.prepared_until`` is kept."""
+        self._log = transactions
+        self._stats = stats
+        self._network = network
+        self._warned: set[Producer] = set()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            self.look()
+            await trio.sleep(_SWEEP_SECONDS)
+
+    def look(self) -> None:
+        """Notes which is the next, and warns once of each that is near."""
+        now_ms, first, near = self._network.wall() * 1000, None, set[Producer]()
+        for view in self._log.views.all():
+            for part in view.prepared:
+                joined = view.members.get(part)
+                if joined is None or joined.native is None or (until_ms := joined.expires_ms) is None:
+                    continue
+                first = until_ms if first is None else min(first, until_ms)
+                left_ms = until_ms - now_ms
+                if left_ms < _NEAR * joined.native.timeout_ms:
+                    near.add(part)
+                    self._warn(view.transactional_id, part, joined.name, left_ms)
+        self._stats.prepared_until = first / 1000 if first is not None else None
+        self._warned &= near
+
+    def _warn(self, transactional_id: str, part: Producer, member: str, left_ms: float) -> None:
+        if part in self._warned:
+            return
+        self._warned.add(part)
+        log.warning(
+            "a prepared member is undecided, and the broker will abort it soon: commit or abort it",
+            transactional_id=transactional_id,
+            member=member,
+            left_ms=max(0, int(left_ms)),
+        )

@@ -1,0 +1,52 @@
+"""How long the brokers let a transaction be open."""
+
+from typing import Final
+
+from kproxy.codec._generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestDescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import TRANSACTION
+from kproxy.txn.errors import TxnError
+
+_NEWEST: Final = 4
+_BROKER_RESOURCE: Final = 4
+_SETTING: Final = "transaction.max.timeout.ms"
+
+
+class LongestTransaction:
+    """``transaction.max.timeout.ms`` of the brokers."""
+
+    def __init__(self, cluster: Cluster, otherwise_ms: int) -> None:
+        """``otherwise_ms``: where they don't tell kproxy."""
+        self._cluster = cluster
+        self._otherwise_ms = otherwise_ms
+
+    async def ms(self, transactional_id: str) -> int:
+        """What the coordinator of an id says now. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be asked."""
+        try:
+            broker = await self._cluster.coordinator(transactional_id, TRANSACTION)
+            if broker is None:
+                raise OSError(f"{transactional_id} has no coordinator")
+            versions = await self._cluster.versions(broker)
+            if ApiKey.DESCRIBE_CONFIGS not in versions:
+                return self._otherwise_ms
+            resource = DescribeConfigsRequestDescribeConfigsResource(
+                resource_type=_BROKER_RESOURCE, resource_name=str(broker.node_id), configuration_keys=[_SETTING]
+            )
+            client = await self._cluster.client(broker.address)
+            version = min(_NEWEST, versions[ApiKey.DESCRIBE_CONFIGS][1])
+            answer = await client.call(DescribeConfigsRequest(resources=[resource]), version)
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no settings of a broker: {error}") from error
+        assert isinstance(answer, DescribeConfigsResponse)
+        return self._told(answer)
+
+    def _told(self, answer: DescribeConfigsResponse) -> int:
+        rows = (row for result in answer.results if not result.error_code for row in result.configs)
+        told = next((row.value for row in rows if row.name == _SETTING and row.value), None)
+        return int(told) if told is not None else self._otherwise_ms
