@@ -5,20 +5,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
 )
-from kproxy.codec._generated.describe_transactions import DescribeTransactionsRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
-from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.connection import RawConnection
@@ -29,14 +27,11 @@ from kproxy.testing.kafka import RealKafka
 from kproxy.testing.relay import FaultRelay
 from kproxy.testing.relay_thread import RelayThread
 from kproxy.txn.ids import Producer as Identity
+from tests.interop.broker_home import PATIENCE_S, Stage, headers_in
 from tests.interop.proxy import KproxyProcess
 from tests.net.txn.wire_producer import produce_request, transactional_batch
 
-if TYPE_CHECKING:
-    from kproxy.codec._generated.describe_transactions import DescribeTransactionsResponse
-
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_PATIENCE_S: Final = 60.0
 _TIMEOUT_MS: Final = 60_000
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,48 +40,6 @@ _RETRIABLE: Final = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-
-
-@dataclass
-class Stage:
-    """kproxy in front of a broker, and a topic with one partition."""
-
-    kafka: RealKafka
-    kproxy: KproxyProcess
-    name: str
-
-    def read(self) -> list[tuple[int, str]]:
-        """Offset and value of what a read_committed consumer finds at the broker, up to where all is decided."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while self.state()[0].startswith("Prepare"):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        options = {"bootstrap.servers": self.kafka.bootstrap, "group.id": uuid4().hex, "enable.partition.eof": True}
-        consumer = Consumer(options)
-        consumer.assign([TopicPartition(self.name, 0, 0)])
-        found = []
-        try:
-            while True:
-                message = consumer.poll(_PATIENCE_S)
-                assert message is not None
-                error = message.error()
-                if error is None:
-                    found.append((message.offset() or 0, (message.value() or b"").decode()))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-        finally:
-            consumer.close()
-
-    def values(self) -> list[str]:
-        """Their values alone."""
-        return [value for _, value in self.read()]
-
-    def state(self) -> tuple[str, int]:
-        """The state of the transactional id at the broker, and its epoch there."""
-        with RawConnection("127.0.0.1", self.kafka.ports[0]) as broker:
-            answer: DescribeTransactionsResponse = broker.call(DescribeTransactionsRequest([self.name]), 0)
-        [row] = answer.transaction_states
-        return row.transaction_state, row.producer_epoch
 
 
 @pytest.fixture
@@ -98,15 +51,6 @@ def stage(kafka: RealKafka, tmp_path: Path) -> Iterator[Stage]:
     with KproxyProcess(kafka.bootstrap, tmp_path / "log", *options) as kproxy:
         yield Stage(kafka, kproxy, name)
         kproxy.check()
-
-
-def headers_in(data: bytes) -> list[BatchHeader]:
-    """The headers of the batches in a log."""
-    headers, at = [], 0
-    while at < len(data):
-        headers.append(read_header(data, at))
-        at += headers[-1].size
-    return headers
 
 
 @dataclass
@@ -152,7 +96,7 @@ class Client:
         return error_of(self._until_definite(request, version, error_of))
 
     def _until_definite(self, request: Message, version: int, error_of: Callable[[Any], int]) -> Any:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             answer: Any = self.connection.call(request, version)
             if error_of(answer) not in _RETRIABLE:
@@ -176,19 +120,19 @@ def _produce_error(answer: Any) -> int:
 def test_each_transaction_of_librdkafka_has_an_epoch_of_its_own_at_the_broker(stage: Stage) -> None:
     options = {"bootstrap.servers": stage.kproxy.bootstrap, "transactional.id": stage.name, "log_level": 0}
     first, source = Producer(options), f"{stage.name}-group"
-    first.init_transactions(_PATIENCE_S)
+    first.init_transactions(PATIENCE_S)
     _, began = stage.state()
     for value, ends in (("1", True), ("no", False), ("2", True)):
         first.begin_transaction()
         first.produce(stage.name, value)
         offsets = [TopicPartition(stage.name, 0, int(value) if ends else 9)]
         consumer = Consumer({"bootstrap.servers": stage.kproxy.bootstrap, "group.id": source})
-        first.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _PATIENCE_S)
+        first.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
         if ends:
-            first.commit_transaction(_PATIENCE_S)
+            first.commit_transaction(PATIENCE_S)
         else:
-            first.abort_transaction(_PATIENCE_S)
-        [committed] = consumer.committed([TopicPartition(stage.name, 0)], _PATIENCE_S)
+            first.abort_transaction(PATIENCE_S)
+        [committed] = consumer.committed([TopicPartition(stage.name, 0)], PATIENCE_S)
         assert committed.offset == (int(value) if ends else 1)
         consumer.close()
     assert stage.values() == ["1", "2"]
@@ -198,14 +142,14 @@ def test_each_transaction_of_librdkafka_has_an_epoch_of_its_own_at_the_broker(st
     assert [header.base_sequence for header in data] == [0, 0, 0]
     assert len({header.producer_epoch for header in data}) == 3
     second = Producer(options)
-    second.init_transactions(_PATIENCE_S)
+    second.init_transactions(PATIENCE_S)
     first.begin_transaction()
     first.produce(stage.name, "late")
     with pytest.raises(KafkaException, match=r"(?i)fenced|epoch"):
-        first.commit_transaction(_PATIENCE_S)
+        first.commit_transaction(PATIENCE_S)
     second.begin_transaction()
     second.produce(stage.name, "3")
-    second.commit_transaction(_PATIENCE_S)
+    second.commit_transaction(PATIENCE_S)
     assert stage.values() == ["1", "2", "3"]
 
 
@@ -224,7 +168,7 @@ def _held_end(stage: Stage, at: tuple[str, int]) -> tuple[list[Anomaly], int]:
         assert client.end(committed=True) == 0
         assert [client.add(), client.write("2")] == [0, 0]
         relays.call(relay.resume)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while relay.connections and stage.state()[0] == "Ongoing":
             assert time.monotonic() < deadline
             time.sleep(0.02)

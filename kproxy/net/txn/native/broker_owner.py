@@ -56,6 +56,8 @@ class BrokerOwner(ABC):
         #: Who wants to write, and waits for the lock.
         self._line = Line()
         self._protocol: Protocol = FIRST
+        #: Something was refused; it may be that the cluster agreed on less since.
+        self._is_outdated = False
         self._timeout_ms = 0
         #: As the client knows itself.
         self._client = NOBODY
@@ -85,17 +87,28 @@ class BrokerOwner(ABC):
         """Begins anew, as the broker has said."""
         self._client = self._upstream = producer
         self._protocol, self._timeout_ms = protocol, timeout_ms
-        self._is_used, self._doomed = False, None
+        self._is_used = self._is_outdated = False
+        self._doomed = None
 
     def _refuse_doomed(self) -> None:
         if self._doomed is not None:
             raise self._doomed
 
+    async def _agreed(self) -> Protocol:
+        """The protocol that the cluster has agreed on, as far as is known. TxnError.
+
+        A coordinator of Kafka 4.3 is stuck with an id for good if an end raises its epoch at level 0.
+        """
+        if self._is_outdated:
+            self._protocol, self._is_outdated = await self._requests.protocol(), False
+        return self._protocol
+
     async def _begin(self) -> Transaction:
         if self._transaction is None:
+            protocol = await self._agreed()
             if self._is_used:
                 await self._renew()
-            native = Native(self._name, self._protocol.produce, self._line)
+            native = Native(self._name, protocol.produce, self._line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
             self._transaction = Transaction(self._upstream, writer)
             self._stats.open += 1
@@ -138,6 +151,7 @@ class BrokerOwner(ABC):
 
     def _look_at(self, transaction: Transaction) -> None:
         if transaction.writer.failed is not None and self._doomed is None:
+            self._is_outdated = True
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
 
     def _ended(self, committed: bool) -> None:

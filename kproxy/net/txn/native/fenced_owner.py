@@ -248,9 +248,10 @@ class FencedOwner(BrokerOwner):
         self._ended(committed)
 
     async def _ask_to_end(self, transaction: Transaction, *, committed: bool) -> None:
+        protocol = await self._agreed()
         self._ending = committed
         try:
-            following = await self._requests.end(transaction.producer, self._protocol, committed=committed)
+            following = await self._requests.end(transaction.producer, protocol, committed=committed)
         except TxnError as error:
             if error.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise

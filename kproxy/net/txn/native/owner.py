@@ -88,7 +88,7 @@ class NativeOwner(BrokerOwner):
         else:
             transaction.writer.abandon()
         try:
-            following = await self._requests.end(transaction.producer, self._protocol, committed=committed)
+            following = await self._requests.end(transaction.producer, await self._agreed(), committed=committed)
         except TxnError as error:
             fenced = error.error_code in _FENCED
             self._forget("fenced" if fenced else "failed")

@@ -4,6 +4,9 @@ import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -106,8 +109,21 @@ public final class TransactionalSteps extends NewSteps {
             case "abort":
                 producer.abortTransaction();
                 break;
+            case "wait":
+                awaitFile(Paths.get(action.get("path").getAsString()), step);
+                break;
             default:
                 throw new IllegalArgumentException("action " + action.get("do"));
+        }
+    }
+
+    private static void awaitFile(Path path, JsonObject step) throws InterruptedException, TimeoutException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(step.get("timeout_ms").getAsLong());
+        while (!Files.exists(path)) {
+            if (System.nanoTime() > deadline) {
+                throw new TimeoutException(path + " is not there");
+            }
+            Thread.sleep(20);
         }
     }
 

@@ -2,9 +2,11 @@
 
 import os
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import wire
@@ -47,6 +49,8 @@ def transactions(step: Result, open_producer: Callable[[], Producer]) -> Result:
         try:
             if action["do"] == "open":
                 producers[action["on"]] = open_producer()
+            elif action["do"] == "wait":
+                _await_file(action["path"], wire.Deadline(step["timeout_ms"]))
             else:
                 _act(producers[action["on"]], action)
             outcomes.append(None)
@@ -61,6 +65,13 @@ def transactions(step: Result, open_producer: Callable[[], Producer]) -> Result:
         except Exception as error:
             print("closing", name, repr(error), file=sys.stderr)
     return {"outcomes": outcomes}
+
+
+def _await_file(path: str, deadline: wire.Deadline) -> None:
+    while not Path(path).exists():
+        if not deadline.left():
+            raise TimeoutError(f"{path} is not there")
+        time.sleep(0.02)
 
 
 def _chain(error: BaseException | None) -> str:

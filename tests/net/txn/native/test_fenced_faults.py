@@ -1,5 +1,7 @@
 """One transactional id of a client of KIP-98, whose transactions the broker decides: what goes wrong, and when."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 
@@ -276,3 +278,24 @@ class TestTakesTooLong:
             else:
                 await told(ErrorCode.PRODUCER_FENCED, client.end(committed=False), client.end(committed=False))
             assert cast.read() == (["2"] if level == 2 else [])
+
+
+@pytest.mark.parametrize("second", [True, False], ids=str)
+async def test_a_cluster_that_agrees_on_less_costs_one_transaction(second: bool) -> None:
+    """Below level 1 Kafka refuses Produce v12, and is stuck with who ends by EndTxn v5."""
+    async with stage() as cast:
+        client = await client_of(cast, second=second)
+        await client.transaction("1")
+        cluster, asked = cast.server.cluster, []
+        cluster.config = replace(cluster.config, transaction_version=0)
+        refused = Edit(lambda answer: refuse(answer, ErrorCode.UNSUPPORTED_VERSION))
+        cluster.control(ApiKey.PRODUCE, lambda call: refused if call.version > 11 else None)
+        cluster.control(ApiKey.END_TXN, lambda call: asked.append(call.version))
+        if not second:
+            await client.add()
+        assert await client.send("2") is ErrorCode.UNSUPPORTED_VERSION
+        await told(ABORTABLE, client.end())
+        await client.end(committed=False)
+        await client.transaction("3")
+        assert cast.read() == ["1", "3"]
+        assert set(asked) == {4}

@@ -226,6 +226,6 @@ def _note(call: Call, seen: dict[ApiKey, int]) -> None:
     seen[ApiKey(call.request.API_KEY)] = call.version
 
 
-def refuse(answer: object) -> None:
+def refuse(answer: object, error: ErrorCode = ErrorCode.RECORD_LIST_TOO_LARGE) -> None:
     assert isinstance(answer, ProduceResponse)
-    answer.responses[0].partition_responses[0].error_code = ErrorCode.RECORD_LIST_TOO_LARGE
+    answer.responses[0].partition_responses[0].error_code = error

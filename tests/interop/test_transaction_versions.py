@@ -1,0 +1,233 @@
+"""Transactions at home in a real Kafka, by what it has agreed on (transaction.version), and what takes too long there.
+
+One broker, whose level is lowered and raised again as an operator does it.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from kproxy.client import ControlClient
+from kproxy.codec._generated.update_features import UpdateFeaturesRequest, UpdateFeaturesRequestFeatureUpdateKey
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.connection import RawConnection
+from kproxy.testing.kafka import RealKafka
+from tests.interop import session
+from tests.interop import transaction_script as scripts
+from tests.interop.broker_home import PATIENCE_S, Stage, headers_in
+from tests.interop.proxy import KproxyProcess
+from tests.interop.transactional import TRANSACTIONAL
+from tests.support.clients import run_driver
+
+if TYPE_CHECKING:
+    from kproxy.codec._generated.update_features import UpdateFeaturesResponse
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+_NEWEST: Final = 2
+_SAFE_DOWNGRADE: Final = 2
+_UPGRADE: Final = 1
+_TIMEOUT_MS: Final = 1_500
+#: How often the coordinator looks for transactions that take too long; 10 s otherwise.
+_LOOKS: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+#: librdkafka without ApiVersions and idempotence, as it was for 0.9.
+_OLD: Final = {"api.version.request": False, "broker.version.fallback": "0.9.0.1", "acks": "all"}
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[RealKafka]:
+    with RealKafka(config={_LOOKS: "200"}) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def place(own_kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KproxyProcess, Path]]:
+    """One kproxy for all levels, and its control socket."""
+    directory = tmp_path_factory.mktemp("levels")
+    options = ("--transactions-home", "broker-fenced", "--control-socket", str(directory / "control.sock"))
+    with KproxyProcess(own_kafka.bootstrap, directory / "log", *options) as kproxy:
+        yield kproxy, directory / "control.sock"
+
+
+@pytest.fixture
+def stage(own_kafka: RealKafka, place: tuple[KproxyProcess, Path]) -> Iterator[Stage]:
+    name = f"levels-{uuid4().hex[:8]}"
+    with ClusterClient(own_kafka.bootstrap) as client:
+        client.create_topic(name, 1)
+    yield Stage(own_kafka, place[0], name)
+    agree(own_kafka, _NEWEST)
+    place[0].check()
+
+
+def agree(kafka: RealKafka, level: int) -> None:
+    """Have the cluster agree on a level of transaction.version."""
+    for way in (_SAFE_DOWNGRADE, _UPGRADE):
+        update = UpdateFeaturesRequestFeatureUpdateKey("transaction.version", level, upgrade_type=way)
+        with RawConnection("127.0.0.1", kafka.ports[0]) as broker:
+            answer: UpdateFeaturesResponse = broker.call(UpdateFeaturesRequest(30_000, [update]), 1)
+        if not answer.error_code and not any(row.error_code for row in answer.results):
+            return
+    raise AssertionError(answer)
+
+
+def _options(stage: Stage, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": stage.kproxy.bootstrap, "transactional.id": stage.name, "log_level": 0, **more}
+
+
+def _write(stage: Stage, producer: Producer, value: str) -> None:
+    producer.begin_transaction()
+    producer.produce(stage.name, value)
+    producer.commit_transaction(PATIENCE_S)
+
+
+@pytest.mark.parametrize("level", [1, 0])
+def test_each_transaction_has_an_epoch_of_its_own_below_the_newest_level(stage: Stage, level: int) -> None:
+    agree(stage.kafka, level)
+    producer = Producer(_options(stage))
+    producer.init_transactions(PATIENCE_S)
+    _write(stage, producer, "1")
+    producer.begin_transaction()
+    producer.produce(stage.name, "no")
+    producer.flush(PATIENCE_S)
+    producer.abort_transaction(PATIENCE_S)
+    _write(stage, producer, "2")
+    assert stage.values() == ["1", "2"]
+    data = _data(stage)
+    assert [header.base_sequence for header in data] == [0, 0, 0]
+    assert len({header.producer_epoch for header in data}) == 3
+    newer = Producer(_options(stage))
+    newer.init_transactions(PATIENCE_S)
+    with pytest.raises(KafkaException, match=r"(?i)fenced|epoch"):
+        _write(stage, producer, "late")
+    _write(stage, newer, "3")
+    assert stage.values() == ["1", "2", "3"]
+
+
+def test_a_producer_goes_on_while_the_cluster_agrees_anew(stage: Stage) -> None:
+    """Not to level 0: Kafka 4.3.0 is stuck there with every id whose last end has raised its epoch."""
+    producer = Producer(_options(stage))
+    producer.init_transactions(PATIENCE_S)
+    for number, level in enumerate((2, 1, 2)):
+        agree(stage.kafka, level)
+        _write(stage, producer, str(number))
+    assert stage.values() == ["0", "1", "2"]
+    assert len({(header.producer_id, header.producer_epoch) for header in _data(stage)}) == 3
+
+
+def _data(stage: Stage) -> list[Any]:
+    with ClusterClient(stage.kafka.bootstrap) as client:
+        return [header for header in headers_in(client.read_all(stage.name)) if not header.is_control]
+
+
+@pytest.mark.parametrize("level", [1, 0])
+def test_clients_without_transactions_by_hand_below_the_newest_level(
+    stage: Stage, place: tuple[KproxyProcess, Path], level: int
+) -> None:
+    agree(stage.kafka, level)
+    control = ControlClient(place[1])
+
+    def write(value: str) -> None:
+        producer = Producer({"bootstrap.servers": stage.kproxy.bootstrap, "client.id": stage.name, **_OLD})
+        producer.produce(stage.name, value)
+        assert producer.flush(30) == 0
+
+    for value in ("1", "2"):
+        with control.transaction(client_id=stage.name):
+            write(value)
+            assert stage.values() == ["1"][: int(value) - 1]
+    with pytest.raises(ZeroDivisionError), control.transaction(client_id=stage.name):
+        write("no")
+        raise ZeroDivisionError
+    write("plain")
+    assert stage.values() == ["1", "2", "plain"]
+    assert len({header.producer_epoch for header in _data(stage)[:3]}) == 3
+
+
+# -- what takes too long
+
+
+def _until_aborted(stage: Stage, name: str) -> None:
+    """Waits until the broker has aborted a transaction of this id, which nobody else does."""
+    deadline = time.monotonic() + PATIENCE_S
+    there = Stage(stage.kafka, stage.kproxy, name)
+    while there.state()[0] != "CompleteAbort":
+        assert time.monotonic() < deadline, there.state()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("again", [False, True], ids=["ends", "writes again"])
+def test_librdkafka_is_told_that_it_took_too_long(stage: Stage, level: int, again: bool) -> None:
+    """By the newest level it may abort and go on. Who writes is told of an old epoch, which it takes for a fencing."""
+    agree(stage.kafka, level)
+    limits = {"transaction.timeout.ms": _TIMEOUT_MS, "message.timeout.ms": _TIMEOUT_MS - 100}
+    producer = Producer(_options(stage, **limits, error_cb=lambda _: None))
+    producer.init_transactions(PATIENCE_S)
+    _write(stage, producer, "1")
+    producer.begin_transaction()
+    producer.produce(stage.name, "no")
+    producer.flush(PATIENCE_S)
+    _until_aborted(stage, stage.name)
+    with pytest.raises(KafkaException) as told:
+        if again:
+            producer.produce(stage.name, "no")
+        producer.commit_transaction(PATIENCE_S)
+    error: Any = told.value.args[0]
+    if level == _NEWEST and not again:
+        assert error.txn_requires_abort()
+        producer.abort_transaction(PATIENCE_S)
+    else:
+        assert error.fatal()
+        producer = Producer(_options(stage))
+        producer.init_transactions(PATIENCE_S)
+    _write(stage, producer, "2")
+    assert stage.values() == ["1", "2"]
+
+
+def _too_long(name: str, directory: Path, *, again: bool) -> scripts.Script:
+    """Two transactions, the second of which waits for a file; what the producer can do then; and another producer."""
+    made = scripts.Script(name, (name, name))
+    made.do("open", "a")
+    made.transaction("a", "commit", 1)
+    made.do("begin", "a")
+    made.produce("a", name, 1, committed=False)
+    made.do("wait", "a", path=str(directory / name))
+    if again:
+        made.produce("a", name, 1, committed=False, fails=True)
+    made.do("commit", "a", fails=True)
+    made.do("abort", "a", fails=True)
+    made.do("begin", "a", fails=True)
+    made.produce("a", name, 1, committed=True, fails=True)
+    made.do("commit", "a", fails=True)
+    made.do("open", "b")
+    made.transaction("b", "commit", 1)
+    return made
+
+
+@pytest.mark.parametrize("release", ["java-4.3.0", "java-2.8.2"])
+def test_java_is_told_that_it_took_too_long(stage: Stage, tmp_path: Path, release: str) -> None:
+    """It may abort and go on; with Kafka 4.3.0 alone it is lost for good if it commits."""
+    client = next(client for client in TRANSACTIONAL if client.name == release)
+    made = [_too_long(f"{stage.name}.{again}", tmp_path, again=again) for again in (False, True)]
+    session.create_topics(stage.kafka.bootstrap, [script.client for script in made])
+    options = {**client.options, "producer": {"transaction.timeout.ms": _TIMEOUT_MS}}
+    job = session.job(stage.kproxy.bootstrap, options, [script.step() for script in made])
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_driver, client.install(), job, PATIENCE_S)
+        for script in made:
+            _until_aborted(stage, f"script.{script.client}")
+            (tmp_path / script.client).touch()
+        results = running.result()
+    for script, result in zip(made, results, strict=True):
+        outcomes = result.get("outcomes", [])
+        assert len(outcomes) == len(script.actions), result
+        first, last = (at for at in script.fenced() if script.actions[at]["do"] == "commit")
+        assert outcomes[first] is not None
+        assert outcomes[last] is None
+        values = Stage(stage.kafka, stage.kproxy, script.client).values()
+        assert [value.rsplit(" ", 1)[1] for value in values] == ["0", "2", "2"]
