@@ -114,13 +114,14 @@ class NativeRequests:
         self._patience_s = patience_s
         self._coordinators = Coordinators(cluster, connections)
 
-    async def protocol(self) -> Protocol:
+    async def protocol(self, *, doubted: bool = False) -> Protocol:
         """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
 
-        The second is known from when the coordinator was connected to. While it was the first that is asked anew.
+        The second is known from when the coordinator was connected to, unless that is ``doubted``: levels may be
+        lowered. While it was the first that is asked anew.
         """
         known = await self._coordinators.features(self._name, TRANSACTION)
-        if known.get(_FEATURE, 0) >= _SECOND_LEVEL:
+        if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not doubted:
             return SECOND
         try:
             answer = await self._cluster.ask_any(_WHO_ASKS, _FEATURES)
