@@ -63,7 +63,9 @@ class TransactionWriter:
         self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
+        #: Who waits for any fate to become definite, and who for one batch's: many do, and each answer tells of few.
         self._settled = trio.lowlevel.ParkingLot()
+        self._fates: dict[TxnSend, trio.Event] = {}
         self._wake = trio.Event()
         self._running = False
         self._learning = False
@@ -99,8 +101,8 @@ class TransactionWriter:
     async def settled(self, sends: Sequence[TxnSend]) -> None:
         """Waits until the fate of each is definite; they carry it."""
         for send in sends:
-            while not send.settled:
-                await self._settled.park()
+            if not send.settled:
+                await self._fates.setdefault(send, trio.Event()).wait()
 
     async def flush(self) -> None:
         """Waits until the fates of all that was accepted are definite."""
@@ -288,6 +290,8 @@ class TransactionWriter:
             for client in self._used:
                 self._connections.drop(client)
         if settled:
+            for send in [send for send in self._fates if send.settled]:
+                self._fates.pop(send).set()
             self._settled.unpark_all()
 
     def _count_error(self) -> None:

@@ -116,8 +116,10 @@ class BrokerOwner(ABC):
 
     async def _announce(self, transaction: Transaction, places: Iterable[Place]) -> None:
         """Has partitions added at the broker, with those of who waits behind. TxnError in the first protocol."""
+        if transaction.announced.issuperset(places):
+            return
         for _ in range(_ROUNDS):
-            unknown = transaction.unannounced(dict.fromkeys([*places, *self._line.places]))
+            unknown = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._line.places]))
             if not unknown:
                 return
             if self._protocol.adds:
@@ -138,7 +140,7 @@ class BrokerOwner(ABC):
         self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
     ) -> "list[TxnSend | None]":
         """Gives batches their place in the order. TxnError."""
-        await self._announce(transaction, [*places_of(batches), *transaction.joined])
+        await self._announce(transaction, places_of(batches))
         await transaction.writer.room(sum(len(batch.batch) for batch in batches))
         return transaction.accept(request.client, batches, self._sequences)
 
