@@ -1,5 +1,6 @@
 """A batch of a model producer: some records for one partition, under one sequence for ever."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from kproxy.codec._generated.produce import (
@@ -30,19 +31,23 @@ class ClientBatch:
             base_sequence=sequence,
             is_transactional=True,
         )
-        self.request = _request(place, data, transactional_id)
+        self.request = _request({place: data}, transactional_id)
 
 
-def plain_request(place: int, values: list[bytes]) -> ProduceRequest:
-    """New records of a client that knows nothing of transactions."""
-    return _request(place, build_batch([Record(at, 0, None, value) for at, value in enumerate(values)]), None)
+def plain_request(values: Mapping[int, list[bytes]]) -> ProduceRequest:
+    """New records by partition, of a client that knows nothing of transactions."""
+    data = {
+        place: build_batch([Record(at, 0, None, value) for at, value in enumerate(some)])
+        for place, some in values.items()
+    }
+    return _request(data, None)
 
 
-def _request(place: int, data: bytearray, transactional_id: str | None) -> ProduceRequest:
-    part = ProduceRequestPartitionProduceData(index=place, records=bytes(data))
+def _request(data: Mapping[int, bytearray], transactional_id: str | None) -> ProduceRequest:
+    parts = [ProduceRequestPartitionProduceData(index=place, records=bytes(some)) for place, some in data.items()]
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
         timeout_ms=_TIMEOUT_MS,
-        topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=[part])],
+        topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=parts)],
     )

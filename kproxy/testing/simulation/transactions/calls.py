@@ -33,13 +33,19 @@ class Calls:
         timeout: float,
         bootstrap: Address,
         held_up: Callable[[Message], float] = _at_once,
+        *,
+        lingers: bool = True,
     ) -> None:
-        """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual."""
+        """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual.
+
+        ``lingers``: the end of a connection on which one is held up comes long behind it, if ever; else at once.
+        """
         self._host = host
         self._client_id = client_id
         self._timeout = timeout
         self._bootstrap = bootstrap
         self._held_up = held_up
+        self._lingers = lingers
         self._ios: dict[Address, tuple[FrameIO, Link]] = {}
         self._unended: list[FrameIO] = []
         self._locks: dict[Address, trio.Lock] = {}
@@ -82,7 +88,7 @@ class Calls:
         if found is None:
             return
         io, link = found
-        if link.up.holds:
+        if link.up.holds and self._lingers:
             self._unended.append(io)  # its end is held up, too, and longer than what was sent
         else:
             io.close()

@@ -64,7 +64,7 @@ class CrewWriter:
         self._say(f"sends {place}: {text}")
         try:
             leader = await self._calls.leader(place)
-            answer: Any = await self._calls.ask(leader, plain_request(place, values), _PRODUCE)
+            answer: Any = await self._calls.ask(leader, plain_request({place: values}), _PRODUCE)
         except LOST:
             return None
         (row,) = answer.responses[0].partition_responses

@@ -8,6 +8,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.log_topic import TOPIC as LOG
+from kproxy.proxy.homes import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
 from kproxy.testing.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
@@ -88,6 +89,8 @@ async def _snapshot(world: "TransactionWorld", fault: FaultPlan) -> None:
 async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
     """The next request of a kind that a producer sends is on its way for long."""
     keys = (ApiKey.END_TXN, ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    if world.place.home is Home.BROKER:
+        keys = (ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.PRODUCE)
     world.late.append((frozenset({keys[int(fault.where * len(keys))]}), fault.much * _LATEST))
 
 

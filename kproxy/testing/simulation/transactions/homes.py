@@ -6,6 +6,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
+from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.homes import Home, HomeRule
 
 #: Partitions of kproxy's transaction log.
@@ -63,9 +64,19 @@ _OF_THE_LOG: Final = frozenset(
 _OF_THE_CONTROL_API: Final = frozenset({"control_late", "control_lost"})
 #: With each jump of a clock brokers' own transactions would be overdue, or never.
 _CLOCKS: Final = frozenset({"clock"})
+#: Of producers that know nothing of transactions, by their client.ids.
+_LEGACY: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "on_offset_commit": (CommitRule("app-*"),),
+        "on_offset_commit_timeout_ms": 12_000,
+        "per_request": ("single-*",),
+        "transaction_max_timeout_ms": 30_000,
+    }
+)
 _NOT_AT: Final[Mapping[Home, frozenset[str]]] = MappingProxyType(
     {
         Home.KPROXY: _OF_COORDINATORS,
+        Home.BROKER: _OF_THE_LOG | _CLOCKS,
         Home.BROKER_FENCED: _OF_THE_LOG | _OF_THE_CONTROL_API | _CLOCKS,
     }
 )
@@ -91,8 +102,11 @@ class HomePlan:
     @property
     def options(self) -> Mapping[str, Any]:
         """Of kproxy."""
-        rule = HomeRule("*", self.home)
-        return {"transactions_home": (rule,), "transaction_state_log_num_partitions": LOG_PARTITIONS}
+        options = {
+            "transactions_home": (HomeRule("*", self.home),),
+            "transaction_state_log_num_partitions": LOG_PARTITIONS,
+        }
+        return {**options, **_LEGACY} if self.home is Home.BROKER else options
 
 
 #: As in a run made by hand, unless it says otherwise.

@@ -168,9 +168,9 @@ def _group(history: TransactionHistory, group: str, position: int, counts: Count
     least = max((at for at, one in moves if _is_shown(one, counts)), default=0)
     if position < least:
         yield MOVED, f"{group} is at {position}, and what moved it to {least} is shown"
-    for at, one in moves:
-        if at == position and _is_shown(one, counts) is False:
-            yield MOVED, f"{group} is at {position}, and nothing of {one.name} is shown"
+    there = [one for at, one in moves if at == position]
+    if there and all(_is_shown(one, counts) is False for one in there):
+        yield MOVED, f"{group} is at {position}, and nothing of {' or '.join(one.name for one in there)} is shown"
 
 
 def _inputs(history: TransactionHistory, counts: Counter[tuple[int, bytes]]) -> Findings:

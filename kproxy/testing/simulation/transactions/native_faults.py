@@ -78,6 +78,8 @@ def _asked(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", 
                 return None
             left -= 1
             world.history.note(f"broker {call.broker_id} does so ({fault.kind}) to {type(call.request).__name__}")
+            if key is ApiKey.INIT_PRODUCER_ID:  # what comes late of it fences who has got the id by its repetition
+                world.told.loose.add(call.request.transactional_id)
             return make(fault)
 
         world.brokers.control(key, control)

@@ -16,6 +16,7 @@ from kproxy.testing.simulation.transactions.homes import (
     draw_home,
     faults_of,
 )
+from kproxy.testing.simulation.transactions.ways import Way
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,6 +76,9 @@ class ProducerPlan:
     request_timeout: float
     #: Sends each record as a batch of its own, and several of a partition without waiting for an answer.
     pipelines: bool = False
+    way: Way = Way.KIP_98
+    #: Of an application's consumer: the version of OffsetFetch.
+    fetches_offsets: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ class Taste:
     pipelines: float = 0.3
     expires: float = 0.15
     crews: CrewTaste = field(default_factory=CrewTaste)
+    #: Of producers that know nothing of transactions.
+    ways: tuple[Way, ...] = (Way.BY_HAND, Way.ON_OFFSET_COMMIT, Way.ON_OFFSET_COMMIT, Way.PER_REQUEST)
 
 
 def make_plan(seed: int, taste: Taste) -> WorldPlan:
@@ -209,7 +215,21 @@ def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
     crews = make_crews(Random(f"crews {plan.seed}"), taste.crews, plan.instances, PLACES)
     if plan.place.home not in CREW_HOMES:
         crews = ()
+    if plan.place.home is Home.BROKER:
+        ways = Random(f"ways {plan.seed}")
+        producers = tuple(_legacy(producer, ways, taste) for producer in producers)
     return replace(plan, producers=producers, crews=crews, options={**plan.options, **expiry})
+
+
+def _legacy(producer: ProducerPlan, rng: Random, taste: Taste) -> ProducerPlan:
+    """One that knows nothing of transactions; of those only that are begun by hand several may have one id."""
+    way, version = rng.choice(taste.ways), rng.choice((1, 5, 7))
+    name = producer.transactional_id if way is Way.BY_HAND else f"{way.value} {producer.number}"
+    lives = tuple(
+        replace(life, transactions=tuple(replace(planned, moves=False) for planned in life.transactions))
+        for life in producer.lives
+    )
+    return replace(producer, way=way, transactional_id=name, lives=lives, fetches_offsets=version)
 
 
 def _moved(life: Life, rng: Random, taste: Taste) -> tuple[TransactionPlan, ...]:

@@ -92,6 +92,10 @@ class Process:
         if self._initializing:
             self._history.loose.add(self._plan.transactional_id)
 
+    def close(self) -> None:
+        """Closes its connections."""
+        self._calls.close()
+
     # -- the coordinator
 
     async def initialize(self, *, again: bool = False) -> None:

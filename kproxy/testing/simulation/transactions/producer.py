@@ -6,22 +6,22 @@ from random import Random
 import trio
 
 from kproxy.testing.simulation.transactions import invariants
-from kproxy.testing.simulation.transactions.calls import Calls
 from kproxy.testing.simulation.transactions.coordinators import Fatal
 from kproxy.testing.simulation.transactions.history import Claimed, TransactionHistory
 from kproxy.testing.simulation.transactions.plan import Life, ProducerPlan, TransactionPlan
 from kproxy.testing.simulation.transactions.process import Abortable, Process
+from kproxy.testing.simulation.transactions.ways import Steps
 
 
 class TransactionalProducer:
     """All lives of one."""
 
     def __init__(
-        self, plan: ProducerPlan, calls: Callable[[Life, int], Calls], history: TransactionHistory, seed: int
+        self, plan: ProducerPlan, make: Callable[[Life, int, Random], Steps], history: TransactionHistory, seed: int
     ) -> None:
-        """``calls`` makes the connections of a life; by its number."""
+        """``make`` makes the process of a life, by its number, with what decides its chances."""
         self.plan = plan
-        self._calls = calls
+        self._make = make
         self._history = history
         self._rng = Random(f"{seed} producer {plan.number}")
 
@@ -29,15 +29,14 @@ class TransactionalProducer:
         """One life after the other."""
         for nth, life in enumerate(self.plan.lives):
             await trio.sleep(life.gap)
-            calls = self._calls(life, nth)
-            process = Process(self.plan, f"{self.plan.number}.{nth}", calls, self._history, self._rng, life.instance)
+            process = self._make(life, nth, self._rng)
             with trio.move_on_after(life.dies_after if life.dies_after is not None else float("inf")) as scope:
                 await self._live(process, life)
             if scope.cancelled_caught:
                 process.killed()
-            calls.close()
+            process.close()
 
-    async def _live(self, process: Process, life: Life) -> None:
+    async def _live(self, process: Steps, life: Life) -> None:
         """Until its work is done, or it can't go on."""
         try:
             await process.initialize()
@@ -51,7 +50,7 @@ class TransactionalProducer:
         else:
             process.say("is done")
 
-    async def _transaction(self, process: Process, planned: TransactionPlan, claimed: Claimed) -> None:
+    async def _transaction(self, process: Steps, planned: TransactionPlan, claimed: Claimed) -> None:
         renew = False
         try:
             await self._work(process, planned, claimed)
@@ -69,10 +68,10 @@ class TransactionalProducer:
         if renew and not self.plan.second_version:
             await process.initialize(again=True)
 
-    async def _work(self, process: Process, planned: TransactionPlan, claimed: Claimed) -> None:
+    async def _work(self, process: Steps, planned: TransactionPlan, claimed: Claimed) -> None:
         for one in planned.rounds:
             await trio.sleep(one.gap)
             await process.write(claimed, one.batches)
-        if planned.moves:
+        if planned.moves and isinstance(process, Process):
             await process.move(claimed, self._history.next_input(f"group-{self.plan.number}"))
         await trio.sleep(planned.pause)

@@ -34,8 +34,9 @@ class Reader:
         """``version`` of Fetch; ``shown(partition, offset, value)`` hears of each record at once."""
         self._calls = calls
         self._version = version
-        self._committed = committed
         self._shown = shown
+        #: Reads what is committed, else everything.
+        self.committed = committed
         self.positions = dict.fromkeys(range(PLACES), 0)
         #: Value by offset of what was shown, by partition.
         self.values: dict[int, dict[int, bytes]] = {place: {} for place in range(PLACES)}
@@ -61,7 +62,7 @@ class Reader:
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=_MOST_BYTES,
-            isolation_level=int(self._committed),
+            isolation_level=int(self.committed),
             session_epoch=-1,
             topics=[FetchRequestFetchTopic(topic=TOPIC, partitions=[part])],
         )
@@ -78,8 +79,8 @@ class Reader:
 
     def _take(self, place: int, row: Any) -> None:
         data = memoryview(row.records or b"")
-        aborted = Aborted(row.aborted_transactions if self._committed else None)
-        self.ends[place] = row.last_stable_offset if self._committed else row.high_watermark
+        aborted = Aborted(row.aborted_transactions if self.committed else None)
+        self.ends[place] = row.last_stable_offset if self.committed else row.high_watermark
         while data:
             header = read_header(data)
             if header.size > len(data):
@@ -101,7 +102,7 @@ class Reader:
         row = ListOffsetsRequestListOffsetsPartition(partition_index=place, timestamp=_LATEST)
         request = ListOffsetsRequest(
             replica_id=-1,
-            isolation_level=int(self._committed),
+            isolation_level=int(self.committed),
             topics=[ListOffsetsRequestListOffsetsTopic(name=TOPIC, partitions=[row])],
         )
         try:

@@ -18,6 +18,7 @@ from kproxy.testing.fake_broker.faults import Fault
 from kproxy.testing.simulation.faults import refusal
 from kproxy.testing.simulation.plan import TOPIC
 from kproxy.testing.simulation.transactions.history import Claimed
+from kproxy.testing.simulation.transactions.homes import AT_KPROXY, HomePlan
 from kproxy.testing.simulation.transactions.plan import ProducerPlan, ReaderPlan, WorldPlan, world_plan
 from kproxy.testing.simulation.transactions.process import Process
 from kproxy.testing.simulation.transactions.steering import (
@@ -51,14 +52,16 @@ def producer(number: int = 0, **more: Any) -> ProducerPlan:
     return ProducerPlan(number=number, lives=(), **given)
 
 
-def by_hand(seed: int, script: Script, *producers: ProducerPlan, instances: int = 1) -> WorldPlan:
+def by_hand(
+    seed: int, script: Script, *producers: ProducerPlan, instances: int = 1, place: HomePlan = AT_KPROXY
+) -> WorldPlan:
     """A run with a reader of committed data at each kproxy."""
     readers = tuple(ReaderPlan(number, number, 12) for number in range(instances))
 
     async def run(world: Any) -> None:
         await script(cast(TransactionWorld, world))
 
-    return world_plan(seed, producers, readers, instances=instances, script=run)
+    return world_plan(seed, producers, readers, instances=instances, script=run, place=place)
 
 
 async def _written(process: Process, nth: int) -> Claimed:
@@ -123,6 +126,11 @@ def crashed_in_second(seed: int) -> WorldPlan:
 def ended_twice(seed: int) -> WorldPlan:
     """An EndTxn is held up; it is repeated over another connection, and the next transaction begins. Then it comes."""
     plan = producer(request_timeout=2.0)
+    return by_hand(seed, ends_twice(plan), plan)
+
+
+def ends_twice(plan: ProducerPlan) -> Script:
+    """What happens in it, in any home."""
 
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
@@ -136,7 +144,7 @@ def ended_twice(seed: int) -> WorldPlan:
         if await goes_well(process.write(second, ((1, 1),))):
             await goes_well(process.end(second, committed=False))
 
-    return by_hand(seed, script, plan)
+    return script
 
 
 def overdue_elsewhere(seed: int) -> WorldPlan:

@@ -1,9 +1,9 @@
 """One run with transactions: producers, readers, kproxies that decide, on the simulation's cluster and network."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from random import Random
 from typing import Final, cast
 
@@ -16,17 +16,21 @@ from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
 from kproxy.testing.simulation.plan import TOPIC, FaultPlan
 from kproxy.testing.simulation.transactions import crew_invariants, invariants
+from kproxy.testing.simulation.transactions.application import Application
 from kproxy.testing.simulation.transactions.calls import Calls
-from kproxy.testing.simulation.transactions.control_calls import ControlPost
+from kproxy.testing.simulation.transactions.control_calls import ControlClient, ControlPost
 from kproxy.testing.simulation.transactions.crews import Crews
 from kproxy.testing.simulation.transactions.faults import FAULTS
 from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
+from kproxy.testing.simulation.transactions.homes import HomePlan
+from kproxy.testing.simulation.transactions.legacy import ByHand, LegacyTools, PerRequest
 from kproxy.testing.simulation.transactions.native_watch import watch_coordinators
 from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, Taste, WorldPlan, make_plan
 from kproxy.testing.simulation.transactions.process import Process
 from kproxy.testing.simulation.transactions.producer import TransactionalProducer
 from kproxy.testing.simulation.transactions.reader import Reader
+from kproxy.testing.simulation.transactions.ways import Steps, Way
 
 #: Readers ask so long for an answer.
 _READ_SECONDS: Final = 3.0
@@ -34,6 +38,13 @@ _READ_SECONDS: Final = 3.0
 _SETTLE: Final = 120.0
 _LOOK: Final = 0.5
 _FETCH: Final = 12
+_LEGACY: Final[Mapping[Way, Callable[[LegacyTools], Steps]]] = {
+    Way.BY_HAND: ByHand,
+    Way.ON_OFFSET_COMMIT: Application,
+    Way.PER_REQUEST: PerRequest,
+}
+#: Of those whose transactions are in no order with those of others.
+_FIRST_NUMBER: Final = 1_000
 #: In the place of a kproxy's number: the brokers themselves.
 _AT_BROKERS: Final = -1
 
@@ -52,7 +63,7 @@ class TransactionWorld(base.World):
         #: How long the next requests of these kinds that a producer sends are on their way, in seconds.
         self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [
-            TransactionalProducer(one, partial(self._calls_of, one), self.told, plan.seed) for one in plan.producers
+            TransactionalProducer(one, partial(self._process_of, one), self.told, plan.seed) for one in plan.producers
         ]
         #: Requests by the control API. Set when the run begins.
         self.post: ControlPost
@@ -61,14 +72,43 @@ class TransactionWorld(base.World):
         self._readers: list[Reader] = []
         self._open: list[Calls] = []
         self._processes: dict[int, int] = {}
+        self._numbers = count(_FIRST_NUMBER)
         self._watches = trio.CancelScope()
         self._final: list[Reader] = []
         self._positions: dict[str, int] = {}
+
+    @property
+    def place(self) -> HomePlan:
+        """Where transactions are decided."""
+        return self._plan.place
 
     def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> Calls:
         name = f"producer-{plan.number}.{nth}"
         host, place = Host(self.network, name, "none"), (f"kproxy-{life.instance}", PORT)
         return Calls(host, name, plan.request_timeout, place, self._held_up)
+
+    def _process_of(self, plan: ProducerPlan, life: Life, nth: int, rng: Random) -> Steps:
+        name = f"{plan.number}.{nth}"
+        if plan.way is Way.KIP_98:
+            return Process(plan, name, self._calls_of(plan, life, nth), self.told, rng, life.instance)
+        tools = LegacyTools(
+            plan=plan,
+            name=name,
+            instance=life.instance,
+            calls=partial(self._legacy_calls, name, life.instance),
+            control=ControlClient(self.post, plan.request_timeout, rng, partial(self._say, name)),
+            history=self.told,
+            rng=rng,
+            numbers=lambda: next(self._numbers),
+        )
+        return _LEGACY[plan.way](tools)
+
+    def _legacy_calls(self, name: str, instance: int, client_id: str, timeout: float) -> Calls:
+        host = Host(self.network, f"producer-{name}", "none")
+        return Calls(host, client_id, timeout, (f"kproxy-{instance}", PORT), self._held_up, lingers=False)
+
+    def _say(self, name: str, text: str) -> None:
+        self.told.note(f"producer {name} {text}")
 
     def _held_up(self, message: Message) -> float:
         """How long a request of a producer is on its way: it may come when its connection is not in use any more."""
@@ -86,6 +126,12 @@ class TransactionWorld(base.World):
         self._open.append(calls)
         rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
         return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng, instance)
+
+    def steps(self, plan: ProducerPlan, instance: int) -> Steps:
+        """A process of a producer that knows nothing of transactions, for a script to lead."""
+        nth = self._processes[plan.number] = self._processes.get(plan.number, -1) + 1
+        rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
+        return self._process_of(plan, Life(0.0, instance, ()), nth, rng)
 
     def _crew_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
         """Of a part of a batch; nobody closes what a worker leaves."""
@@ -154,7 +200,9 @@ class TransactionWorld(base.World):
     @property
     def _moves(self) -> bool:
         """Whether a transaction of the plan moves a group."""
-        return any(one.moves for plan in self._plan.producers for life in plan.lives for one in life.transactions)
+        producers = self._plan.producers
+        reads = any(plan.way is Way.ON_OFFSET_COMMIT for plan in producers)
+        return reads or any(one.moves for plan in producers for life in plan.lives for one in life.transactions)
 
     async def _watch_groups(self) -> None:
         """Asks for the offsets of groups, now here and now there."""
@@ -216,9 +264,10 @@ class TransactionWorld(base.World):
             for place in range(PLACES):
                 await everything.read_to(place, self._end(place))
             for reader in self._readers:
-                for place in range(PLACES):
-                    while reader.positions[place] < self._end(place):  # noqa: ASYNC110 - it reads by itself
-                        await trio.sleep(_LOOK)
+                # not to the end: old ones can't be told that what is hidden is behind them
+                new = self._final[0] if reader.committed else everything
+                while reader.values != new.values:  # noqa: ASYNC110 - it reads by itself
+                    await trio.sleep(_LOOK)
         self._final.append(everything)
         self._watches.cancel()
         for calls in self._open:

@@ -1,0 +1,70 @@
+"""What is put in the place of kproxy's rules of the brokers' transactions to see what happens without them."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kproxy.codec._generated.end_txn import EndTxnRequest
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.coordinators import TRANSACTION
+from kproxy.net.txn.native.fenced_owner import FencedOwner
+from kproxy.net.txn.native.requests import NativeRequests, Protocol
+from kproxy.txn.client_sequences import ClientSequences, Order
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import ClientBatch, TxnRequest
+
+_ADMIT: Final = FencedOwner._admit
+_COMMIT_OFFSETS: Final = NativeRequests.commit_offsets
+
+
+# -- what is asked of the broker
+
+
+async def told_without_an_answer(
+    self: NativeRequests, producer: Producer, protocol: Protocol, *, committed: bool
+) -> Producer | None:
+    """An EndTxn is sent once, and taken for done; the next transaction gets a new epoch."""
+    try:
+        broker = await self._cluster.coordinator(self._name, TRANSACTION)
+        assert broker is not None
+        client = await self._cluster.client(broker.address)
+        await client.call(EndTxnRequest(self._name, *producer, committed), 4)
+    except (OSError, RemoteProtocolError):
+        return None
+    return None
+
+
+async def keeps_the_epoch(self: FencedOwner) -> None:
+    """The next transaction begins under the epoch of the last."""
+    self._is_used = False
+
+
+async def without_a_generation(
+    self: NativeRequests, producer: Producer, protocol: Protocol, offsets: TransactionOffsets
+) -> None:
+    """Nobody is asked whether the consumer is still in its group."""
+    anybody = replace(offsets, generation_id=-1, member_id="", group_instance_id=None)
+    await _COMMIT_OFFSETS(self, producer, protocol, anybody)
+
+
+async def at_once(*_: Any, **__: Any) -> None:
+    """Nothing is waited for."""
+
+
+# -- who is let in
+
+
+def always_next(self: ClientSequences[Any], client: Producer, batch: ClientBatch) -> tuple[Order, None]:
+    """Whatever comes is new."""
+    return Order.NEXT, None
+
+
+def admits_any_connection(self: FencedOwner, request: TxnRequest, way: tuple[str, str] | None) -> None:
+    """What comes over an old connection is as good as any."""
+    _ADMIT(self, request, None)
+
+
+def admits_who_had_it(self: FencedOwner, request: TxnRequest, way: tuple[str, str] | None) -> None:
+    """Who has had the id is as good as who has it."""
+    had = request.client.epoch <= self._client.epoch
+    _ADMIT(self, request._replace(client=self._client) if had else request, way)
