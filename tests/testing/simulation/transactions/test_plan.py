@@ -2,9 +2,11 @@
 
 import pytest
 
+from kproxy.proxy.homes import Home
 from kproxy.testing.simulation.plan import BUSY_SECONDS
 from kproxy.testing.simulation.transactions.homes import FAULTS, faults_of
 from kproxy.testing.simulation.transactions.plan import PLACES, Taste, WorldPlan, make_plan
+from kproxy.testing.simulation.transactions.ways import Way
 
 
 def plans(taste: Taste, count: int = 30) -> list[WorldPlan]:
@@ -39,7 +41,9 @@ def test_a_taste_says_what_happens() -> None:
     assert all(one.pipelines for plan in plans(Taste(pipelines=1.0)) for one in plan.producers)
     assert not any(plan.ids_expire for plan in plans(Taste(expires=0.0)))
     assert all(plan.ids_expire for plan in plans(Taste(expires=1.0)))
-    lives = [life for plan in plans(Taste(moves=1.0)) for one in plan.producers for life in one.lives]
+    lives = [
+        life for plan in plans(Taste(homes=(Home.KPROXY,), moves=1.0)) for one in plan.producers for life in one.lives
+    ]
     assert all(planned.moves for life in lives for planned in life.transactions)
 
 
@@ -51,3 +55,4 @@ def test_many_plans_hold_everything_that_can_happen() -> None:
     assert {one.second_version for plan in many for one in plan.producers} == {True, False}
     assert {one.pipelines for plan in many for one in plan.producers} == {True, False}
     assert {plan.ids_expire for plan in many} == {True, False}
+    assert {one.way for plan in many for one in plan.producers} == set(Way)

@@ -1,0 +1,153 @@
+"""Model producers that know nothing of transactions, in front of a whole kproxy."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.proxy.homes import Home
+from kproxy.testing.fake_broker import Close
+from kproxy.testing.simulation.faults import refusal
+from kproxy.testing.simulation.transactions.homes import HomePlan
+from kproxy.testing.simulation.transactions.plan import ProducerPlan
+from kproxy.testing.simulation.transactions.process import Abortable
+from kproxy.testing.simulation.transactions.scripts import by_hand, producer
+from kproxy.testing.simulation.transactions.steering import goes_well
+from kproxy.testing.simulation.transactions.ways import Way
+from kproxy.testing.simulation.transactions.world import TransactionWorld, run
+
+AT_BROKERS = HomePlan(Home.BROKER)
+BOTH = ((0, 2), (1, 1))
+
+
+def client(way: Way) -> ProducerPlan:
+    return producer(way=way, transactional_id="id")
+
+
+def led(script: Callable[[TransactionWorld], Awaitable[None]], instances: int = 1) -> tuple[str, ...]:
+    """The trace of a run in which nothing broke."""
+    outcome = run(by_hand(1, script, producer(way=Way.ON_OFFSET_COMMIT), instances=instances, place=AT_BROKERS))
+    assert outcome.broken is None
+    return outcome.trace
+
+
+@pytest.mark.parametrize("way", [Way.BY_HAND, Way.ON_OFFSET_COMMIT])
+def test_transactions_are_committed_and_aborted(way: Way) -> None:
+    told: list[bool | None] = []
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(way), 0)
+        await process.initialize()
+        for nth in range(3):
+            claimed = process.begin(nth)
+            await process.write(claimed, BOTH)
+            await process.end(claimed, committed=nth != 1)
+            told.append(claimed.told)
+        process.close()
+
+    trace = led(script)
+    assert (told[0], told[2]) == (True, True)
+    assert told[1] is not True
+    assert sum("is asked EndTxn" in line for line in trace) >= 3
+
+
+def test_each_request_is_a_transaction() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.PER_REQUEST), 0)
+        await process.initialize()
+        claimed = process.begin(0)
+        for _ in range(2):
+            await process.write(claimed, BOTH)
+        await process.end(claimed, committed=True)
+        process.close()
+        assert [one.told for one in world.told.transactions if one.values] == [True, True]
+
+    led(script)
+
+
+def test_a_request_that_is_refused_or_unheard_is_not_repeated() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.PER_REQUEST), 0)
+        refuse = lambda call: refusal(call, ErrorCode.MESSAGE_TOO_LARGE)  # noqa: E731
+        world.brokers.control(ApiKey.PRODUCE, refuse, times=1)
+        claimed = process.begin(0)
+        await process.write(claimed, ((0, 1), (3, 1)))
+        await world.crash(0, 0.5)
+        await process.write(claimed, BOTH)
+        process.close()
+        assert next(one.told for one in world.told.transactions if one.values) is not True
+
+    led(script)
+
+
+def test_a_beginning_by_hand_whose_answer_was_lost_is_begun_anew() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.BY_HAND), 0)
+        world.post.lost = 1
+        claimed = process.begin(0)
+        await process.write(claimed, BOTH)
+        await process.end(claimed, committed=True)
+        process.close()
+        assert claimed.told
+
+    assert any("CONCURRENT_TRANSACTIONS of begin" in line for line in led(script))
+
+
+def test_a_commit_by_hand_whose_answer_was_lost_is_told_when_it_is_repeated() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.BY_HAND), 0)
+        claimed = process.begin(0)
+        await process.write(claimed, BOTH)
+        world.post.lost = 1
+        await process.end(claimed, committed=True)
+        process.close()
+        assert claimed.told
+
+    led(script)
+
+
+def test_what_its_kproxy_had_open_by_hand_is_nobodys_when_it_is_killed() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.BY_HAND), 0)
+        claimed = process.begin(0)
+        await process.write(claimed, BOTH)
+        await world.crash(0, 0.5)
+        await process.end(claimed, committed=True)
+        process.close()
+        assert claimed.told is None
+
+    assert any("TRANSACTIONAL_ID_NOT_FOUND of commit" in line for line in led(script))
+
+
+def test_an_application_whose_batch_fails_begins_at_its_offsets_again() -> None:
+    async def script(world: TransactionWorld) -> None:
+        process = world.steps(client(Way.ON_OFFSET_COMMIT), 0)
+        first, second = process.begin(0), process.begin(1)
+        await goes_well(process.write(first, BOTH))
+        world.brokers.control(ApiKey.PRODUCE, lambda call: refusal(call, ErrorCode.MESSAGE_TOO_LARGE), times=1)
+        with pytest.raises(Abortable):
+            await process.write(first, BOTH)
+        await process.end(first, committed=False)
+        await process.write(second, BOTH)
+        await process.end(second, committed=True)
+        process.close()
+        assert (first.input, second.told) == (second.input, True)
+
+    assert sum("begins at 0 in generation" in line for line in led(script)) == 2
+
+
+def test_an_application_goes_on_at_another_kproxy() -> None:
+    async def script(world: TransactionWorld) -> None:
+        for instance in range(2):
+            process = world.steps(client(Way.ON_OFFSET_COMMIT), instance)
+            world.brokers.control(ApiKey.OFFSET_FETCH, lambda _: Close(), times=1)
+            claimed = process.begin(0)
+            await process.write(claimed, BOTH)
+            await process.end(claimed, committed=True)
+            assert claimed.told
+            process.killed()
+            process.close()
+            await trio.sleep(0.5)
+
+    assert any("begins at 1 in generation" in line for line in led(script, 2))
