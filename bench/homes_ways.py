@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaError, Message, Producer
 
 from bench import payloads
+from bench.cases import WINDOW
 from bench.load import Address, Connection, LoadError
 from kproxy.client import ControlClient
 from kproxy.codec._generated.produce import (
@@ -25,8 +26,13 @@ from kproxy.codec.records import Record
 SECONDS: Final = 60.0
 """The most that one transaction may take."""
 _CORRELATION_BYTES: Final = 4
-#: As in the cases of plain records.
-_BATCHES: Final = {"batch.size": payloads.BATCH_BYTES, "acks": "all", "log_level": 0}
+#: As in the cases of plain records: so large, and so many on their way, which is all that transactions allow, too.
+_BATCHES: Final = {
+    "batch.size": payloads.BATCH_BYTES,
+    "max.in.flight.requests.per.connection": WINDOW,
+    "acks": "all",
+    "log_level": 0,
+}
 #: librdkafka as it was for brokers of 0.10: message sets of magic 1, nothing of producer ids.
 _OLD: Final = {"api.version.request": False, "broker.version.fallback": "0.10.0.0"}
 
