@@ -24,9 +24,9 @@ from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, RealKafka
 
 PARTITIONS: Final = (1, 10, 50)
-ROUNDS: Final = 12
+ROUNDS: Final = 8
 BLOCK: Final = 8
-RECORDS: Final = 20_000
+RECORDS: Final = 50_000
 """Of a large transaction."""
 _RECORD: Final = bytes(100)
 #: So that batches are full.

@@ -44,6 +44,9 @@ class _Job(Generic[T]):
 
     async def result(self) -> T:
         await self._done.wait()
+        return self.outcome()
+
+    def outcome(self) -> T:
         if self._error is not None:
             raise TxnError(self._error.error_code, self._error.message)
         return self._result  # type: ignore[return-value]  # set, as there was no error
@@ -74,3 +77,10 @@ class Jobs:
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Begins work and waits for its result. TxnError."""
         return await self.start(work)()
+
+    @staticmethod
+    async def within(work: Callable[[], Awaitable[T]]) -> T:
+        """Does what is a part of work that was begun, and costs no task: its errors are told alike. TxnError."""
+        job = _Job(work)
+        await job.run()
+        return job.outcome()

@@ -56,6 +56,9 @@ async def test_every_error_is_one_of_a_transaction(nursery: trio.Nursery, error:
     async def work() -> None:
         raise error
 
+    with pytest.raises(TxnError) as within:
+        await Jobs.within(work)
+    assert within.value.error_code is told
     result = Jobs(nursery).start(work)
     for _ in range(2):
         with pytest.raises(TxnError, match="why") as caught:
@@ -74,3 +77,11 @@ async def test_who_waits_hears_of_a_stop() -> None:
             waiting.start_soon(wait, result)
             await trio.testing.wait_all_tasks_blocked()
             working.cancel_scope.cancel()
+
+
+async def test_a_part_of_work_is_done_by_who_asks_for_it(nursery: trio.Nursery) -> None:
+    async def work() -> trio.lowlevel.Task:
+        return trio.lowlevel.current_task()
+
+    assert await Jobs.within(work) is trio.lowlevel.current_task()
+    assert await Jobs(nursery).run(work) is not trio.lowlevel.current_task()

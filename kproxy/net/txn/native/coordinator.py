@@ -39,9 +39,9 @@ class NativeCoordinator(Owners[NativeOwner]):
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """As ``Decider``; partitions always join by being written."""
+        """As ``Decider``; partitions always join by being written. Whoever captures batches has begun work for them."""
         owner = self._owner(request)
-        return await self._jobs.run(lambda: owner.produce(request, batches, accepted))
+        return await self._jobs.within(lambda: owner.produce(request, batches, accepted))
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
         """As ``Decider``."""
