@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kproxy.client import ControlClient, ControlError
+from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.described import OwnerId
@@ -71,7 +71,7 @@ class Stage:
             for seat in seats:
                 try:
                     seat.control.commit(self.name, batch_id=batch, members=members, owner=self.owner)
-                except (ControlError, OSError):
+                except (ControlError, ControlUnreachable):
                     assert time.monotonic() < deadline
                     time.sleep(0.2)
                 else:
