@@ -44,7 +44,7 @@ class Wanted:
 
 
 def options(seeds: int, faults: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds the options to a command, which then takes ``wanted`` and ``faults``.
+    """Adds the options to a command, which then takes ``wanted`` and ``faults``, and what it has itself.
 
     ``seeds`` is how many are run by default; ``faults`` are all that there are.
     """
@@ -60,10 +60,10 @@ def options(seeds: int, faults: tuple[str, ...]) -> Callable[[Callable[..., None
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def take(
-            seeds: int, first_seed: int, jobs: int, faults: tuple[str, ...], keep_going: bool, trace: bool
+            seeds: int, first_seed: int, jobs: int, faults: tuple[str, ...], keep_going: bool, trace: bool, **own: Any
         ) -> None:
             wanted = Wanted(range(first_seed, first_seed + seeds), jobs, keep_going, trace)
-            command(wanted=wanted, faults=faults)
+            command(wanted=wanted, faults=faults, **own)
 
         take.__doc__ = command.__doc__
         made: Any = take

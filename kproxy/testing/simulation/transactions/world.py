@@ -11,6 +11,7 @@ import trio
 
 from kproxy.codec.messages import Message
 from kproxy.testing.fake_broker.cluster import ClusterConfig
+from kproxy.testing.fake_broker.transactions import TxnState
 from kproxy.testing.simulation import world as base
 from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
@@ -269,10 +270,20 @@ class TransactionWorld(base.World):
                 while reader.values != new.values:  # noqa: ASYNC110 - it reads by itself
                     await trio.sleep(_LOOK)
         self._final.append(everything)
+        with trio.move_on_after(_SETTLE):
+            while self._open_at_brokers():  # noqa: ASYNC110 - its time-out ends it
+                await trio.sleep(_LOOK)
+        if left := self._open_at_brokers():
+            self.told.breaks(invariants.STUCK, f"the brokers have transactions of {' '.join(left)} open")
         self._watches.cancel()
         for calls in self._open:
             calls.close()
         await super()._rest()
+
+    def _open_at_brokers(self) -> list[str]:
+        """Transactional ids whose transactions the brokers have not ended."""
+        ids = self.brokers.transactional_ids
+        return sorted(name for name, owner in ids.items() if owner.prepared or owner.state is TxnState.ONGOING)
 
     async def _ask_groups(self, number: int) -> None:
         """Where groups have come to at last, as each kproxy tells it."""

@@ -3,9 +3,12 @@
 import pytest
 
 from kproxy.proxy.homes import Home
+from kproxy.testing.fake_broker import server
+from kproxy.testing.simulation.transactions import invariants
 from kproxy.testing.simulation.transactions.homes import FAULTS, HOMES, HomePlan, draw_home, faults_of
 from kproxy.testing.simulation.transactions.plan import Taste, make_plan
-from kproxy.testing.simulation.transactions.world import run
+from kproxy.testing.simulation.transactions.scripts import by_hand, producer
+from kproxy.testing.simulation.transactions.world import TransactionWorld, run
 
 
 def test_a_seed_has_a_home_and_all_else_is_the_same_in_any() -> None:
@@ -36,3 +39,19 @@ def test_brokers_agree_on_a_level_and_their_readers_see_what_kproxys_see(home: H
     assert outcome.broken is None
     assert outcome.acknowledged
     assert outcome.plan.readers[-1].direct
+
+
+def test_what_brokers_leave_open_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without data it holds no reader up."""
+    plan = producer(timeout_ms=3_000)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        await process._join([0], process.begin(0))
+        process.killed()
+
+    led = by_hand(1, script, plan, place=HomePlan(Home.BROKER_FENCED, 1))
+    assert run(led).broken is None
+    monkeypatch.setattr(server, "expire_transactions", lambda _: None)
+    assert run(led).broken == (invariants.STUCK, "the brokers have transactions of id open")

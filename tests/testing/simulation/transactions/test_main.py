@@ -31,3 +31,10 @@ def test_a_fault_that_does_not_exist_is_refused() -> None:
     code, output = invoke("--faults", "crash,earthquake")
     assert code == 2
     assert "earthquake" in output
+
+
+def test_one_home_may_be_asked_for() -> None:
+    code, output = invoke("--first-seed", "4", "--trace", "--faults", "", "--home", "broker")
+    assert code == 0
+    assert "HomePlan(home=<Home.BROKER: 'broker'>" in output
+    assert invoke("--home", "elsewhere")[0] == 2
