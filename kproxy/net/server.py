@@ -298,6 +298,8 @@ class Server:
                 is_admin(normal_host(io.peer_host), self._config.transaction_admin_hosts),
             ),
             connection=next(self._serial),
+            memberships=self._rpcs.memberships if self._rpcs is not None else None,
+            host=normal_host(io.peer_host),
             passes_sasl=self._config.clients_log_in or not self._config.logs_in,
             logged_in=not self._config.clients_log_in,
             logs_in_here=self._logins is not None,

@@ -42,6 +42,7 @@ from kproxy.proxy.handlers.base import (
 )
 from kproxy.proxy.handlers.sasl import BEFORE_LOGIN, PROOF
 from kproxy.proxy.link import Expected, Link
+from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
@@ -260,11 +261,8 @@ class Session:
         handler = handler_of(slot.api_key)
         version = slot.api_version
         view = memoryview(frame)[_PREFIX:]
-        if self.ctx.applications is not None and slot.api_key in WATCHED:
-            ask = watch(self.ctx.applications, self.ctx.client_id, self.ctx.connection, view)
-            if ask is not None:
-                self.errands.append(Errand(slot, DEFAULT, Exchange(ask.request, version, version), ask))
-                return
+        if self._watched(slot, view):
+            return
         if not handler.rewrites(self.ctx, version, upstream) and not handler.rewrites_this(self.ctx, version, view):
             if slot.api_key == ApiKey.FETCH and version >= _FETCH_NODE_ENDPOINTS:
                 frame[6:8] = (_FETCH_NODE_ENDPOINTS - 1).to_bytes(2, "big")
@@ -287,6 +285,19 @@ class Session:
             self.link.to_upstream.append(frame)
         else:
             self._ask(slot, handler, exchange, lifted)
+
+    def _watched(self, slot: Slot, view: memoryview) -> bool:
+        """Looks at what consumers ask of their groups; whether the request is another's to answer."""
+        ctx = self.ctx
+        if slot.api_key in ASKED_BY_MEMBERS and ctx.memberships is not None and ctx.decides_transactions:
+            ctx.memberships.take(ctx.connection, Client(ctx.principal, ctx.client_id, ctx.host), view)
+        if ctx.applications is None or slot.api_key not in WATCHED:
+            return False
+        ask = watch(ctx.applications, ctx.client_id, ctx.connection, view)
+        if ask is None:
+            return False
+        self.errands.append(Errand(slot, DEFAULT, Exchange(ask.request, slot.api_version, slot.api_version), ask))
+        return True
 
     def _send_on(self, slot: Slot, ask: ProduceAsk | CapturedAsk) -> None:
         """A Produce request for the coordinator of its transaction."""

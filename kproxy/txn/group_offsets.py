@@ -67,8 +67,16 @@ def one_of_each_member(records: Iterable[TransactionOffsets]) -> list[Transactio
 
 
 def is_other_generation(record: TransactionOffsets, others: Iterable[TransactionOffsets]) -> bool:
-    """Whether a transaction has offsets of the same group already, under another generation or member."""
-    return any(_member(record) != _member(other) for other in others if other.group_id == record.group_id)
+    """Whether a transaction has offsets of the same group already, under another generation or member.
+
+    Those that name none are of any.
+    """
+    same = [_member(one) for one in (record, *others) if one.group_id == record.group_id and _is_named(one)]
+    return _is_named(record) and any(member != same[0] for member in same)
+
+
+def _is_named(record: TransactionOffsets) -> bool:
+    return record.generation_id >= 0 or bool(record.member_id)
 
 
 def _member(record: TransactionOffsets) -> tuple[int, str, str | None]:

@@ -125,3 +125,6 @@ def test_each_member_is_checked_once_and_a_transaction_has_one() -> None:
     assert is_other_generation(said(2), [said(1)])
     assert is_other_generation(said(1), [said(1, "n")])
     assert not is_other_generation(said(1), [said(1), said(2, group="h")])
+    assert not is_other_generation(said(-1, ""), [said(1)])
+    assert not is_other_generation(said(1), [said(-1, "")])
+    assert is_other_generation(said(2), [said(-1, ""), said(1)])

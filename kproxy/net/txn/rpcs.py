@@ -28,6 +28,7 @@ from kproxy.proxy.applications import committed, has_left, offsets_committed_by
 from kproxy.proxy.asks import AbortAsk, CapturedAsk, CommitAsk, ProduceAsk, ProducePart, TransactionAsk
 from kproxy.proxy.captures import captured_answer
 from kproxy.proxy.handlers.transaction_admin import marked
+from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transactions import (
     NO_PRODUCER,
@@ -61,6 +62,8 @@ class Rpcs:
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
         self.ways_in = ways_in
+        #: Who is in which group, for offsets of clients that do not say.
+        self.memberships = Memberships()
 
     async def answer(
         self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]
@@ -82,6 +85,7 @@ class Rpcs:
         """Takes note that a client's connection has ended; ``had_all``: it surely has had every answer."""
         self._coordinator.closed(connection)
         self.ways_in.closed(connection, had_all=had_all)
+        self.memberships.closed(connection)
 
     async def abort(self, ask: AbortAsk) -> Message:
         """The answer to an operator's marker (``kafka-transactions.sh abort``)."""

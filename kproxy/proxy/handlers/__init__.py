@@ -27,7 +27,7 @@ from kproxy.proxy.handlers.transaction_admin import (
     ListTransactions,
     WriteTxnMarkers,
 )
-from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional
+from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional, TxnOffsetCommit
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     {
@@ -49,7 +49,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.ADD_OFFSETS_TO_TXN: Transactional(),
         ApiKey.END_TXN: Transactional(),
         ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkers(),
-        ApiKey.TXN_OFFSET_COMMIT: Transactional(),
+        ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommit(),
         ApiKey.LIST_TRANSACTIONS: ListTransactions(),
         ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactions(),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducers(),

@@ -20,6 +20,7 @@ from kproxy.txn.views import Views
 if TYPE_CHECKING:
     from kproxy.proxy.applications import Applications
     from kproxy.proxy.captures import Captures
+    from kproxy.proxy.memberships import Memberships
 
 #: A topic's name and a partition.
 Place: TypeAlias = tuple[str, int]
@@ -108,6 +109,10 @@ class Context:
     captures: "Captures | None" = None
     #: Whose OffsetCommits are the ends of transactions; None: nobody's.
     applications: "Applications | None" = None
+    #: Who is in which group; None: nobody asks.
+    memberships: "Memberships | None" = None
+    #: Where the client connects from.
+    host: str = ""
     #: The broker of this connection.
     node_id: int = -1
     #: The serial number of the client's connection, rising.

@@ -4,15 +4,19 @@ InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
 of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are between brokers: refused to clients.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import Ask, TransactionAsk
 from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.memberships import Client
 from kproxy.proxy.transactions import failed, who_asks
 from kproxy.proxy.versions import upstream_version
+
+if TYPE_CHECKING:
+    from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 
 _FIRST_OF_BROKERS = 4
 _ASKED_HERE = "asked_here"
@@ -73,6 +77,20 @@ class InitProducerId(Transactional):
         elif request.keep_prepared_txn:
             error = ErrorCode.UNSUPPORTED_VERSION
         return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
+
+
+class TxnOffsetCommit(Transactional):
+    """TxnOffsetCommit: of clients that don't say which member of the group has read, as it was before KIP-447."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+        """With the member, where that is known."""
+        request: TxnOffsetCommitRequest = exchange.request
+        if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
+            client = Client(ctx.principal, ctx.client_id, ctx.host)
+            member = ctx.memberships.of(client, request.group_id)
+            if member is not None:
+                request.generation_id, request.member_id, request.group_instance_id = member
+        return super().ask(ctx, exchange)
 
 
 class AddPartitionsToTxn(Transactional):

@@ -1,0 +1,97 @@
+"""Who is in which consumer group, by what connected clients ask of their groups' coordinators.
+
+Offsets that a producer sends with its transaction name the consumer that has read them since KIP-447 alone. Of an older
+client nobody could tell that its consumer is no member any more, and that another has read the same. So where kproxy
+knows one consumer of the same client in the group, it is taken to be this.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from kproxy.codec._generated.heartbeat import HeartbeatRequest
+from kproxy.codec._generated.join_group import JoinGroupRequest
+from kproxy.codec._generated.leave_group import LeaveGroupRequest
+from kproxy.codec._generated.sync_group import SyncGroupRequest
+from kproxy.codec.header import decode_request_header
+from kproxy.codec.messages import ApiKey, request_class
+
+#: What members ask that says of which group and generation they are.
+ASKED_BY_MEMBERS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP})
+#: Members of which a connection may speak; of one that speaks of more nothing is known.
+_MOST: Final = 64
+
+
+class Client(NamedTuple):
+    """One client, as far as that can be told: its consumer and its producer have connections of their own."""
+
+    principal: str
+    client_id: str
+    host: str
+
+
+class Membership(NamedTuple):
+    """What TxnOffsetCommit says of a member since KIP-447."""
+
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class _Connection:
+    """What one connection has said."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        #: By group and member id; None: it has spoken of too many.
+        self.members: dict[tuple[str, str], Membership] | None = {}
+
+
+class Memberships:
+    """Of all connections of this kproxy. What a connection has said is forgotten when it ends."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, _Connection] = {}
+
+    def take(self, connection: int, client: Client, frame: memoryview) -> None:
+        """Takes note of a request (without its length) of ``ASKED_BY_MEMBERS``. RemoteProtocolError if malformed."""
+        header = decode_request_header(frame)
+        request: Any = request_class(header.api_key).decode(frame[header.size :], header.api_version, surplus=True)
+        if client.client_id:
+            known = self._connections.get(connection)
+            if known is None or known.client != client:
+                known = self._connections[connection] = _Connection(client)
+            if known.members is not None:
+                _note(known.members, request)
+                if len(known.members) > _MOST:
+                    known.members = None
+
+    def of(self, client: Client, group_id: str) -> Membership | None:
+        """The one member that a client has in a group; None if it has none, or several, or it is not sure."""
+        found: dict[str, Membership] = {}
+        for known in self._connections.values():
+            if known.client != client:
+                continue
+            if known.members is None:
+                return None
+            for (group, member_id), member in known.members.items():
+                if group == group_id and member.generation_id >= found.get(member_id, member).generation_id:
+                    found[member_id] = member
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def closed(self, connection: int) -> None:
+        """Takes note of the end of a connection: its client may be a member at another kproxy now."""
+        self._connections.pop(connection, None)
+
+
+def _note(members: dict[tuple[str, str], Membership], request: Any) -> None:
+    group = request.group_id
+    match request:
+        case SyncGroupRequest() | HeartbeatRequest():
+            member = Membership(request.generation_id, request.member_id, request.group_instance_id)
+            members[group, request.member_id] = member
+        case JoinGroupRequest(member_id=""):
+            # whoever it was, it is to be another
+            for key in [key for key in members if key[0] == group]:
+                del members[key]
+        case LeaveGroupRequest():
+            for gone in (request.member_id, *(row.member_id for row in request.members)):
+                members.pop((group, gone), None)

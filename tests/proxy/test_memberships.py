@@ -1,0 +1,129 @@
+"""Which member a client is, by what its connections have asked."""
+
+import pytest
+
+from kproxy.codec._generated.heartbeat import HeartbeatRequest
+from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupRequestMemberIdentity
+from kproxy.codec._generated.sync_group import SyncGroupRequest
+from kproxy.codec.header import encode_request
+from kproxy.codec.messages import APIS, ApiKey, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.memberships import Client, Membership, Memberships
+
+ME = Client("User:me", "copier", "10.0.0.1")
+
+
+def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Client = ME) -> None:
+    frame = encode_request(request, version, 1, client.client_id)
+    known.take(connection, client, memoryview(frame)[4:])
+
+
+def beat(known: Memberships, member: str = "m", generation: int = 3, group: str = "g", **more: object) -> None:
+    tell(known, HeartbeatRequest(group, generation, member), **more)  # type: ignore[arg-type]
+
+
+def join(member: str) -> JoinGroupRequest:
+    return JoinGroupRequest("g", 1, 1, member, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("a", b"")])
+
+
+@pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP])
+def test_a_member_is_known_by_what_it_asks_in_any_version(key: ApiKey) -> None:
+    for version in range(APIS[key][2] + 1):
+        known, instance = Memberships(), "static" if version >= 3 else None
+        made = HeartbeatRequest if key is ApiKey.HEARTBEAT else SyncGroupRequest
+        tell(known, made("g", 3, "m", group_instance_id=instance), version)
+        assert known.of(ME, "g") == Membership(3, "m", instance)
+        assert known.of(ME, "h") is None
+
+
+@pytest.mark.parametrize(
+    "other", [ME._replace(principal="User:you"), ME._replace(client_id="c"), ME._replace(host="h")]
+)
+def test_of_other_clients_nothing_is_said(other: Client) -> None:
+    known = Memberships()
+    beat(known)
+    assert known.of(other, "g") is None
+    beat(known, "n", connection=2, client=other)
+    assert known.of(ME, "g") == (3, "m", None)
+
+
+def test_a_client_without_a_name_is_nobody() -> None:
+    known = Memberships()
+    beat(known, client=ME._replace(client_id=""))
+    assert known.of(ME._replace(client_id=""), "g") is None
+
+
+def test_the_newest_generation_counts_also_over_two_connections() -> None:
+    known = Memberships()
+    beat(known, generation=3)
+    beat(known, generation=5, connection=2)
+    beat(known, generation=4, connection=3)
+    assert known.of(ME, "g") == (5, "m", None)
+    beat(known, generation=6)
+    assert known.of(ME, "g") == (6, "m", None)
+
+
+def test_of_several_members_none_is_chosen() -> None:
+    known = Memberships()
+    beat(known, "m")
+    beat(known, "n", connection=2)
+    assert known.of(ME, "g") is None
+    known.closed(2)
+    known.closed(2)
+    assert known.of(ME, "g") == (3, "m", None)
+    beat(known, "o")
+    assert known.of(ME, "g") is None
+
+
+def test_who_joins_as_somebody_new_is_not_who_it_was() -> None:
+    known = Memberships()
+    beat(known)
+    beat(known, group="h")
+    tell(known, join("m"))
+    assert known.of(ME, "g") == (3, "m", None), "until it has joined"
+    tell(known, join(""))
+    assert known.of(ME, "g") is None
+    assert known.of(ME, "h") is not None
+    beat(known, "n", 4)
+    assert known.of(ME, "g") == (4, "n", None)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 5])
+def test_who_leaves_is_no_member(version: int) -> None:
+    known = Memberships()
+    beat(known)
+    nobody = LeaveGroupRequest("g", "" if version >= 3 else "n")
+    tell(known, nobody, version)
+    assert known.of(ME, "g") is not None
+    gone = [LeaveGroupRequestMemberIdentity("m")]
+    tell(known, LeaveGroupRequest("g", members=gone) if version >= 3 else LeaveGroupRequest("g", "m"), version)
+    assert known.of(ME, "g") is None
+
+
+def test_of_a_connection_that_speaks_of_too_many_nothing_is_known_any_more() -> None:
+    known = Memberships()
+    beat(known, connection=2)
+    for number in range(64):
+        beat(known, group=str(number))
+    assert known.of(ME, "63") is not None
+    beat(known, group="64")
+    beat(known, group="65")
+    assert known.of(ME, "63") is None
+    assert known.of(ME, "g") is None, "it may be a second member"
+    known.closed(1)
+    assert known.of(ME, "g") is not None
+
+
+def test_a_connection_that_becomes_another_client_is_that_alone() -> None:
+    known, other = Memberships(), ME._replace(client_id="c")
+    beat(known)
+    beat(known, client=other)
+    assert known.of(ME, "g") is None
+    assert known.of(other, "g") is not None
+
+
+def test_what_is_malformed_is_refused() -> None:
+    frame = encode_request(HeartbeatRequest("g", 3, "m"), 1, 1, "c")
+    with pytest.raises(RemoteProtocolError):
+        Memberships().take(1, ME, memoryview(frame)[4:-3])
