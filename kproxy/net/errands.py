@@ -77,8 +77,7 @@ class Errands:
     ) -> Message | None:
         assert self._rpcs is not None
         try:
-            if not before.is_set():  # to look is not to wait, which would cost a turn
-                await before.wait()
+            await before.wait()
             return await self._rpcs.answer(ask, version, accepted.set)
         finally:
             accepted.set()

@@ -168,8 +168,7 @@ class Rpcs:
     ) -> Message:
         capture = ask.capture
         try:
-            if not before.is_set():
-                await before.wait()
+            await before.wait()
             names = await self._names(ask.parts, version)
             parts = [_named(part, names) for part in ask.parts]
             batches = [
@@ -178,7 +177,6 @@ class Rpcs:
                 if part.records and not part.error_code
             ]
             refused = any(part.error_code for part in parts)
-            capture.came(ask.connection, batches, ask.arrival_ms)
             written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
             return captured_answer(parts, written, version)
         except BaseException as error:

@@ -13,9 +13,8 @@ from kproxy.testing.history import Anomaly, Kind, Operation, Outcome, Poll
 _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 RESIDENT_SHARE: Final = 1.10
 RESIDENT_SLACK: Final = 16 << 20
-DESCRIPTOR_SLACK: Final = 50
-"""kproxy keeps its connections: for reading back, by default four to each broker; those of the transaction log; and one
-to the coordinator for each transactional id at home in the broker."""
+DESCRIPTOR_SLACK: Final = 20
+"""kproxy keeps its connections for reading back: by default four to each broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,6 @@ def progress_bar(acknowledged: Mapping[str, int], processes: Sequence[str]) -> B
 
 
 def errors_bar(unexpected: Mapping[str, int]) -> Bar:
-    """No old client may be told an error that it does not know what to do with, and nothing else be that must not."""
+    """No old client may be told an error that it does not know what to do with."""
     text = ", ".join(f"{name} {count}" for name, count in sorted(unexpected.items()))
-    return Bar("what must not be", text or "none", not unexpected)
+    return Bar("errors no old client expects", text or "none", not unexpected)

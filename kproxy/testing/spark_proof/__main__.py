@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from kproxy.proxy.homes import Home
 from kproxy.testing.copiers.processes import ToolFailed
 from kproxy.testing.kafka import KafkaUnavailable
 from kproxy.testing.spark_proof.job import KAFKA, KPROXY
@@ -29,6 +30,13 @@ from kproxy.testing.spark_proof.verdict import Outcome
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1), help="Of the Kafka cluster.")
 @click.option("--master", default="local-cluster[2,1,1024]", show_default=True, help="Of Spark.")
 @click.option("--sink", "sinks", multiple=True, type=click.Choice([KPROXY, KAFKA]), help="Only this one; else both.")
+@click.option(
+    "--home",
+    default=Home.KPROXY.value,
+    show_default=True,
+    type=click.Choice([Home.KPROXY.value, Home.BROKER.value]),
+    help="Who keeps what is undecided from readers; in the broker's home all is read at the brokers.",
+)
 @click.option("--json", "result", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Leave the logs in this directory.")
 def main(
@@ -41,6 +49,7 @@ def main(
     brokers: int,
     master: str,
     sinks: tuple[str, ...],
+    home: str,
     result: Path | None,
     keep: Path | None,
 ) -> None:
@@ -50,7 +59,7 @@ def main(
     with Spark's own Kafka sink is for comparison; it is not expected to hold.
     """
     console = Console(highlight=False)
-    job = Job(records, batch, kills, pause, seconds, seed, brokers, master)
+    job = Job(records, batch, kills, pause, seconds, seed, brokers, master, Home(home))
     with tempfile.TemporaryDirectory(prefix="kproxy-spark-") as temporary:
         directory = (keep or Path(temporary)).resolve()
         directory.mkdir(parents=True, exist_ok=True)

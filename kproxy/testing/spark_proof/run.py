@@ -12,6 +12,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from kproxy.proxy.homes import Home
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.copiers.processes import Kproxy, ToolFailed
 from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
@@ -48,6 +49,8 @@ class Job:
     brokers: int
     #: Spark's master: ``local-cluster[2,1,1024]`` is two executors of one core, as processes.
     master: str
+    #: Of kproxy's transactions; where the broker decides, all is read there.
+    home: Home = Home.KPROXY
 
 
 class Stage:
@@ -59,7 +62,9 @@ class Stage:
         self.directory = directory
         self.kafka = kafka
         self.control = directory / "control.sock"
-        self.kproxy = Kproxy("proof", kafka.bootstrap, directory, "--control-socket", str(self.control))
+        options = ("--control-socket", str(self.control), "--transactions-home", job.home.value)
+        self.kproxy = Kproxy("proof", kafka.bootstrap, directory, *options)
+        self._readers = kafka.bootstrap if job.home.is_broker else self.kproxy.bootstrap
 
     def run(self, sink: str, tell: Tell) -> Outcome:
         """The job, with ``sink`` KPROXY or KAFKA; ``tell(what, how many)`` hears how far it is.
@@ -69,7 +74,7 @@ class Stage:
         began, outcome = time.monotonic(), Outcome(sink, self.job.records)
         places = _create_outputs(self.kafka.bootstrap, sink, self.job.brokers)
         driver = Driver(self._arguments(sink, self.kproxy), self.directory)
-        reader = Reader(self.kproxy.bootstrap, places)
+        reader = Reader(self._readers, places)
         with Beside(reader), running(driver):
             self._until_done(driver, outcome, lambda: tell("copied", _copied(reader)), tell)
         outcome.drivers, outcome.looks = driver.starts, reader.looks
@@ -131,13 +136,13 @@ class Stage:
 
     def _judge(self, outcome: Outcome, reader: Reader, places: Sequence[Place]) -> None:
         self.kproxy.wait_ready()
-        found = _patiently(lambda: read_to_end(self.kproxy.bootstrap, places, committed=True))
+        found = _patiently(lambda: read_to_end(self._readers, places, committed=True))
         for topic in _outputs(outcome.sink):
             rows = (found.numbers[place] for place in places if place.topic == topic)
             outcome.topics[topic] = exactness(chain.from_iterable(rows), self.job.records)
         ends = batch_ends(self.directory / f"checkpoint-{outcome.sink}")
         outcome.batches = len(next(iter(ends.values()), ()))
-        if outcome.sink == KPROXY:
+        if outcome.sink == KPROXY and not self.job.home.is_broker:  # the brokers' markers come one by one
             outcome.torn = torn_moments(reader.seen, found.numbers, ends, _INPUT_PARTITIONS)
             outcome.torn += [
                 f"{place.topic}-{place.partition} was read otherwise while it was written"

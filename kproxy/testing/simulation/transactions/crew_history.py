@@ -53,6 +53,10 @@ class CrewHistory:
 
     # -- what is prepared
 
+    def lost(self, transactional_id: str) -> None:
+        """The broker was made to end members that were prepared: nothing is known of any."""
+        self._of(transactional_id).names.clear()
+
     def prepared(self, transactional_id: str, member: str, since: float) -> None:
         """A member was told to be prepared, asked for since then (trio's clock): unless a sweep may have met it."""
         waiting = self._of(transactional_id)

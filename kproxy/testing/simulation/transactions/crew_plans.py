@@ -115,6 +115,11 @@ def make_crews(rng: Random, taste: CrewTaste, instances: int, places: int) -> tu
     return tuple(crews)
 
 
+def of_members_alone(crew: CrewPlan) -> CrewPlan:
+    """The same crew where the owner can't write with its members."""
+    return replace(crew, batches=tuple(replace(batch, own=None, prepares=False) for batch in crew.batches))
+
+
 class _Maker:
     def __init__(self, rng: Random, taste: CrewTaste, instances: int, places: int) -> None:
         self._rng = rng

@@ -22,8 +22,8 @@ from kproxy.txn.described import Described
 CallsOf: TypeAlias = Callable[[str, int, float], Calls]
 """By client.id, kproxy and the time-out of a request."""
 
-#: Of workers, whose records are ordered each for itself; transactional producers have the numbers below.
-_FIRST: Final = 1_000
+#: Of workers, whose records are ordered each for itself; all other producers have the numbers below.
+_FIRST: Final = 1_000_000
 _TIDY: Final = 10.0
 #: A member that is not prepared is ended by its id's time-out, this much later at most.
 _SETTLED: Final = 90.0

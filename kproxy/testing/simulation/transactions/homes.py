@@ -76,14 +76,14 @@ _LEGACY: Final[Mapping[str, Any]] = MappingProxyType(
 _NOT_AT: Final[Mapping[Home, frozenset[str]]] = MappingProxyType(
     {
         Home.KPROXY: _OF_COORDINATORS,
-        Home.BROKER: _OF_THE_LOG | _CLOCKS,
+        Home.BROKER: _CLOCKS,
         Home.BROKER_FENCED: _OF_THE_LOG | _OF_THE_CONTROL_API | _CLOCKS,
     }
 )
 #: All that runs can have.
 HOMES: Final = tuple(_NOT_AT)
 #: Homes in which there may be drivers with members and prepared parts.
-CREW_HOMES: Final = frozenset({Home.KPROXY})
+CREW_HOMES: Final = frozenset({Home.KPROXY, Home.BROKER})
 
 
 @dataclass(frozen=True, slots=True)

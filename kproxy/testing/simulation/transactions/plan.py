@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.proxy.homes import Home
 from kproxy.testing.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
-from kproxy.testing.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews
+from kproxy.testing.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews, of_members_alone
 from kproxy.testing.simulation.transactions.homes import (
     AT_KPROXY,
     CREW_HOMES,
@@ -216,6 +216,7 @@ def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
     if plan.place.home not in CREW_HOMES:
         crews = ()
     if plan.place.home is Home.BROKER:
+        crews = tuple(of_members_alone(crew) for crew in crews)
         ways = Random(f"ways {plan.seed}")
         producers = tuple(_legacy(producer, ways, taste) for producer in producers)
     return replace(plan, producers=producers, crews=crews, options={**plan.options, **expiry})

@@ -264,7 +264,7 @@ class TransactionWorld(base.World):
         with trio.move_on_after(_SETTLE):
             for place in range(PLACES):
                 await everything.read_to(place, self._end(place))
-            for reader in self._readers:
+            for reader in self._readers if self._final else ():
                 # not to the end: old ones can't be told that what is hidden is behind them
                 new = self._final[0] if reader.committed else everything
                 while reader.values != new.values:  # noqa: ASYNC110 - it reads by itself

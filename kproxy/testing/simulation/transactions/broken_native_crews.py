@@ -1,0 +1,44 @@
+"""What is put in the place of kproxy's rules of groups at home in the broker to see what happens without them."""
+
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.net.txn.native.ends import NativeEnds, _Left
+from kproxy.net.txn.native.slots import Slots
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+
+
+async def by_who_decides_alone(self: NativeEnds) -> None:
+    """Nobody looks for what was left."""
+    await trio.sleep_forever()
+
+
+async def noted_first(self: NativeEnds, left: _Left) -> None:
+    """The log says that the broker was told before it is."""
+    view = self._log.views.of(left.transactional_id)
+    one = view.unended.get(left.part) if view is not None else None
+    if one is None or left in self._noted:
+        return
+    self._noted.add(left)
+    with suppress(OSError, TxnError):
+        await self._log.append_unfenced(Entry(left.transactional_id, TransactionEnded(*left.part)))
+        self._patience_s = 0.1
+        await self._is_told(one)
+
+
+def free_at_once(self: Slots, member: Producer, name: str) -> None:
+    """Another member may write under the id of one that is not ended."""
+    self.give_back(name)
+
+
+async def unasked(*_: Any, **__: Any) -> None:
+    """Nobody is asked."""
+
+
+def nameless(*_: Any) -> None:
+    """The log does not say where a member writes."""
