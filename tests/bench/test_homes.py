@@ -2,12 +2,14 @@
 
 import pytest
 
+from bench import homes as case
 from bench.homes import homes
 
 
 @pytest.mark.kafka
 @pytest.mark.java
-def test_all_ways_are_measured() -> None:
+def test_all_ways_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case, "BLOCK", 2)
     figures = {figure.case: figure for figure in homes([2], rounds=1, records=500)}
     for way in ("relayed", "fenced", "by hand", "per request"):
         for name in ("p50", "p99"):
