@@ -43,6 +43,30 @@ class _Connection:
         self.client = client
         #: By group and member id; None: it has spoken of too many.
         self.members: dict[tuple[str, str], Membership] | None = {}
+        #: Groups that it joins as somebody new: who it was counts until it has joined, for what was read before.
+        self.renewed: set[str] = set()
+
+    def note(self, request: Any) -> None:
+        """Takes note of a request."""
+        members, group = self.members, request.group_id
+        if members is None:
+            return
+        match request:
+            case SyncGroupRequest() | HeartbeatRequest():
+                if isinstance(request, SyncGroupRequest) and group in self.renewed:
+                    self.renewed.discard(group)
+                    for key in [key for key in members if key[0] == group]:
+                        del members[key]
+                member = Membership(request.generation_id, request.member_id, request.group_instance_id)
+                members[group, request.member_id] = member
+                if len(members) > _MOST:
+                    self.members = None
+            case JoinGroupRequest(member_id="") if any(key[0] == group for key in members):
+                self.renewed.add(group)
+            case LeaveGroupRequest():
+                self.renewed.discard(group)
+                for gone in (request.member_id, *(row.member_id for row in request.members)):
+                    members.pop((group, gone), None)
 
 
 class Memberships:
@@ -59,10 +83,7 @@ class Memberships:
             known = self._connections.get(connection)
             if known is None or known.client != client:
                 known = self._connections[connection] = _Connection(client)
-            if known.members is not None:
-                _note(known.members, request)
-                if len(known.members) > _MOST:
-                    known.members = None
+            known.note(request)
 
     def of(self, client: Client, group_id: str) -> Membership | None:
         """The one member that a client has in a group; None if it has none, or several, or it is not sure."""
@@ -80,18 +101,3 @@ class Memberships:
     def closed(self, connection: int) -> None:
         """Takes note of the end of a connection: its client may be a member at another kproxy now."""
         self._connections.pop(connection, None)
-
-
-def _note(members: dict[tuple[str, str], Membership], request: Any) -> None:
-    group = request.group_id
-    match request:
-        case SyncGroupRequest() | HeartbeatRequest():
-            member = Membership(request.generation_id, request.member_id, request.group_instance_id)
-            members[group, request.member_id] = member
-        case JoinGroupRequest(member_id=""):
-            # whoever it was, it is to be another
-            for key in [key for key in members if key[0] == group]:
-                del members[key]
-        case LeaveGroupRequest():
-            for gone in (request.member_id, *(row.member_id for row in request.members)):
-                members.pop((group, gone), None)
