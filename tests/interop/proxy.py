@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-_READY_TIMEOUT_S: Final = 30.0
+_READY_TIMEOUT_S: Final = 90.0
 BROKER_PORTS: Final = 6
 #: Longer than shutdown.grace.ms: who is in a transaction is waited for.
 _STOP_TIMEOUT_S: Final = 30.0

@@ -7,7 +7,6 @@ how often the applications are killed with SIGKILL in the middle of their work; 
 import os
 import random
 import re
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.kafka import RealKafka, die_with_parent
+from kproxy.testing.kafka import RealKafka
 from tests.interop.committed import CommittedReader
+from tests.interop.jvm import running
 from tests.interop.proxy import KproxyProcess
 from tests.support.clients import Command, java_program
 
@@ -81,19 +81,8 @@ class Stage:
         arguments = [self.kproxy.bootstrap, str(self.directory / "state"), *self.settings]
         for each in applications:
             arguments.append(f"{each.kind}:{each.named(self.name)}:{self.name}:{each.named(self.name)}")
-        with (self.directory / "streams").open("ab") as output:
-            process = subprocess.Popen(
-                [*self.command.argv, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=die_with_parent(),
-            )
-        try:
+        with running([*self.command.argv, *arguments], self.directory / "streams"):
             yield
-        finally:
-            process.kill()
-            process.wait()
 
     def write(self, chance: random.Random) -> None:
         """Another round of words, each with a key of its own."""
@@ -148,7 +137,7 @@ def stage(kafka: RealKafka, tmp_path: Path, request: pytest.FixtureRequest) -> I
         kproxy.check()
 
 
-_KILLS: Final = int(os.environ.get("INTEROP_KILLS", "2"))
+_KILLS: Final = int(os.environ.get("INTEROP_KILLS", "1"))
 
 
 @pytest.mark.parametrize(

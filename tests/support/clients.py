@@ -80,9 +80,9 @@ def java_driver(client: str, *sources: str) -> Command:
     return _java("Driver", files, [client, _GSON])
 
 
-def java_program(name: str, *coordinates: str) -> Command:
-    """Compile the Java program in the directory ``name``, whose class is ``Main``, and return how to start it."""
-    return _java("Main", sorted((DRIVERS / name).glob("*.java")), coordinates)
+def java_program(name: str, *coordinates: str, main: str = "Main") -> Command:
+    """Compile the Java sources in the directory ``name``, and return how to start the class ``main``."""
+    return _java(main, sorted((DRIVERS / name).glob("*.java")), coordinates)
 
 
 def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Command:
