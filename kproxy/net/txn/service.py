@@ -128,7 +128,7 @@ class Transactions:
         patience_s = config.delivery_timeout_ms / 1000
         self._told_ends = NativeEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
         self._deadlines = Deadlines(self.log, stats.transactions, cluster.network)
-        slots = Slots(config.instance_id, _nonce())
+        slots = Slots(config.instance_id, tools.new_producer_id)
         sink.listeners.append(slots.heard)
         #: Transactions by hand.
         members = Members(tools, NativeMembers(cluster, config, slots))

@@ -82,7 +82,7 @@ class NativeMembers:
         self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
     ) -> NativeMember:
         """A member that has not joined. TxnError; INVALID_TRANSACTION_TIMEOUT if the broker ends it before that."""
-        slot = self._slots.take()
+        slot = await self._slots.take()
         try:
             requests = NativeRequests(self._cluster, slot, self._patience_s)
             protocol = await requests.protocol()

@@ -4,6 +4,7 @@ A broker remembers an id for days, and a group has a member for each task of eac
 by the process that made them up. Nobody else ever asks for a producer id under one, which would abort what is prepared.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
@@ -12,25 +13,21 @@ from kproxy.txn.records import Entry
 
 #: Of an id of a member's.
 PREFIX: Final = "kproxy-member-"
-_NONCE_BYTES: Final = 8
 
 
 class Slots:
     """Names; one that a member has joined under is free again when the log says that the broker was told of its end."""
 
-    def __init__(self, instance_id: str, nonce: bytes) -> None:
-        """``nonce``: 16 random bytes, of this process alone."""
-        self._prefix = f"{PREFIX}{instance_id}-{nonce[:_NONCE_BYTES].hex()}-"
-        self._made = 0
+    def __init__(self, instance_id: str, new_id: Callable[[], Awaitable[int]]) -> None:
+        """``new_id`` gives a number that nobody else in the cluster has: a producer id."""
+        self._prefix = f"{PREFIX}{instance_id}-"
+        self._new_id = new_id
         self._free: list[str] = []
         self._used: dict[Producer, str] = {}
 
-    def take(self) -> str:
-        """A name that no member uses."""
-        if self._free:
-            return self._free.pop()
-        self._made += 1
-        return f"{self._prefix}{self._made}"
+    async def take(self) -> str:
+        """A name that no member uses. TxnError if it needs a number, and none can be had."""
+        return self._free.pop() if self._free else f"{self._prefix}{await self._new_id()}"
 
     def joined(self, member: Producer, name: str) -> None:
         """The log may say that a member writes under it."""

@@ -1,5 +1,8 @@
 """Transactional ids of the broker's for members: each is one member's until the log says that this is over."""
 
+from collections.abc import Iterator
+from itertools import count
+
 from kproxy.net.txn.native.slots import PREFIX, Slots
 from kproxy.testing.txn_model import bodies
 from kproxy.testing.txn_model.bodies import producer
@@ -8,28 +11,37 @@ from kproxy.txn.records import Entry
 M, N = producer(200, 0), producer(201, 0)
 
 
-def test_names_are_this_processs_alone() -> None:
-    names = {Slots(instance, nonce).take() for instance in ("a", "b") for nonce in (bytes(16), bytes([1] * 16))}
-    assert len(names) == 4
-    assert all(name.startswith(PREFIX) for name in names)
+def slots(instance: str = "a", ids: Iterator[int] | None = None) -> Slots:
+    numbers = ids or count()
+
+    async def new_id() -> int:
+        return next(numbers)
+
+    return Slots(instance, new_id)
 
 
-def test_a_name_is_used_again_only_behind_the_record() -> None:
-    slots = Slots("a", bytes(16))
-    first = slots.take()
-    slots.joined(M, first)
-    assert slots.take() != first
-    slots.heard(Entry("id", bodies.prepare(1, M)))
-    slots.heard(Entry("id", bodies.ended(N)))
-    third = slots.take()
-    slots.heard(Entry("id", bodies.ended(M)))
-    slots.heard(Entry("id", bodies.ended(M)))
-    assert slots.take() == first
-    assert slots.take() not in (first, third)
+async def test_names_are_nobody_elses() -> None:
+    ids = count(7)
+    names = [await slots(instance, ids).take() for instance in ("a", "a", "b")]
+    assert names == [f"{PREFIX}a-7", f"{PREFIX}a-8", f"{PREFIX}b-9"]
 
 
-def test_what_was_given_back_is_free_at_once() -> None:
-    slots = Slots("a", bytes(16))
-    name = slots.take()
-    slots.give_back(name)
-    assert slots.take() == name
+async def test_a_name_is_used_again_only_behind_the_record() -> None:
+    made = slots()
+    first = await made.take()
+    made.joined(M, first)
+    assert await made.take() != first
+    made.heard(Entry("id", bodies.prepare(1, M)))
+    made.heard(Entry("id", bodies.ended(N)))
+    third = await made.take()
+    made.heard(Entry("id", bodies.ended(M)))
+    made.heard(Entry("id", bodies.ended(M)))
+    assert await made.take() == first
+    assert await made.take() not in (first, third)
+
+
+async def test_what_was_given_back_is_free_at_once() -> None:
+    made = slots()
+    name = await made.take()
+    made.give_back(name)
+    assert await made.take() == name
