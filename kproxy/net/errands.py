@@ -77,7 +77,8 @@ class Errands:
     ) -> Message | None:
         assert self._rpcs is not None
         try:
-            await before.wait()
+            if not before.is_set():  # to look is not to wait, which would cost a turn
+                await before.wait()
             return await self._rpcs.answer(ask, version, accepted.set)
         finally:
             accepted.set()

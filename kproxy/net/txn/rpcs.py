@@ -168,7 +168,8 @@ class Rpcs:
     ) -> Message:
         capture = ask.capture
         try:
-            await before.wait()
+            if not before.is_set():
+                await before.wait()
             names = await self._names(ask.parts, version)
             parts = [_named(part, names) for part in ask.parts]
             batches = [

@@ -95,8 +95,12 @@ class TransactionWriter:
 
     async def room(self, size: int) -> None:
         """Waits until ``size`` more bytes may be held, at most ``connection.buffer.bytes``; more than that go alone."""
-        while self._writes.held_bytes and self._writes.held_bytes + size > self._most_bytes:
+        while not self.has_room(size):
             await self._settled.park()
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``room`` would not wait."""
+        return not self._writes.held_bytes or self._writes.held_bytes + size <= self._most_bytes
 
     async def settled(self, sends: Sequence[TxnSend]) -> None:
         """Waits until the fate of each is definite; they carry it."""

@@ -128,6 +128,16 @@ class BrokerOwner(ABC):
             if not self._protocol.adds:
                 await self._requests.add_ahead(transaction.producer, unknown)
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Whether produce would not wait before it has accepted these."""
+        transaction = self._transaction
+        return (
+            transaction is not None
+            and not self._lock.locked()
+            and transaction.announced.issuperset(places_of(batches))
+            and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
+        )
+
     @asynccontextmanager
     async def _turn(self, places: Collection[Place], accepted: Callable[[], None]) -> AsyncIterator[None]:
         """The lock, for who writes to these partitions; whoever comes behind may then come, too."""

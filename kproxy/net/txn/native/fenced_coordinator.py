@@ -55,7 +55,9 @@ class FencedCoordinator(Owners[FencedOwner]):
     ) -> Sequence[Written]:
         """As ``ClientDecider``."""
         owner = self._owner(request)
-        return await self._jobs.run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
+        # What is accepted at once is the writer's, and ends with the transaction: it needs nobody who goes on to wait.
+        begin = self._jobs.within if owner.takes_at_once(batches) else self._jobs.run
+        return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
         """As ``ClientDecider``."""

@@ -84,3 +84,24 @@ async def test_in_the_second_protocol_they_join_by_being_written_if_they_can_not
         await client.write("2", 0, 1)
         await client.end(committed=False)
         assert cast.read() == cast.read(1) == ["1"]
+
+
+async def test_what_is_taken_at_once_is_written_though_nobody_waits_for_it_any_more() -> None:
+    async with stage() as cast:
+        client = await client_of(cast)
+        await client.write("1")
+        held, go = trio.Event(), trio.Event()
+
+        async def hold(_: Call) -> None:
+            held.set()
+            await go.wait()
+
+        cast.server.cluster.control(ApiKey.PRODUCE, hold)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, "2")
+            await held.wait()
+            assert client.kproxy.jobs.count == 0
+            nursery.cancel_scope.cancel()
+        go.set()
+        await client.end()
+        assert cast.read() == ["1", "2"]
