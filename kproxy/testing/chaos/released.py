@@ -17,6 +17,8 @@ from kproxy.testing.chaos.recorder import Recorder
 _INSTALL_TIMEOUT_S: Final = 600
 _SETTLE_S: Final = 100.0
 KAFKA_PYTHON: Final = ("kafka-python==1.4.7", "six==1.17.0")
+LIBRDKAFKA: Final = ("confluent-kafka==2.9.0",)
+"""Later ones may wait for ever for a group's coordinator that has left the metadata (docs/clients.md)."""
 
 
 class ClientFailed(RuntimeError):

@@ -13,7 +13,7 @@ from kproxy.client import ControlClient
 from kproxy.testing.chaos.kproxy_process import KproxyProcess
 from kproxy.testing.chaos.link import Address
 from kproxy.testing.chaos.recorder import Recorder
-from kproxy.testing.chaos.released import ReleasedClient, ReleasedProducer
+from kproxy.testing.chaos.released import LIBRDKAFKA, ReleasedClient, ReleasedProducer
 from kproxy.testing.chaos.stable_offsets import StableOffsets
 from kproxy.testing.chaos.unaware import ByHand, PerRequest, Unaware, places_of
 from kproxy.testing.chaos.verdict import Bar
@@ -114,8 +114,12 @@ class TransactionalLoad:
         for topic, home in ((BROKERS, "fenced"), (OWN, "own")):
             job = {"name": f"{home}.{name}.librdkafka", "places": _PLACES[topic]}
             job["transactional_id"] = job["name"]
-            self.clients.append((str(job["name"]), self._released("librdkafka_transactions", job, address)))
+            self.clients.append(
+                (str(job["name"]), self._released("librdkafka_transactions", job, address, *LIBRDKAFKA))
+            )
 
-    def _released(self, driver: str, job: Mapping[str, object], address: Address) -> ReleasedProducer:
-        bootstrap = f"{address[0]}:{address[1]}"
-        return ReleasedProducer(ReleasedClient(driver, job), bootstrap, self._recorder, self._directory)
+    def _released(
+        self, driver: str, job: Mapping[str, object], address: Address, *requirements: str
+    ) -> ReleasedProducer:
+        client = ReleasedClient(driver, job, requirements)
+        return ReleasedProducer(client, f"{address[0]}:{address[1]}", self._recorder, self._directory)

@@ -96,6 +96,6 @@ def progress_bar(acknowledged: Mapping[str, int], processes: Sequence[str]) -> B
 
 
 def errors_bar(unexpected: Mapping[str, int]) -> Bar:
-    """No old client may be told an error that it does not know what to do with."""
+    """No old client may be told an error that it does not know what to do with, and nothing else be that must not."""
     text = ", ".join(f"{name} {count}" for name, count in sorted(unexpected.items()))
-    return Bar("errors no old client expects", text or "none", not unexpected)
+    return Bar("what must not be", text or "none", not unexpected)

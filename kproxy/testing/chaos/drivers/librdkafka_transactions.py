@@ -4,6 +4,7 @@ Each transaction moves the offset of a group of its own by one. Where the outcom
 is made anew, as an application would be, and the group's offset tells what became of it.
 """
 
+import faulthandler
 import random
 import time
 from collections.abc import Callable
@@ -15,15 +16,11 @@ from kproxy.testing.chaos.drivers import operations
 
 _CALL_S: Final = 20.0
 _PATIENCE_S: Final = 240.0
+_HANGS_S: Final = 60.0
+"""Behind this time a call never returns: then the process ends and says where it was."""
 _PAUSE_S: Final = 0.1
 _ABORTS: Final = 0.2
-_SETTINGS: Final = {
-    "socket.timeout.ms": 6000,
-    "reconnect.backoff.max.ms": 1000,
-    # Where it bootstraps anew while offsets are being added it waits for a connection that it has given up, for ever.
-    "metadata.recovery.strategy": "none",
-    "log_level": 3,
-}
+_SETTINGS: Final = {"socket.timeout.ms": 6000, "reconnect.backoff.max.ms": 1000, "log_level": 3}
 
 
 class _Lost(Exception):
@@ -144,12 +141,15 @@ def _until_done(function: Callable[[], Any]) -> Any:
     """Call again what may be called again; _Abortable and _Lost as the client has it."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
+        faulthandler.dump_traceback_later(_HANGS_S, exit=True)
         try:
             return _call(function)
         except KafkaException as error:
             if time.monotonic() > deadline:
                 raise _Lost(f"no success in {_PATIENCE_S:.0f} s: {error}") from error
             time.sleep(0.1)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def _delivered(sent: list[Any]) -> Callable[[Any, Any], None]:
