@@ -29,6 +29,8 @@ _FEW: Final = {
     "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2"),
 }
 """Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
+_NEVER: Final = {"kproxy-on-3.9.1": ("java-4.3.0-consumer-protocol",)}
+"""Kafka 3.9.1 has no groups of KIP-848, if it is not told to."""
 OF_BROKERS: Final = ("native", "auto", "broker-fenced")
 """Homes where the broker decides, so that what lies in its log is as without kproxy."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
@@ -47,8 +49,8 @@ class Home:
 
 def clients_of(home: str) -> list[Transactional]:
     """Return the producers that run here: all in kproxy's own home, in the others some if not all are asked for."""
-    few = () if _ALL else _FEW.get(home, ())
-    return [client for client in TRANSACTIONAL if not few or client.name in few]
+    few, never = () if _ALL else _FEW.get(home, ()), _NEVER.get(home, ())
+    return [client for client in TRANSACTIONAL if client.name not in never and (not few or client.name in few)]
 
 
 def readers_of(home: str) -> list[Reader]:
