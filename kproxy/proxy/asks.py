@@ -62,6 +62,8 @@ class CapturedAsk(NamedTuple):
     capture: "Captured"
     connection: int
     parts: Sequence[ProducePart]
+    #: When it came: the time of records that had none.
+    arrival_ms: int
 
 
 class Unstable(Enum):

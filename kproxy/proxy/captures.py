@@ -25,6 +25,10 @@ class Captured(Protocol):
         """Takes note of a request, which will be handed over; ``answered``: its client waits for an answer."""
         ...
 
+    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
+        """Takes note of what is about to be written; ``arrival_ms`` is the time of records that had none."""
+        ...
+
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:

@@ -174,7 +174,7 @@ class ProduceGate:
         now_ms = int(self._link.now * 1000)
         parts = captured_parts(frame, layout, slot.api_version, now_ms, self._limits.producer, self._count_converted)
         capture.took(self._ctx.connection, answered=not slot.silent)
-        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts))
+        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts, now_ms))
 
     def forget_shape(self) -> None:
         """Takes note that the next request has to be looked at whole, whatever the last one looked like."""

@@ -2,8 +2,9 @@
 
 Such a client sends again what it had no answer for, and nothing in its batches tells the second coming from new data.
 So whatever may make it do so dooms the open transaction: an error, or a connection whose end does not prove that every
-answer was had. A doomed transaction is aborted and takes no more data, until whoever decides it has been told so. A
-retry can be the second copy of a record in a transaction then, but never in one that is committed.
+answer was had. An end in good order may be a balancer's, behind which the client had less: so records that came before,
+over another connection, doom it, too. A doomed transaction is aborted and takes no more data, until whoever decides it
+has been told so. A retry can be the second copy of a record in a transaction then, but never in one that is committed.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -13,6 +14,7 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.repeats import Came, Repeats
 from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
@@ -23,6 +25,8 @@ from kproxy.txn.view_values import DOOMED
 log = structlog.get_logger("kproxy.transactions")
 
 _SWEEP_SECONDS = 1.0
+#: What is larger when it is unpacked is not compared with what came before.
+_MOST_UNPACKED = 1 << 26
 #: A transaction that nobody decides is aborted when its time is over. For as long again its client is told so.
 _TIMES_KEPT = 2
 #: Whoever decides has not heard of it yet: what was prepared beside must not be committed alone meanwhile.
@@ -54,6 +58,7 @@ class Capture:
         self._through = trio.lowlevel.ParkingLot()
         #: That wait for answers.
         self._connections: set[int] = set()
+        self._repeats = Repeats(_MOST_UNPACKED)
 
     @property
     def request(self) -> TxnRequest:
@@ -78,6 +83,12 @@ class Capture:
         self._open += 1
         if answered:
             self._connections.add(connection)
+
+    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
+        """As ``kproxy.proxy.captures.Captured``."""
+        found = (Came(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
+        if self.doomed is None and self._repeats.came(connection, found):
+            self.failed("records of the client came again over another connection")
 
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]

@@ -178,6 +178,7 @@ class Rpcs:
                 if part.records and not part.error_code
             ]
             refused = any(part.error_code for part in parts)
+            capture.came(ask.connection, batches, ask.arrival_ms)
             written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
             return captured_answer(parts, written, version)
         except BaseException as error:

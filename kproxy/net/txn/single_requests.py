@@ -28,6 +28,9 @@ class _Client(Capture):
     def is_idle(self) -> bool:
         return not self._open
 
+    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
+        """A repetition is another transaction."""
+
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:

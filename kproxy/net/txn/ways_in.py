@@ -28,6 +28,9 @@ class _NoTransaction:
     def took(self, connection: int, *, answered: bool) -> None:
         """Nothing depends on it."""
 
+    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
+        """Nothing of it is written."""
+
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:

@@ -1,6 +1,5 @@
 """Writes of a client that knows nothing of transactions: old Produce requests, one at a time to each leader."""
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,7 +18,7 @@ from kproxy.testing.chaos.recorder import Recorder
 _TIMEOUT_MS: Final = 4000
 _PATIENCE_S: Final = 6.0
 
-Values = Mapping[Place, Sequence[str]]
+Values = Mapping[Place, Sequence[PendingRecord]]
 
 
 class PlainWriter:
@@ -41,7 +40,7 @@ class PlainWriter:
                 self._leaders = await find_leaders(self._bootstrap, self._client_id, topics, _PATIENCE_S)
             except LinkLost as error:
                 self._recorder.errors[str(error)] += 1
-        parts: dict[Address, dict[Place, Sequence[str]]] = defaultdict(dict)
+        parts: dict[Address, dict[Place, Sequence[PendingRecord]]] = defaultdict(dict)
         for place, batch in values.items():
             if place in self._leaders:
                 parts[self._leaders[place]][place] = batch
@@ -52,7 +51,8 @@ class PlainWriter:
         try:
             if leader not in self._links:
                 self._links[leader] = await Link.open(leader, self._client_id)
-            self._recorder.note(self._client_id, f"to port {leader[1]}: {dict(values)}")
+            sent = " ".join(f"{record.value}@{record.timestamp}" for batch in values.values() for record in batch)
+            self._recorder.note(self._client_id, f"to port {leader[1]}: {sent}")
             answer = await self._links[leader].call(self._request(values), self._version, ProduceResponse, _PATIENCE_S)
         except LinkLost as error:
             self._recorder.errors[str(error)] += 1
@@ -82,10 +82,8 @@ class PlainWriter:
 
     def _request(self, values: Values) -> ProduceRequest:
         topics: dict[str, list[ProduceRequestPartitionProduceData]] = defaultdict(list)
-        at = time.time_ns() // 1_000_000
         for (topic, partition), batch in values.items():
-            records = [PendingRecord((topic, partition), value, at, 0) for value in batch]
-            data = record_set(records, MAGICS[self._version], 0)
+            data = record_set(batch, MAGICS[self._version], 0)
             topics[topic].append(ProduceRequestPartitionProduceData(index=partition, records=data))
         rows = [ProduceRequestTopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()]
         return ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=rows)

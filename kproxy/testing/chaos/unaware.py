@@ -1,6 +1,7 @@
 """Clients that know nothing of transactions, in transactions: by hand over the control API, or each request one."""
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Final
 import trio
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
-from kproxy.testing.chaos.habits import Place
+from kproxy.testing.chaos.habits import PendingRecord, Place
 from kproxy.testing.chaos.link import Address
 from kproxy.testing.chaos.plain_writer import PlainWriter, Values
 from kproxy.testing.chaos.recorder import Recorder, now
@@ -62,23 +63,23 @@ class _Client:
     async def _round(self) -> None:
         raise NotImplementedError
 
-    def _values(self) -> dict[Place, list[str]]:
+    def _values(self) -> dict[Place, list[PendingRecord]]:
         """New records for some of the partitions, at least two of them."""
         places = self._chance.sample(self._who.places, self._chance.randint(2, len(self._who.places)))
-        found: dict[Place, list[str]] = {}
-        for place in sorted(places):
-            count = self._chance.randint(1, 3)
-            found[place] = [f"{self._who.name}:{self._number + at + 1}" for at in range(count)]
-            self._number += count
-        return found
+        return {place: [self._new(place) for _ in range(self._chance.randint(1, 3))] for place in sorted(places)}
+
+    def _new(self, place: Place) -> PendingRecord:
+        """A record that keeps its time when it is sent again."""
+        self._number += 1
+        return PendingRecord(place, f"{self._who.name}:{self._number}", time.time_ns() // 1_000_000, now())
 
     def _record(
         self, outcome: Outcome, invoke: int, values: Values, offsets: dict[Place, int], asked: int | None, error: str
     ) -> None:
         sends = tuple(
-            Send(*place, offsets[place] + at if place in offsets else None, value)
+            Send(*place, offsets[place] + at if place in offsets else None, record.value)
             for place, batch in values.items()
-            for at, value in enumerate(batch)
+            for at, record in enumerate(batch)
         )
         name = self._who.name
         self._recorder.note(name, f"{outcome}: {error}")

@@ -1,7 +1,8 @@
 """Clients that write in transactions or not at all, by their client.id."""
 
 from kproxy.codec.messages import ErrorCode
-from tests.net.txn.test_control_service import TIMEOUT_MS, commit, stage, write
+from tests.net.harness import errors_of, produce
+from tests.net.txn.test_control_service import TIMEOUT_MS, commit, refused, stage, write
 from tests.net.txn.test_rpcs_whole import committed_values
 
 _CLIENT = "kproxy-txn-loader"
@@ -24,3 +25,27 @@ async def test_the_rules_of_the_configuration_hold_for_them_too() -> None:
     async with stage(per_request=("kproxy-txn-*",)) as (proxy, _), await proxy.client(client_id=_CLIENT) as client:
         assert await write(client, b"1") == [0]
         assert committed_values(proxy) == ["1"]
+
+
+async def test_what_comes_again_over_another_connection_dooms_the_transaction() -> None:
+    """A balancer that ends connections in good order may have kept the last answer to itself."""
+    request = produce("t", b"1")
+    async with stage() as (proxy, control):
+        async with await proxy.client(client_id=_CLIENT) as client:
+            await control.begin(client_id=_CLIENT, transactional_id="id", timeout_ms=TIMEOUT_MS)
+            assert errors_of(await client.call(request, 7)) == [0]
+        async with await proxy.client(client_id=_CLIENT) as client:
+            assert errors_of(await client.call(request, 7)) == [ErrorCode.INVALID_TXN_STATE]  # as that version has it
+        assert await refused(control.commit("id")) is ErrorCode.TRANSACTION_ABORTABLE
+        assert committed_values(proxy) == []
+
+
+async def test_other_records_over_another_connection_are_new_ones() -> None:
+    async with stage() as (proxy, control):
+        await control.begin(client_id=_CLIENT, transactional_id="id", timeout_ms=TIMEOUT_MS)
+        for value, partition in ((b"1", 0), (b"2", 0), (b"2", 1)):
+            async with await proxy.client(client_id=_CLIENT) as client:
+                assert await write(client, value, partition=partition) == [0]
+                assert await write(client, value, partition=partition) == [0]  # over the same one it is new, too
+        await commit(control)
+        assert committed_values(proxy) == ["1", "1", "2", "2"]

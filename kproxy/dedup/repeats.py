@@ -1,0 +1,114 @@
+"""Records that one client sends over several connections: whether some of them came before, over another one.
+
+The end of a connection says that the client's own kernel, or a balancer's, has had every answer. A client that had none
+sends its records again over another connection, as they were: with the same bytes and, where its format has them, the
+same times.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kproxy.dedup.digest import UNTIMED, read_batch
+
+#: Of what came last so many bytes are kept as they are, by client; a batch of more is hashed at once.
+MOST_BYTES: Final = 1 << 20
+#: Hashes of so many records are kept.
+_MOST_RECORDS: Final = 50_000
+
+_Place = tuple[str, int]
+
+
+class Came(NamedTuple):
+    """A batch of format v2 for a partition; ``arrival_ms`` is the time of records that had none of their own."""
+
+    topic: str
+    partition: int
+    batch: memoryview | bytes
+    arrival_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    connection: int
+    place: _Place
+    arrival_ms: int
+    records: int
+    data: bytes | None
+    #: The times of each content, once they were asked for.
+    times: dict[bytes, set[int]] | None = None
+
+
+class Repeats:
+    """Of one client, for as long as its records belong together."""
+
+    def __init__(self, max_decompressed_bytes: int) -> None:
+        """A batch that is larger than this when it is unpacked is not compared."""
+        self._limit = max_decompressed_bytes
+        self._kept: deque[_Kept] = deque()
+        self._by_place: dict[_Place, deque[_Kept]] = {}
+        #: How many are kept of each connection, by partition.
+        self._connections: dict[_Place, Counter[int]] = {}
+        self._bytes = 0
+        self._hashed = 0
+
+    def came(self, connection: int, batches: Iterable[Came]) -> bool:
+        """Keeps batches; whether a record of them came before, over another connection."""
+        found = False
+        for batch in batches:
+            place = (batch.topic, batch.partition)
+            kept = _Kept(connection, place, batch.arrival_ms, 0, None)
+            others = self._others(connection, place)
+            if others or len(batch.batch) > MOST_BYTES:
+                self._hash(kept, batch.batch)
+            else:
+                kept.data = bytes(batch.batch)
+            found = found or any(self._share(kept, other) for other in others)
+            self._keep(kept)
+        return found
+
+    def _others(self, connection: int, place: _Place) -> list[_Kept]:
+        connections = self._connections.get(place)
+        if connections is None or len(connections) == (connection in connections):
+            return []
+        return [kept for kept in self._by_place[place] if kept.connection != connection]
+
+    def _keep(self, kept: _Kept) -> None:
+        self._kept.append(kept)
+        self._by_place.setdefault(kept.place, deque()).append(kept)
+        self._connections.setdefault(kept.place, Counter())[kept.connection] += 1
+        self._bytes += len(kept.data or b"")
+        while self._bytes > MOST_BYTES or self._hashed > _MOST_RECORDS:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        old = self._kept.popleft()
+        self._by_place[old.place].popleft()
+        connections = self._connections[old.place]
+        connections[old.connection] -= 1
+        if not connections[old.connection]:
+            del connections[old.connection]
+        self._bytes -= len(old.data or b"")
+        self._hashed -= old.records
+
+    def _share(self, new: _Kept, old: _Kept) -> bool:
+        if old.times is None:
+            data, old.data = old.data or b"", None
+            self._bytes -= len(data)
+            self._hash(old, data)
+        assert new.times is not None
+        assert old.times is not None
+        return any(
+            UNTIMED in times or UNTIMED in old.times[content] or not times.isdisjoint(old.times[content])
+            for content, times in new.times.items()
+            if content in old.times
+        )
+
+    def _hash(self, kept: _Kept, batch: memoryview | bytes) -> None:
+        rows = read_batch(batch, arrival_ms=kept.arrival_ms, max_decompressed_bytes=self._limit)
+        kept.times = {}
+        for digest, _ in rows:
+            kept.times.setdefault(digest.content, set()).add(digest.timestamp_ms)
+        kept.records = len(rows)
+        self._hashed += kept.records

@@ -1,0 +1,64 @@
+import pytest
+
+from kproxy.codec.batch import Record, build_batch
+from kproxy.dedup.repeats import MOST_BYTES, Came, Repeats
+
+NOW = 1_000
+ROOMY = 1 << 26
+
+
+def batch(*values: str, partition: int = 0, at: int = 5, codec: int = 0, arrival: int = NOW) -> Came:
+    rows = [Record(index, at, None, value.encode()) for index, value in enumerate(values)]
+    return Came("t", partition, bytes(build_batch(rows, codec=codec)), arrival)
+
+
+def test_what_comes_again_over_the_same_connection_is_new() -> None:
+    repeats = Repeats(ROOMY)
+    assert [repeats.came(1, [batch("a")]) for _ in range(3)] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "again",
+    [batch("a", "b"), batch("b"), batch("new", "a"), batch("b", "a", codec=1)],
+    ids=["as it was", "a part", "with others", "compressed and in another order"],
+)
+def test_a_record_that_comes_again_over_another_connection_is_known(again: Came) -> None:
+    repeats = Repeats(ROOMY)
+    assert not repeats.came(1, [batch("a", "b")])
+    assert repeats.came(2, [batch("c"), again])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [batch("c"), batch("a", partition=1), batch("a", at=6), batch("a")._replace(topic="u")],
+    ids=["value", "partition", "time", "topic"],
+)
+def test_other_records_are_not_taken_for_it(other: Came) -> None:
+    repeats = Repeats(ROOMY)
+    repeats.came(1, [batch("a", "b")])
+    assert not repeats.came(2, [other])
+
+
+def test_records_without_times_of_their_own_are_known_by_their_bytes() -> None:
+    repeats = Repeats(ROOMY)
+    assert not repeats.came(1, [batch("a", at=NOW)])
+    assert not repeats.came(2, [batch("b", at=NOW + 9, arrival=NOW + 9)])
+    assert repeats.came(2, [batch("a", at=NOW + 9, arrival=NOW + 9)])
+
+
+def test_what_is_large_is_kept_by_its_hashes_and_what_is_old_is_forgotten() -> None:
+    repeats = Repeats(ROOMY)
+    large = "x" * (MOST_BYTES + 1)
+    assert not repeats.came(1, [batch(large), batch("a")])
+    assert repeats.came(2, [batch(large)])
+    assert repeats.came(3, [batch("a")])
+    half = [str(number) * (MOST_BYTES // 2) for number in range(3)]
+    assert not any(repeats.came(1, [batch(value, partition=1)]) for value in half)
+    assert not repeats.came(2, [batch(half[0], partition=1)])
+
+
+def test_damage_is_left_to_the_broker() -> None:
+    repeats = Repeats(ROOMY)
+    damaged = batch("a")._replace(batch=bytes(70))
+    assert not repeats.came(1, [damaged])
+    assert not repeats.came(2, [damaged])
