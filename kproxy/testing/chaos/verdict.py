@@ -13,8 +13,9 @@ from kproxy.testing.history import Anomaly, Kind, Operation, Outcome, Poll
 _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 RESIDENT_SHARE: Final = 1.10
 RESIDENT_SLACK: Final = 16 << 20
-DESCRIPTOR_SLACK: Final = 20
-"""kproxy keeps its connections for reading back: by default four to each broker."""
+DESCRIPTOR_SLACK: Final = 50
+"""kproxy keeps its connections: for reading back, by default four to each broker; to the transaction log's brokers; and to
+coordinators, for each transactional id at home there."""
 
 
 @dataclass(frozen=True, slots=True)
