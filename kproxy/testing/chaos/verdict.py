@@ -14,8 +14,8 @@ _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 RESIDENT_SHARE: Final = 1.10
 RESIDENT_SLACK: Final = 16 << 20
 DESCRIPTOR_SLACK: Final = 50
-"""kproxy keeps its connections: for reading back, by default four to each broker; to the transaction log's brokers; and to
-coordinators, for each transactional id at home there."""
+"""kproxy keeps its connections: for reading back, by default four to each broker; those of the transaction log; and one
+to the coordinator for each transactional id at home in the broker."""
 
 
 @dataclass(frozen=True, slots=True)
