@@ -44,6 +44,8 @@ class Nemesis:
         self.done: list[str] = []
         """What was done and when, as lines of text."""
         self.began = time.monotonic()
+        self._one_broker = trio.Lock()
+        """On a slow machine a broker comes back later than the schedule has it: the next one waits for it."""
 
     async def run(self, schedule: Sequence[Step]) -> None:
         """Go through the schedule; when it ends, everything is healed and every process runs."""
@@ -59,7 +61,8 @@ class Nemesis:
         self._say(f"{step}")
         try:
             if step.family == "broker":
-                await self._harm_broker(step)
+                async with self._one_broker:
+                    await self._harm_broker(step)
             elif step.family == "leaders":
                 await trio.to_thread.run_sync(self._kafka.move_leaders)
             elif step.family == "kproxy":
