@@ -15,12 +15,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.described import OwnerId
+from tests.interop.plain_reader import read_committed
 from tests.interop.proxy import KproxyProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -79,27 +80,7 @@ class Stage:
 
     def read(self) -> list[list[str]]:
         """What a read_committed consumer of the broker finds in each partition, up to the first that is undecided."""
-        options = {"bootstrap.servers": self.kafka.bootstrap, "group.id": uuid4().hex, "log_level": 0}
-        consumer = Consumer({**options, "isolation.level": "read_committed", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.name, partition, 0) for partition in range(PARTITIONS)])
-        values: list[list[str]] = [[] for _ in range(PARTITIONS)]
-        ended: set[int] = set()
-        deadline = time.monotonic() + _PATIENCE_S
-        try:
-            while len(ended) < PARTITIONS:
-                message = consumer.poll(1.0)
-                assert time.monotonic() < deadline
-                if message is None:
-                    continue
-                partition = message.partition()
-                assert partition is not None
-                if message.error() is None:
-                    values[partition].append((message.value() or b"").decode())
-                else:
-                    ended.add(partition)
-        finally:
-            consumer.close()
-        return values
+        return read_committed(self.kafka.bootstrap, self.name, PARTITIONS)
 
     def until_read(self, *values: str) -> None:
         """Each partition holds these, in any order, and each once."""

@@ -3,23 +3,22 @@
 All is read at the broker, by librdkafka with read_committed, which knows nothing of kproxy.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from kproxy.client import ControlClient, ControlError
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from tests.interop.plain_reader import read_committed
 from tests.interop.proxy import KproxyProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 PARTITIONS = 3
-_PATIENCE_S = 60.0
 #: librdkafka without ApiVersions and idempotence, as it was for 0.9.
 OLD = {"api.version.request": False, "broker.version.fallback": "0.9.0.1", "acks": "all", "linger.ms": 5}
 
@@ -52,27 +51,7 @@ class Stage:
 
     def read(self) -> list[list[str]]:
         """What a read_committed consumer finds in each partition of the broker now, up to where all is decided."""
-        options = {"bootstrap.servers": self.kafka.bootstrap, "group.id": uuid4().hex, "log_level": 0}
-        consumer = Consumer({**options, "isolation.level": "read_committed", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.name, partition, 0) for partition in range(PARTITIONS)])
-        values: list[list[str]] = [[] for _ in range(PARTITIONS)]
-        ended: set[int] = set()
-        deadline = time.monotonic() + _PATIENCE_S
-        try:
-            while len(ended) < PARTITIONS:
-                message = consumer.poll(1.0)
-                assert time.monotonic() < deadline
-                if message is None:
-                    continue
-                partition = message.partition()
-                assert partition is not None
-                if message.error() is None:
-                    values[partition].append((message.value() or b"").decode())
-                else:
-                    ended.add(partition)
-        finally:
-            consumer.close()
-        return values
+        return read_committed(self.kafka.bootstrap, self.name, PARTITIONS)
 
 
 @pytest.fixture
