@@ -5,8 +5,9 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
+from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.txn.ids import BLOCK_EPOCHS
-from kproxy.txn.records import Kind
+from kproxy.txn.records import Entry, Kind
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, stage
@@ -368,3 +369,25 @@ async def test_an_empty_batch_is_known_again() -> None:
         for crew in (a, b):
             await crew.commit(batch_id="1", owner=owner, abort_others=True)
         assert decisions(cast) == 1
+
+
+async def test_a_member_that_was_committed_before_its_kproxy_heard_that_it_is_prepared_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stage() as cast:
+        a, b = await crews(cast, "ab")
+        await a.initialize()
+        await b.begin("m")
+        await b.write("m", "1")
+        log = b.at.transactions.log
+        append = log.append
+
+        async def unheard(entry: Entry, *details: int) -> None:
+            await append(entry, *details)
+            if entry.kind is Kind.PREPARE:
+                await a.commit("m")
+                raise AppendUnknown(0, ErrorCode.NETWORK_EXCEPTION)
+
+        monkeypatch.setattr(log, "append", unheard)
+        assert (await b.prepare("m")).parts == ()
+        assert await seen(cast, a, b) == ["1"]
