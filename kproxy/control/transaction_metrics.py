@@ -1,5 +1,6 @@
 """The part of the Prometheus page that speaks of transactions."""
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -34,13 +35,11 @@ def _states(stats: TransactionStats, now: float) -> Iterator[Metric]:
         "stay, commit or abort them.",
         value=stats.prepared,
     )
-    left = GaugeMetricFamily(
+    yield GaugeMetricFamily(
         "kproxy_transaction_prepared_seconds_left",
-        "Time until the broker aborts the first prepared member whose data it keeps; no value if there is none.",
+        "Time until the broker aborts the first prepared member whose data it keeps; +Inf if there is none.",
+        value=math.inf if stats.prepared_until is None else max(0.0, stats.prepared_until - now),
     )
-    if stats.prepared_until is not None:
-        left.add_metric((), max(0.0, stats.prepared_until - now))
-    yield left
 
 
 def _decisions(stats: TransactionStats) -> Iterator[Metric]:

@@ -5,7 +5,7 @@ import pytest
 from kproxy.proxy.homes import Home
 from kproxy.testing.fake_broker import server
 from kproxy.testing.simulation.transactions import invariants
-from kproxy.testing.simulation.transactions.homes import FAULTS, HOMES, HomePlan, draw_home, faults_of
+from kproxy.testing.simulation.transactions.homes import CREW_HOMES, FAULTS, HOMES, HomePlan, draw_home, faults_of
 from kproxy.testing.simulation.transactions.plan import Taste, make_plan
 from kproxy.testing.simulation.transactions.scripts import by_hand, producer
 from kproxy.testing.simulation.transactions.world import TransactionWorld, run
@@ -29,7 +29,10 @@ def test_each_home_has_the_faults_that_can_befall_it() -> None:
 
 def test_there_are_crews_only_where_they_are_known() -> None:
     plans = [make_plan(seed, Taste()) for seed in range(60)]
-    assert {plan.place.home for plan in plans if plan.crews} == {Home.KPROXY}
+    assert {plan.place.home for plan in plans if plan.crews} == CREW_HOMES == {Home.KPROXY, Home.BROKER}
+    alone = [batch for plan in plans if plan.place.is_native for crew in plan.crews for batch in crew.batches]
+    assert alone
+    assert all(batch.own is None and not batch.prepares for batch in alone)
 
 
 @pytest.mark.parametrize("home", [Home.BROKER, Home.BROKER_FENCED])
