@@ -22,7 +22,10 @@ class KproxyFailed(AssertionError):
 
 
 class KproxyProcess:
-    """`kproxy run` in front of a cluster, on loopback ports, as a context manager."""
+    """`kproxy run` in front of a cluster, on loopback ports, as a context manager.
+
+    It has an `instance.id` of its own, which it keeps when it is started again, unless `options` name one.
+    """
 
     def __init__(self, upstream: str, log: Path, *options: str) -> None:
         listen, http, first, *_, last = free_ports(2 + BROKER_PORTS)
@@ -33,7 +36,9 @@ class KproxyProcess:
         self._seen = 0
         self._command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", upstream]
         self._command += ["--listen", self.bootstrap, "--http", f"127.0.0.1:{http}"]
-        self._command += ["--broker-ports", f"{first}-{last}", *options]
+        self._command += ["--broker-ports", f"{first}-{last}"]
+        # several run beside each other: one that shared its id would abort as its former self's what another has open
+        self._command += ["--instance-id", f"interop-{listen}", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -121,9 +121,17 @@ class Transactional:
             key, value = wire.unpack(fields["k"]), wire.unpack(fields["v"])
             self._producer.produce(topic, value, key, partition=fields["p"], on_delivery=self._delivered)
         if wait:
-            self._producer.flush(self._timeout)
+            self._flush()
             if self._failed:
                 raise KafkaException(self._failed[-1])
+
+    def _flush(self) -> None:
+        try:
+            self._producer.flush(self._timeout)
+        except SystemError:
+            # confluent-kafka 2.16 loses a fatal error that comes while it waits; who begins is told of it again
+            self._producer.begin_transaction()
+            raise
 
     def _delivered(self, error: Any, _: Any) -> None:
         if error is not None:
