@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kproxy.codec.batch import iter_records, read_header
+from kproxy.testing.aborted import Aborted
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.spark_proof.verdict import Place, Seen
 
@@ -42,15 +43,17 @@ class Reader:
         answer = client.fetch(*place, at, isolation_level=self._isolation_level).responses[0].partitions[0]
         if answer.error_code:
             raise RuntimeError(f"fetch of {place.topic}-{place.partition} at {at}: error {answer.error_code}")
+        aborted = Aborted(answer.aborted_transactions)
         data = memoryview(bytes(answer.records or b""))
         position, begun = 0, at
         while position + 61 <= len(data):
             header = read_header(data, position)
             if position + header.size > len(data):
                 break
-            if not header.is_control:
-                batch = iter_records(data[position : position + header.size], max_decompressed_bytes=_ROOMY)
-                self.numbers[place].extend(int(record.key or b"-1") for record in batch if record.offset >= begun)
+            batch = data[position : position + header.size]
+            if not (aborted.hides(header, batch)):
+                rows = iter_records(batch, max_decompressed_bytes=_ROOMY)
+                self.numbers[place].extend(int(record.key or b"-1") for record in rows if record.offset >= begun)
             at = max(at, header.base_offset + header.last_offset_delta + 1)
             position += header.size
         self._offsets[place] = at

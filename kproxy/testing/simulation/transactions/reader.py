@@ -13,8 +13,8 @@ from kproxy.codec._generated.list_offsets import (
 )
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
+from kproxy.testing.aborted import Aborted
 from kproxy.testing.simulation.plan import TOPIC
-from kproxy.testing.simulation.transactions.aborted import Aborted
 from kproxy.testing.simulation.transactions.calls import LOST, Calls
 from kproxy.testing.simulation.transactions.plan import PLACES
 

@@ -2,8 +2,8 @@
 
 from kproxy.codec._generated.fetch import FetchResponseAbortedTransaction
 from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.testing.aborted import Aborted
 from kproxy.testing.fake_broker.log_batches import marker_batch
-from kproxy.testing.simulation.transactions.aborted import Aborted
 
 
 def at(offset: int, batch: bytearray) -> memoryview:
