@@ -11,11 +11,10 @@ import trio
 
 from kproxy.codec.messages import Message
 from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.transactions import TxnState
 from kproxy.testing.simulation import world as base
 from kproxy.testing.simulation.instance import PORT
 from kproxy.testing.simulation.network import Host
-from kproxy.testing.simulation.plan import TOPIC, FaultPlan
+from kproxy.testing.simulation.plan import FaultPlan
 from kproxy.testing.simulation.transactions import crew_invariants, invariants
 from kproxy.testing.simulation.transactions.application import Application
 from kproxy.testing.simulation.transactions.calls import Calls
@@ -25,6 +24,7 @@ from kproxy.testing.simulation.transactions.faults import FAULTS
 from kproxy.testing.simulation.transactions.group_watch import GroupWatch
 from kproxy.testing.simulation.transactions.history import TransactionHistory
 from kproxy.testing.simulation.transactions.homes import HomePlan
+from kproxy.testing.simulation.transactions.last_look import LastLook
 from kproxy.testing.simulation.transactions.legacy import ByHand, LegacyTools, PerRequest
 from kproxy.testing.simulation.transactions.native_watch import watch_coordinators
 from kproxy.testing.simulation.transactions.plan import PLACES, Life, ProducerPlan, Taste, WorldPlan, make_plan
@@ -35,9 +35,6 @@ from kproxy.testing.simulation.transactions.ways import Steps, Way
 
 #: Readers ask so long for an answer.
 _READ_SECONDS: Final = 3.0
-#: Behind the last fault: transactions are overdue, their kproxies are known to be gone, and all is read.
-_SETTLE: Final = 120.0
-_LOOK: Final = 0.5
 _FETCH: Final = 12
 _LEGACY: Final[Mapping[Way, Callable[[LegacyTools], Steps]]] = {
     Way.BY_HAND: ByHand,
@@ -75,8 +72,8 @@ class TransactionWorld(base.World):
         self._processes: dict[int, int] = {}
         self._numbers = count(_FIRST_NUMBER)
         self._watches = trio.CancelScope()
-        self._final: list[Reader] = []
-        self._positions: dict[str, int] = {}
+        #: Of the run. Set when all who write are done.
+        self._last: LastLook
 
     @property
     def place(self) -> HomePlan:
@@ -144,7 +141,7 @@ class TransactionWorld(base.World):
         return GroupWatch(self._plain_calls(name, instance), self.told)
 
     @property
-    def _places(self) -> list[int]:
+    def places(self) -> list[int]:
         """Where can be read: at each kproxy and, where they decide, at the brokers."""
         return [*range(self._plan.instances), *([_AT_BROKERS] if self._plan.place.is_native else [])]
 
@@ -157,7 +154,8 @@ class TransactionWorld(base.World):
         self._open.append(calls)
         return calls
 
-    def _reader(self, name: str, instance: int, version: int, *, committed: bool = True) -> Reader:
+    def reader(self, name: str, instance: int, version: int = _FETCH, *, committed: bool = True) -> Reader:
+        """One at a kproxy or, at place -1, at the brokers; ``version`` of Fetch."""
         calls = self._plain_calls(name, instance)
         return Reader(calls, version, committed=committed, shown=partial(self._shown, name, committed))
 
@@ -183,7 +181,7 @@ class TransactionWorld(base.World):
             watch_coordinators(self.brokers, self.told, is_harmed=bool(self._plan.faults))
         for plan in self._plan.readers:
             place = _AT_BROKERS if plan.direct else plan.instance
-            reader = self._reader(f"reader-{plan.number}", place, plan.version, committed=plan.committed)
+            reader = self.reader(f"reader-{plan.number}", place, plan.version, committed=plan.committed)
             self._readers.append(reader)
         self._nursery.start_soon(self._watch)
 
@@ -208,7 +206,7 @@ class TransactionWorld(base.World):
     async def _watch_groups(self) -> None:
         """Asks for the offsets of groups, now here and now there."""
         rng = Random(f"{self._plan.seed} groups")
-        watches = [self.group_watch(f"group-watch-{n}", n) for n in self._places]
+        watches = [self.group_watch(f"group-watch-{n}", n) for n in self.places]
         while True:
             await rng.choice(watches).position(rng.choice(self._plan.groups))
             await trio.sleep(rng.choice((0.3, 1.0, 2.5)))
@@ -228,13 +226,13 @@ class TransactionWorld(base.World):
     async def _watch_stable(self) -> None:
         """Asks for last stable offsets, now here and now there, one question at a time."""
         rng = Random(f"{self._plan.seed} watch")
-        watchers = [self._reader(f"watcher-{n}", n, _FETCH) for n in self._places]
+        watchers = [self.reader(f"watcher-{n}", n) for n in self.places]
         while True:
             place = rng.randrange(PLACES)
-            await self._look(rng.choice(watchers), place)
+            await self.look(rng.choice(watchers), place)
             await trio.sleep(rng.choice((0.05, 0.3, 0.8)))
 
-    async def _look(self, reader: Reader, place: int) -> int:
+    async def look(self, reader: Reader, place: int) -> int:
         """The last stable offset of a partition; -1 if there is no answer."""
         highest = self.told.stable.get(place, 0)  # others may ask at the same time
         told = await reader.end(place)
@@ -249,71 +247,22 @@ class TransactionWorld(base.World):
 
     async def _rest(self) -> None:
         await self.crews.tidy(self._plan.instances)
-        ends = [self.brokers.topics[TOPIC].partitions[place].log.end_offset for place in range(PLACES)]
-        for number in self._places:
-            reader = self._reader(f"last-{number}", number, _FETCH)
-            with trio.move_on_after(_SETTLE) as scope:
-                await self._settled(reader)
-            if scope.cancelled_caught:
-                told = [self.told.stable.get(place, 0) for place in range(PLACES)]
-                self.told.breaks(invariants.STUCK, f"{reader.positions} and {told} where logs end at {ends}")
-                break
-            self._final.append(reader)
-            await self._ask_groups(number)
-        everything = self._reader("all", 0, _FETCH, committed=False)
-        with trio.move_on_after(_SETTLE):
-            for place in range(PLACES):
-                await everything.read_to(place, self._end(place))
-            for reader in self._readers if self._final else ():
-                # not to the end: old ones can't be told that what is hidden is behind them
-                new = self._final[0] if reader.committed else everything
-                while reader.values != new.values:  # noqa: ASYNC110 - it reads by itself
-                    await trio.sleep(_LOOK)
-        self._final.append(everything)
-        with trio.move_on_after(_SETTLE):
-            while self._open_at_brokers():  # noqa: ASYNC110 - its time-out ends it
-                await trio.sleep(_LOOK)
-        if left := self._open_at_brokers():
-            self.told.breaks(invariants.STUCK, f"the brokers have transactions of {' '.join(left)} open")
+        self._last = LastLook(self, self._readers)
+        await self._last.take()
         self._watches.cancel()
         for calls in self._open:
             calls.close()
         await super()._rest()
 
-    def _open_at_brokers(self) -> list[str]:
-        """Transactional ids whose transactions the brokers have not ended."""
-        ids = self.brokers.transactional_ids
-        return sorted(name for name, owner in ids.items() if owner.prepared or owner.state is TxnState.ONGOING)
-
-    async def _ask_groups(self, number: int) -> None:
-        """Where groups have come to at last, as each kproxy tells it."""
-        watch = self.group_watch(f"last-groups-{number}", number)
-        for group in self.told.positions:
-            with trio.move_on_after(_SETTLE) as scope:
-                told = await watch.position(group)
-                if self._positions.setdefault(group, told) != told:
-                    self.told.breaks(invariants.MOVED, f"{group} is at {told} and at {self._positions[group]}")
-            if scope.cancelled_caught:
-                self.told.breaks(invariants.STUCK, f"the offset of {group} is not told")
-
-    def _end(self, place: int) -> int:
-        return self.brokers.topics[TOPIC].partitions[place].log.end_offset
-
-    async def _settled(self, reader: Reader) -> None:
-        """Everything is decided, as this reader is told, and read."""
-        for place in range(PLACES):
-            while await self._look(reader, place) < self._end(place):  # noqa: ASYNC110 - asked again and again
-                await trio.sleep(_LOOK)
-            await reader.read_to(place, self._end(place))
-
     def _judge(self) -> tuple[str, str] | None:
         history = self.told
-        if len(self._final) <= len(self._places):
+        last = self._last
+        if not last.is_whole:
             return history.broken
-        *committed, everything = [reader.values for reader in self._final]
-        readers: list[invariants.Shown] = [*committed[1:], *(reader.values for reader in self._readers)]
-        found = invariants.broken(history, committed[0], everything, readers, self._positions)
-        return next(chain(crew_invariants.broken(self.crews.history, committed[0]), found), None)
+        first, *others = [reader.values for reader in last.committed]
+        readers: list[invariants.Shown] = [*others, *(reader.values for reader in self._readers)]
+        found = invariants.broken(history, first, last.everything.values, readers, last.positions)
+        return next(chain(crew_invariants.broken(self.crews.history, first), found), None)
 
 
 def run(plan: WorldPlan) -> base.Outcome:
