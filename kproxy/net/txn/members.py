@@ -9,7 +9,7 @@ from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.member import Member
-from kproxy.net.txn.native.member import NativeMember, NativeMembers
+from kproxy.net.txn.native.member import NativeMembers
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.errors import TxnError
@@ -67,7 +67,12 @@ class Members:
                 await self._claim(keeper, view, wanted.client_id, wanted.timeout_ms)
                 continue
             member = await self._make(wanted)
-            if await self._joins(member, view, main):
+            try:
+                joined = await member.join(view, main)
+            except BaseException:
+                member.close()
+                raise
+            if joined:
                 return member
             self.leave(member)
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim or decide the transactional id all the time")
@@ -77,18 +82,6 @@ class Members:
         if not wanted.native:
             return Member(wanted.transactional_id, wanted.name, producer, self._tools)
         return await self._natives.make(wanted.transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
-
-    async def _joins(self, member: Member, view: IdView, main: Producer) -> bool:
-        joined = False
-        try:
-            joined = await member.join(view, main)
-        except BaseException:
-            member.close()
-            raise
-        finally:
-            if isinstance(member, NativeMember):
-                (self._natives.joined if joined else self._natives.give_back)(member)
-        return joined
 
     def leave(self, member: Member) -> None:
         """The member is prepared or given up; its producer id is for the next one."""

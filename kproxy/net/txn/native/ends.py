@@ -12,11 +12,10 @@ import structlog
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
-from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.log import TransactionLog
-from kproxy.net.txn.native.requests import NativeRequests, Protocol
+from kproxy.net.txn.native.requests import OVER, NativeRequests, Protocol
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
@@ -29,15 +28,6 @@ _AT_A_TIME: Final = 32
 _SWEEP_SECONDS: Final = 1.0
 #: What other instances have decided is theirs to tell for so long.
 _OTHERS_SECONDS: Final = 5.0
-#: The broker has ended it already. To abort it is all one; to commit it comes too late.
-_OVER: Final = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE,
-    }
-)
 
 
 class _Left(NamedTuple):
@@ -120,9 +110,9 @@ class NativeEnds:
         try:
             await requests.end(producer, Protocol.of(level), committed=one.committed)
         except TxnError as error:
-            if error.error_code not in _OVER:
+            if error.error_code not in OVER:
                 raise
-            return not one.committed
+            return not one.committed  # to abort it is all one; to commit it comes too late
         return True
 
     async def _note_torn(self, left: _Left, one: Unended) -> None:

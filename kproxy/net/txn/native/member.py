@@ -21,7 +21,7 @@ from kproxy.net.txn.writer import Native as NativeWriting
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import Place
+from kproxy.txn.view import IdView, Place
 from kproxy.txn.view_values import Native
 
 
@@ -36,15 +36,35 @@ class NativeMember(Member):
         tools: OwnerTools,
         native: Native,
         requests: NativeRequests,
+        slots: Slots,
     ) -> None:
-        """``producer``: for its records in kproxy's log. ``native``: nothing was written in it yet."""
+        """``producer``: for its records in kproxy's log. ``native``: nothing was written in it yet.
+
+        ``slots`` has given the transactional id of ``native``, and hears whether the member keeps it.
+        """
         super().__init__(transactional_id, name, producer, tools)
         self.native = native
         self._requests = requests
+        self._slots = slots
         self._protocol = Protocol.of(native.level)
         writing = NativeWriting(native.transactional_id, self._protocol.produce, line=())
         writer = TransactionWriter(self._connections, *native.producer, writing)
         self._transaction = Transaction(native.producer, writer)
+
+    async def join(self, view: IdView, main: Producer) -> bool:
+        """As ``Member.join``. Where the log names its transaction nobody else uses the id before that is over.
+
+        Where it does not, a record that comes late names an epoch under which nothing was ever written.
+        """
+        joined = False
+        try:
+            joined = await super().join(view, main)
+        finally:
+            if joined:
+                self._slots.joined(self.producer, self.native.transactional_id)
+            else:
+                self._slots.give_back(self.native.transactional_id)
+        return joined
 
     def _native(self) -> TransactionMemberNative:
         name, producer, level, timeout_ms = self.native
@@ -94,12 +114,4 @@ class NativeMembers:
         except BaseException:
             self._slots.give_back(slot)
             raise
-        return NativeMember(transactional_id, name, producer, tools, native, requests)
-
-    def joined(self, member: NativeMember) -> None:
-        """The log names its transaction: nobody else uses the id before it says that this is over."""
-        self._slots.joined(member.producer, member.native.transactional_id)
-
-    def give_back(self, member: NativeMember) -> None:
-        """It has not joined; a record that comes late names an epoch under which nothing was ever written."""
-        self._slots.give_back(member.native.transactional_id)
+        return NativeMember(transactional_id, name, producer, tools, native, requests, self._slots)

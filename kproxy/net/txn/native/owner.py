@@ -1,28 +1,17 @@
 """One transactional id whose transactions the broker decides, and whose producer is this kproxy."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.native.broker_owner import BrokerOwner, places_of
+from kproxy.net.txn.native.requests import OVER
 from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-
-#: Another kproxy has taken the id, or the broker has ended the transaction, which took too long. Where each end raises
-#: the epoch the broker then takes a commit for the repeated end of that abort, and says that the state is another one.
-_FENCED: Final = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE,
-    }
-)
 
 
 class NativeOwner(BrokerOwner):
@@ -90,7 +79,7 @@ class NativeOwner(BrokerOwner):
         try:
             following = await self._requests.end(transaction.producer, await self._agreed(), committed=committed)
         except TxnError as error:
-            fenced = error.error_code in _FENCED
+            fenced = error.error_code in OVER
             self._forget("fenced" if fenced else "failed")
             if not fenced:
                 raise

@@ -98,6 +98,18 @@ _ELSEWHERE_SECONDS: Final = (0.0, 0.2)
 _AHEAD_SECONDS: Final = 2.0
 
 
+#: Another has taken the id, or the broker has ended the transaction, which took too long. Where each end raises
+#: the epoch the broker then takes a commit for the repeated end of that abort, and says that the state is another one.
+OVER: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
 class NativeRequests:
     """Of one transactional id."""
 

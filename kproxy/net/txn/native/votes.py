@@ -69,9 +69,9 @@ class Votes:
             limit.release()
 
     async def _check_one(self, joined: "Joined", tells: bool) -> None:
-        native = joined.native
+        native, until_ms = joined.native, joined.expires_ms
         assert native is not None
-        until_ms = joined.at.timestamp_ms + native.timeout_ms
+        assert until_ms is not None
         if tells:
             told = await NativeRequests(self._cluster, native.transactional_id, self._patience_s).describe()
             state = told.transaction_state if told is not None else "unknown"
