@@ -1,7 +1,7 @@
 """What one producer may send again: shared by its connections, kept for a while behind their ends."""
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -38,8 +38,8 @@ class Refused:
     node_id: int
     #: When, in seconds.
     at: float
-    #: What its first record holds (``Digest.content``); None if it can't be read.
-    first: bytes | None
+    #: Its first record; None if it can't be read.
+    first: Digest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +156,15 @@ class Doubts:
         return Recover(list(lanes), places) if places else None
 
     def _is_open(self, member: Member, key: TrackKey) -> bool:
-        first = member.passed.get(key, 0)
+        first, first_here = member.passed.get(key, 0), member.passed_here.get(key, 0)
         return any(
-            answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
+            (answer.serial >= first)
+            if other is not member
+            else (answer.serial >= first_here and (answer.given_up or self.rules.gave_up_open()))
             for answer, other in self._open.get(key, {}).items()
         )
 
-    def refuse(self, member: Member, key: TrackKey, now: float, first: bytes | None) -> None:
+    def refuse(self, member: Member, key: TrackKey, now: float, first: Digest | None) -> None:
         """Takes note that a connection's request for a partition was refused unsent. ``first``: see ``Refused``."""
         before = self.refused.get(key)
         if before is not None and now - before.at <= _REFUSED_S:
@@ -209,12 +211,12 @@ class Doubts:
         return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
 
     def _doubtful(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
-        first = member.passed.get(key, 0)
+        first, first_here, own = member.passed.get(key, 0), member.passed_here.get(key, 0), member.number
         return [
             entry
             for entry in chain(self.entries.get(key, ()), member.kept.get(key, ()))
-            if entry.serial >= first
-            and not (entry.answered and entry.origin == member.number)
+            if entry.serial >= (first_here if entry.origin == own else first)
+            and not (entry.answered and entry.origin == own)
             and not self.rules.expired(entry, now)
         ]
 
@@ -236,12 +238,22 @@ class Doubts:
 
         A client that sends one request at a time has then given up what was accepted before and is not repeated.
         """
-        if not self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
-            first = member.passed[key] = member.last_serial
-            if self.rules.retires() and key in self.entries:
-                of_it = [entry for entry in self.entries[key] if entry.origin == member.number and entry.serial < first]
-                for entry in of_it:
-                    self.forget(entry)
+        if self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
+            return
+        before, first = member.passed.get(key, 0), member.last_serial
+        if first == before:
+            return  # that of the same request
+        member.passed[key], member.passed_here[key] = first, before if self.rules.has_one_ready() else first
+        of_it = [entry for entry in self._here(member, key) if entry.serial < first]
+        for entry in of_it:
+            entry.sure = False  # an equal record may be a new one by now, if its time is another
+            if self.rules.retires():
+                self.forget(entry)
+
+    def _here(self, member: Member, key: TrackKey) -> Iterator[Entry]:
+        """What is in doubt on a partition and came over this connection."""
+        found = chain(self.entries.get(key, ()), member.kept.get(key, ()))
+        return (entry for entry in found if entry.origin == member.number)
 
     def claim(self, member: Member, answer: Answer, new: Iterable[TrackKey], now: float) -> None:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt.

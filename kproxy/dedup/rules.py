@@ -82,6 +82,13 @@ class Rules:
         """What a client that waits for each answer has given up comes over no other connection either."""
         return self.in_flight == 1
 
+    def has_one_ready(self) -> bool:
+        """A client may have made its next request before it read an error, and sends that before it repeats.
+
+        So librdkafka does with max.in.flight 1, whoever sees its requests come one by one.
+        """
+        return self.in_flight != 1
+
     def drops_orphan(self, *, outrun: bool) -> bool:
         """A request read behind the end of its connection is not written if a newer one was there before.
 

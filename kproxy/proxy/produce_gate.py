@@ -10,6 +10,7 @@ from kproxy.codec.header import decode_request_header, encode_response, request_
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
 from kproxy.codec.produce_shape import RequestShape
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
@@ -21,7 +22,7 @@ from kproxy.proxy.captures import Captured, captured_parts
 from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.producing import Producer, ProducerLimits
-from kproxy.proxy.retries import Retries, first_content
+from kproxy.proxy.retries import Retries, digests_in
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import traced_produce
@@ -264,24 +265,24 @@ class ProduceGate:
         places = {(place.topic, place.partition): place for place in layout.partitions}
         link, doubts, refusals = self._link, member.doubts, self.producer.refusals
 
-        def first(key: TrackKey) -> bytes | None:
-            return self._first(frame, places[key])
+        def records(key: TrackKey) -> list[Digest]:
+            return self._records(frame, places[key])
 
         for key in places:
             known = doubts.take_refused(member, key, link.now)
             if known is not None:
                 refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known.at, doubts.depth, known.first)
-        found = refusals.of(places, link.empty_at, link.now, doubts.depth, first)
+        found = refusals.of(places, link.empty_at, link.now, doubts.depth, records)
         for key in places:
             if key in found:
-                doubts.refuse(member, key, link.now, first(key))
+                doubts.refuse(member, key, link.now, next(iter(records(key)), None))
             else:
                 doubts.retried(member, key)
         return found
 
-    def _first(self, frame: bytearray, place: PartitionData) -> bytes | None:
+    def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._limits.producer
-        return first_content(frame, place, limits.max_batch_bytes, limits.max_decompressed_bytes)
+        return digests_in(frame, place, limits.max_batch_bytes, limits.max_decompressed_bytes)
 
     # -- time
 
@@ -311,7 +312,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         depth = self.member.doubts.depth if self.member is not None else 1
         for place in layout.partitions:
-            key, first = (place.topic, place.partition), self._first(frame, place)
+            key = place.topic, place.partition
+            first = next(iter(self._records(frame, place)), None)
             self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth, first)
             if self.member is not None:
                 self.member.doubts.refuse(self.member, key, self._link.now, first)

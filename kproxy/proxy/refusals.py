@@ -5,9 +5,10 @@ taken, they would overtake its retry. And librdkafka has the next request ready 
 it before it repeats what was refused, also with one request in flight.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import TrackKey
 
 #: Seconds behind a refusal within which the client may still send what it had ready when it read it.
@@ -24,8 +25,8 @@ class _Told:
     until: float
     #: So many requests more that its client had ready are refused.
     left: int
-    #: What the first record of the refused request holds: its retry begins with it. None if it can't be read.
-    first: bytes | None
+    #: The first record of the refused request: its retry holds it. None if it can't be read.
+    first: Digest | None
 
 
 class Refusals:
@@ -43,11 +44,11 @@ class Refusals:
         self._to_tell[key] = error_code
         self.some = True
 
-    def told(self, key: TrackKey, error_code: int, now: float, depth: int, first: bytes | None) -> None:
+    def told(self, key: TrackKey, error_code: int, now: float, depth: int, first: Digest | None) -> None:
         """Takes note that a request was refused at ``now``, in seconds.
 
         ``depth``: so many requests its client has been seen to send before it reads an answer; it may have as many
-        ready. ``first``: what the request's first record for the partition holds.
+        ready. ``first``: the request's first record for the partition.
         """
         before = self._told.get(key)
         if before is not None and now <= before.until:
@@ -61,35 +62,35 @@ class Refusals:
         empty_at: float,
         now: float,
         depth: int,
-        first: Callable[[TrackKey], bytes | None],
+        records: Callable[[TrackKey], Sequence[Digest]],
     ) -> dict[TrackKey, int]:
         """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
 
-        ``depth``, ``first``: as for ``told``.
+        ``depth``: as for ``told``. ``records``: those of the request for a partition; none if they can't be read.
         """
-        errors = {key: self._check(key, empty_at, now, depth, first) for key in keys}
+        errors = {key: self._check(key, empty_at, now, depth, records) for key in keys}
         self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
     def _check(
-        self, key: TrackKey, empty_at: float, now: float, depth: int, first: Callable[[TrackKey], bytes | None]
+        self, key: TrackKey, empty_at: float, now: float, depth: int, records: Callable[[TrackKey], Sequence[Digest]]
     ) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, now, depth, first(key))
+            self.told(key, error_code, now, depth, next(iter(records(key)), None))
             return error_code
         told = self._told.get(key)
         if told is None:
             return 0
-        if _overtakes(told, empty_at, first(key)):
+        if _overtakes(told, empty_at, records(key)):
             return told.error_code
         del self._told[key]
         return 0
 
 
-def _overtakes(told: _Told, empty_at: float, first: bytes | None) -> bool:
+def _overtakes(told: _Told, empty_at: float, records: Sequence[Digest]) -> bool:
     """Whether a request would be written before the retry of the refused one."""
-    if first is not None and first == told.first:
+    if told.first in records:  # at its beginning; or behind what had timed out before, and is put together with it
         return False
     if empty_at < told.at:
         return True  # it was there before the client could read the refusal

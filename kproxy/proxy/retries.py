@@ -7,7 +7,7 @@ from kproxy.codec.legacy import to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData
 from kproxy.codec.records import CODEC_MASK
-from kproxy.dedup.digest import Digest, read_batch
+from kproxy.dedup.digest import UNTIMED, Digest, read_batch
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.matching import Place, group, match
 from kproxy.dedup.member import Member
@@ -84,23 +84,24 @@ class Retries:
         return part, memoryview(rest), len(new)
 
 
-def first_content(
+def digests_in(
     frame: bytearray, place: PartitionData, max_batch_bytes: int, max_decompressed_bytes: int
-) -> bytes | None:
-    """What the first record of a record set holds (``Digest.content``); None if there is none, or it is damaged."""
+) -> list[Digest]:
+    """The records of a record set in a request, UNTIMED in magic 0; none if there are none, or it is damaged."""
     data: memoryview | bytearray = memoryview(frame)[max(place.start, 0) : place.end]
     if len(data) <= MAGIC_AT:
-        return None
+        return []
     try:
+        batches = [data]
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
             limits = {"max_batch_bytes": max_batch_bytes, "max_decompressed_bytes": max_decompressed_bytes}
-            data = to_v2(data, arrival_ms=0, **limits)[0].data
-        if read_header(data).record_count > MOST_RECORDS:
-            return None
+            batches = [batch.data for batch in to_v2(data, arrival_ms=UNTIMED, **limits)]
+        if sum(read_header(batch).record_count for batch in batches) > MOST_RECORDS:
+            return []
     except (RemoteProtocolError, IndexError):
-        return None
-    pairs = read_batch(data, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
-    return pairs[0][0].content if pairs else None
+        return []
+    found = (read_batch(one, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes) for one in batches)
+    return [digest for batch in found for digest, _ in batch]
 
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:

@@ -1,7 +1,10 @@
 """What the connections of one producer share."""
 
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.doubts import ReadBack, Recover, Refused, Settle
 from tests.dedup.talk import KEY, OTHER, World
+
+FIRST, SECOND = Digest(b"first", 7), Digest(b"second", 7)
 
 
 def test_a_connection_that_is_alone_needs_no_look_until_another_comes() -> None:
@@ -93,10 +96,10 @@ def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another(
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
     doubts, now = former.member.doubts, world.now
-    doubts.refuse(former.member, KEY, now, b"first")
-    doubts.refuse(former.member, KEY, now + 0.1, b"second")
+    doubts.refuse(former.member, KEY, now, FIRST)
+    doubts.refuse(former.member, KEY, now + 0.1, SECOND)
     assert doubts.take_refused(former.member, KEY, now + 0.2) is None
-    assert doubts.take_refused(leader.member, KEY, now + 0.2) == Refused(1, now + 0.1, b"first")
+    assert doubts.take_refused(leader.member, KEY, now + 0.2) == Refused(1, now + 0.1, FIRST)
     assert doubts.take_refused(leader.member, KEY, now + 0.2) is None
 
 
@@ -104,9 +107,9 @@ def test_a_refusal_is_forgotten_after_a_second() -> None:
     world = World()
     talk = world.connect()
     doubts, later = talk.member.doubts, world.now + 2
-    doubts.refuse(talk.member, KEY, world.now, b"first")
+    doubts.refuse(talk.member, KEY, world.now, FIRST)
     doubts.expire(later)
     assert not doubts.refused
-    doubts.refuse(talk.member, KEY, world.now, b"first")
+    doubts.refuse(talk.member, KEY, world.now, FIRST)
     assert doubts.take_refused(talk.member, KEY, later) is None
     assert not doubts.refused

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.dedup.doubts import Settle
 from kproxy.dedup.lanes import TrackKey
-from tests.dedup.talk import KEY, OTHER, World
+from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES
 
 ALONE = replace(RULES, in_flight=1)
@@ -199,6 +199,60 @@ def test_few_requests_do_not_show_that_a_client_waits_for_each_answer() -> None:
     second.did("b")
     second.did("a")
     assert world.text() == "ab"
+
+
+def waiting() -> tuple[World, Talk]:
+    """A client that was seen to wait for each answer, and had a time-out then; its batch was written behind it."""
+    world = World()
+    talk = world.connect()
+    for at in range(100):
+        talk.did("x", time=at)
+    request = talk.ask("a", time=200)
+    talk.member.timed_out(request)
+    talk.tell(request)
+    talk.write(request)
+    return world, talk
+
+
+def seen(world: World) -> str:
+    return world.text().removeprefix(100 * "x")
+
+
+def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error() -> None:
+    """librdkafka with max.in.flight 1: the next request was made before, and goes first."""
+    world, talk = waiting()
+    talk.did("b", time=201)
+    talk.did("ac", time=200)
+    assert seen(world) == "abc"
+
+
+def test_it_has_one_ready_not_two() -> None:
+    world, talk = waiting()
+    talk.did("b", time=201)
+    talk.did("c", time=202)
+    talk.did("a", time=200)
+    assert seen(world) == "abca"
+
+
+def test_behind_what_was_ready_an_equal_record_of_another_time_is_new() -> None:
+    world, talk = waiting()
+    talk.did("b", time=201)
+    talk.did("a", time=202)
+    assert seen(world) == "aba"
+
+
+def test_a_success_beside_an_error_comes_again_behind_what_was_ready() -> None:
+    world = World()
+    talk = world.connect()
+    for at in range(100):
+        talk.did("x", time=at)
+    request = talk.ask("a", keys=(KEY, OTHER))
+    talk.write(request)
+    request.failed, request.failures = True, [OTHER]
+    talk.tell(request)
+    talk.did("b")
+    talk.did("a", keys=(KEY, OTHER))
+    assert seen(world) == "ab"
 
 
 def test_a_request_behind_the_end_is_dropped_if_another_connection_brought_it() -> None:

@@ -62,3 +62,8 @@ def test_few_requests_one_by_one_do_not_tell_that_all_come_so() -> None:
     assert went_on == [True, False]
     assert RULES.goes_on_matching(observed=2, requests=999, had_new=True)
     assert not replace(RULES, in_flight=1).goes_on_matching(observed=1, requests=1, had_new=True)
+
+
+def test_only_who_is_known_to_wait_has_no_request_ready_when_it_reads_an_error() -> None:
+    assert RULES.has_one_ready()
+    assert not replace(RULES, in_flight=1).has_one_ready()

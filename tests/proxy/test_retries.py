@@ -5,10 +5,11 @@ import pytest
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.entries import Answer, Entry, Stamp
 from kproxy.dedup.member import Member
 from kproxy.proxy.calls import Part
-from kproxy.proxy.retries import Retries, digests_at, first_content
+from kproxy.proxy.retries import Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from kproxy.testing.simulation.record_sets import record_set
 from tests.dedup.wires import ONE, FakeWire, ledger, member
@@ -107,21 +108,21 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     assert (stats.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def first_in(records: bytes) -> bytes | None:
+def known(records: bytes) -> list[Digest]:
     place = PartitionData(b"t", 0, 3, 3 + len(records))
-    return first_content(bytearray(b"xxx" + records), place, 1 << 20, 1 << 20)
+    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, 1 << 20)
 
 
-def test_the_first_record_is_known_in_any_format_beside_any_others_at_any_time() -> None:
-    known = first_in(record_set(2, 0, [(7, b"a"), (8, b"b")]))
-    assert known is not None
+def test_records_are_known_in_any_format() -> None:
+    expected = known(record_set(2, 0, [(7, b"a"), (8, b"b")]))
+    assert [digest.timestamp_ms for digest in expected] == [7, 8]
+    untimed = [Digest(digest.content, UNTIMED) for digest in expected]
     for magic, codec in (0, 0), (0, 1), (1, 0), (1, 2), (2, 3):
-        assert first_in(record_set(magic, codec, [(9, b"a")])) == known
-        assert first_in(record_set(magic, codec, [(9, b"c"), (9, b"a")])) not in (known, None)
+        assert known(record_set(magic, codec, [(7, b"a"), (8, b"b")])) == (expected if magic else untimed)
 
 
 @pytest.mark.parametrize(
     "records", [b"", b"short", record_set(2, 0, [(7, b"a")])[:-1], record_set(1, 0, [(7, b"a")])[:-1]]
 )
-def test_the_first_record_of_what_is_damaged_is_not_known(records: bytes) -> None:
-    assert first_in(records) is None
+def test_of_what_is_damaged_nothing_is_known(records: bytes) -> None:
+    assert known(records) == []

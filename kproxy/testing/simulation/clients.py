@@ -54,6 +54,8 @@ class Client:
         self._next = 0
         self._due = 0.0
         self._failures = 0
+        #: Goes before what is sent again: the next request was made before an error was read.
+        self._ahead = False
         #: Until then (trio's clock) the end of its last connection is on its way, behind requests that arrive before.
         self._unseen_until = 0.0
         self._program = [self._request(nth) for nth in range(len(plan.sends))]
@@ -102,9 +104,11 @@ class Client:
             await trio.sleep_until(self._due)
 
     def _choose(self) -> Request | None:
-        if self._todo:
+        fresh = self._next < len(self._program) and trio.current_time() >= self._due
+        ahead, self._ahead = self._ahead, False
+        if self._todo and not (ahead and fresh):
             return self._retry()
-        if self._next == len(self._program) or (trio.current_time() < self._due):
+        if not fresh:
             return None
         request = self._program[self._next]
         self._next += 1
@@ -238,6 +242,7 @@ class Client:
         if entry is None:
             self._say(f"throws the late answer to {number} away")
             return
+        self._note_held_up(entry[0])
         if trio.current_time() - (entry[0] - self.plan.request_timeout) >= _LATE_SHARE * self.plan.timeout_ms / 1000:
             self._history.disturb(self.plan)  # kproxy has to take it for one that has given up
         request = dict(entry[1])
@@ -258,6 +263,7 @@ class Client:
             self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
         else:
             self._history.disturb(self.plan)
+            self._ahead = self.plan.ready and not self._todo
             self._again([entry[1] if self.plan.repeats_whole else again])
 
     def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
@@ -290,6 +296,8 @@ class Client:
             for index, batch in request.items():
                 if index not in kept:
                     self._say(f"gives up {_show({index: batch})}")
+        if self.plan.ready:  # behind what stands before it again
+            self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
 
     def _lost(self, why: str) -> None:
         number = self.link.number if self.link is not None else "none"
@@ -301,9 +309,18 @@ class Client:
         self._failures += 1
         if self._failures > 2:
             self._place = None
+        for deadline, _ in self._flight.values():
+            self._note_held_up(deadline)
         flight = [request for _, request in self._flight.values()]
         self._flight.clear()
         self._again(flight)
+
+    def _note_held_up(self, deadline: float) -> None:
+        """A refusal that came late, or what was ready and came long behind it."""
+        if self.plan.ready and self.link is not None:
+            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until)
+            if stalled_until > deadline - self.plan.request_timeout:
+                self._history.held_up.add(self.plan.number)
 
     def _note_unseen_end(self, io: FrameIO) -> None:
         """The end of a connection comes too late if it is held up, and some of what is sent again was not."""

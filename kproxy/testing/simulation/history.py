@@ -60,6 +60,8 @@ class History:
     #: Identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
     #: that it has ended. And those that sent again on a connection on which an answer was held up.
     half_open: set[tuple[str, str]] = field(default_factory=set)
+    #: Clients of which a request that was ready may have come long after the refusal: kproxy waits half a second.
+    held_up: set[int] = field(default_factory=set)
     #: The first invariant that broke while the run went on, and how.
     broken: tuple[str, str] | None = None
     acknowledged: int = 0

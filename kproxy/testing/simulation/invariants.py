@@ -198,11 +198,15 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         ]
         unseen = (client.client_id, client.host) in history.half_open
         pipelines = client.depth > 1 or len(twins) > 1
-        if client.acks == 0 or unseen or (pipelines and client.age):  # a forgotten producer may begin anywhere
+        if number in history.held_up or client.acks == 0 or unseen:
+            continue
+        if pipelines and client.age:  # a forgotten producer may begin anywhere
             continue
         mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
         if pipelines:
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
+        elif client.ready:  # what it had ready is acknowledged before what stands before it
+            mine.sort(key=lambda sent: sent.nth)
         else:
             mine.sort(key=lambda sent: sent.order)
         # where a forgotten fence let a copy through, what was answered says where the record itself is

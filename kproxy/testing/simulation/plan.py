@@ -81,6 +81,8 @@ class ClientPlan:
     renames: bool = False
     #: Sends again in another order (pipelining clients do).
     shuffles: bool = False
+    #: Has its next request ready when it reads an error, and sends that before it repeats (librdkafka does).
+    ready: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late answer away.
     closes_on_timeout: bool = True
     request_timeout: float = 6.0
@@ -175,6 +177,8 @@ class Taste:
     closes_on_timeout: tuple[bool, ...] = (True, True, False)
     repeats_whole: tuple[bool, ...] = (False, False, True)
     renames: tuple[bool, ...] = (False, False, True)
+    #: Of clients with one request in flight.
+    ready: tuple[bool, ...] = (False, False, True)
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
@@ -209,6 +213,7 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
         clients = tuple(replace(client, age=age) for client in clients)
     # who repeats what succeeded beside an error repeats the request as it was: else it can't be told from a new one
     clients = tuple(replace(client, regroup="same") if client.repeats_whole else client for client in clients)
+    clients = tuple(replace(client, ready=client.depth == 1 and rng.choice(taste.ready)) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
 
 

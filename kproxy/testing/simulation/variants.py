@@ -10,6 +10,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kproxy.dedup import resend as resend_core
+from kproxy.dedup import rules
 from kproxy.dedup.doubts import Doubts
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.member import Member
@@ -93,6 +94,12 @@ VARIANTS: Final = (
             options=(("clients_in_flight", 1),),
         ),
         (ORDER, MERGED),
+    ),
+    Variant(
+        "what a client had ready when it read an error shows that it gave up the rest",
+        ((Rules, "has_one_ready", broken_rules.no),),
+        replace(_STAYS, ready=(True,), gaps=(0.0,)),
+        beside=((rules, "_TELLING_REQUESTS", 3),),
     ),
     Variant(
         "what timed out does not come again on its connection",

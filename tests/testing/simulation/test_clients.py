@@ -33,6 +33,12 @@ def test_or_on_the_same_one_and_the_late_answer_is_thrown_away() -> None:
     assert sum("lost connection" in line for line in outcome.trace) == 0
 
 
+@pytest.mark.parametrize(("ready", "behind"), [(False, ["0:[a]", "0:[b]"]), (True, ["0:[b]", "0:[a]"])])
+def test_behind_an_error_it_sends_first_what_it_had_ready(ready: bool, behind: list[str]) -> None:
+    outcome = lost_once(send(b"a", gap=2.0), send(b"b"), closes_on_timeout=False, request_timeout=9.0, ready=ready)
+    assert sent(outcome)[:3] == ["0:[a]", *behind]
+
+
 @pytest.mark.parametrize(
     ("regroup", "again"),
     [("same", ["0:[a b]", "0:[c]"]), ("split", ["0:[a]", "0:[b]"]), ("join", ["0:[a b c]"])],

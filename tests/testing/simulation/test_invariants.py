@@ -160,6 +160,15 @@ def test_acknowledged_in_one_order_and_written_in_another() -> None:
         assert verdict(told, b"b", b"a", b"c") == set()
 
 
+def test_what_was_ready_may_be_acknowledged_before_what_stands_before_it() -> None:
+    rows = [(b"a", OK, -1), (b"b", OK, -1)]
+    told = history((replace(client(), ready=True), rows))
+    for at, sent in enumerate(told.records):
+        sent.nth, sent.order = at, -at
+    assert verdict(told, b"a", b"b") == set()
+    assert verdict(told, b"b", b"a") == {invariants.ORDER}
+
+
 def test_one_offset_for_two_records_is_a_merger() -> None:
     told = history((client(), [(b"a", OK, 0), (b"a", OK, 0)]))
     assert verdict(told, b"a", b"a") == {invariants.MERGED}
