@@ -18,6 +18,8 @@ from kproxy.codec.messages import ApiKey, request_class
 ASKED_BY_MEMBERS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP})
 #: Members of which a connection may speak; of one that speaks of more nothing is known.
 _MOST: Final = 64
+#: Groups of clients whose connections have ended that are remembered.
+_MOST_ENDED: Final = 1000
 
 
 class Client(NamedTuple):
@@ -70,10 +72,16 @@ class _Connection:
 
 
 class Memberships:
-    """Of all connections of this kproxy. What a connection has said is forgotten when it ends."""
+    """Of all connections of this kproxy.
+
+    What one has said counts behind its end until the client says more of that group: a consumer that has slept takes
+    its coordinator for gone when it wakes (Java's ``AbstractCoordinator``), while its producer goes on at once.
+    """
 
     def __init__(self) -> None:
         self._connections: dict[int, _Connection] = {}
+        #: By client and group, of connections that have ended, the oldest first; None: they spoke of several members.
+        self._ended: dict[tuple[Client, str], Membership | None] = {}
 
     def take(self, connection: int, client: Client, frame: memoryview) -> None:
         """Takes note of a request (without its length) of ``ASKED_BY_MEMBERS``. RemoteProtocolError if malformed."""
@@ -84,6 +92,8 @@ class Memberships:
             if known is None or known.client != client:
                 known = self._connections[connection] = _Connection(client)
             known.note(request)
+            if not isinstance(request, JoinGroupRequest):
+                self._ended.pop((client, request.group_id), None)
 
     def of(self, client: Client, group_id: str) -> Membership | None:
         """The one member that a client has in a group; None if it has none, or several, or it is not sure."""
@@ -96,8 +106,22 @@ class Memberships:
             for (group, member_id), member in known.members.items():
                 if group == group_id and member.generation_id >= found.get(member_id, member).generation_id:
                     found[member_id] = member
+        if not found:
+            return self._ended.get((client, group_id))
         return next(iter(found.values())) if len(found) == 1 else None
 
+    def refused(self, client: Client, group_id: str) -> None:
+        """The group refused what ``of`` said: who has no connection here may be a member at another kproxy now."""
+        self._ended.pop((client, group_id), None)
+
     def closed(self, connection: int) -> None:
-        """Takes note of the end of a connection: its client may be a member at another kproxy now."""
-        self._connections.pop(connection, None)
+        """Takes note of the end of a connection."""
+        known = self._connections.pop(connection, None)
+        if known is None or known.members is None:
+            return
+        for (group, member_id), member in known.members.items():
+            earlier = self._ended.pop((known.client, group), member)
+            sure = earlier is not None and earlier.member_id == member_id
+            self._ended[known.client, group] = member if sure else None
+        while len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]

@@ -124,6 +124,70 @@ def test_a_connection_that_becomes_another_client_is_that_alone() -> None:
     assert known.of(other, "g") is not None
 
 
+@pytest.mark.parametrize("asked", [None, join(""), join("m")])
+def test_who_it_was_counts_behind_the_end_of_its_connection(asked: Message | None) -> None:
+    """A consumer that wakes finds its coordinator gone and connects anew, while its producer goes on at once."""
+    known = Memberships()
+    beat(known)
+    if asked is not None:
+        tell(known, asked)
+    known.closed(1)
+    assert known.of(ME, "g") == (3, "m", None)
+    assert known.of(ME, "h") is None
+    assert known.of(ME._replace(host="h"), "g") is None
+    tell(known, join(""), connection=2)
+    assert known.of(ME, "g") == (3, "m", None), "it has joined when it has asked for its partitions"
+    beat(known, "n", 4, connection=2)
+    assert known.of(ME, "g") == (4, "n", None)
+    tell(known, LeaveGroupRequest("g", "n"), connection=2)
+    assert known.of(ME, "g") is None
+
+
+def test_who_leaves_over_another_connection_is_no_member() -> None:
+    known = Memberships()
+    beat(known)
+    known.closed(1)
+    tell(known, LeaveGroupRequest("g", "m"), connection=2)
+    assert known.of(ME, "g") is None
+
+
+def test_of_several_whose_connections_have_ended_none_is_chosen() -> None:
+    known = Memberships()
+    beat(known, "m")
+    beat(known, "n", connection=2)
+    known.closed(1)
+    assert known.of(ME, "g") == (3, "n", None), "whose connection is there"
+    known.closed(2)
+    assert known.of(ME, "g") is None
+    beat(known, "n", connection=3)
+    known.closed(3)
+    assert known.of(ME, "g") == (3, "n", None)
+
+
+def test_who_was_refused_is_forgotten_with_its_connection() -> None:
+    """Else one that is at another kproxy now, in a newer generation, would be refused for ever."""
+    known = Memberships()
+    beat(known)
+    known.refused(ME, "g")
+    assert known.of(ME, "g") == (3, "m", None)
+    known.closed(1)
+    known.refused(ME, "h")
+    assert known.of(ME, "g") == (3, "m", None)
+    known.refused(ME, "g")
+    known.refused(ME, "g")
+    assert known.of(ME, "g") is None
+
+
+def test_the_oldest_of_too_many_whose_connections_have_ended_are_forgotten() -> None:
+    known = Memberships()
+    for number in range(1001):
+        beat(known, group=str(number), connection=number)
+        known.closed(number)
+    assert known.of(ME, "0") is None
+    assert known.of(ME, "1") is not None
+    assert known.of(ME, "1000") is not None
+
+
 def test_what_is_malformed_is_refused() -> None:
     frame = encode_request(HeartbeatRequest("g", 3, "m"), 1, 1, "c")
     with pytest.raises(RemoteProtocolError):

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 _FIRST_OF_BROKERS = 4
 _ASKED_HERE = "asked_here"
+_NAMED_HERE = "named_here"
+#: What offsets of a member that its group does not know are told, the last one below version 3.
+_NO_MEMBER = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
 
 
 class Transactional(Handler):
@@ -86,11 +96,23 @@ class TxnOffsetCommit(Transactional):
         """With the member, where that is known."""
         request: TxnOffsetCommitRequest = exchange.request
         if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
-            client = Client(ctx.principal, ctx.client_id, ctx.host)
-            member = ctx.memberships.of(client, request.group_id)
+            member = ctx.memberships.of(_client(ctx), request.group_id)
             if member is not None:
+                exchange.notes[_NAMED_HERE] = True
                 request.generation_id, request.member_id, request.group_instance_id = member
         return super().ask(ctx, exchange)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """As others; it may be told that the group does not know the member."""
+        if _NAMED_HERE in exchange.notes and ctx.memberships is not None:
+            codes = {row.error_code for topic in response.topics for row in topic.partitions}
+            if codes & _NO_MEMBER:
+                ctx.memberships.refused(_client(ctx), exchange.request.group_id)
+        return super().lower(ctx, exchange, response)
+
+
+def _client(ctx: Context) -> Client:
+    return Client(ctx.principal, ctx.client_id, ctx.host)
 
 
 class AddPartitionsToTxn(Transactional):

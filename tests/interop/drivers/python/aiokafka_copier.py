@@ -1,0 +1,78 @@
+"""An application on aiokafka that copies records in transactions, one command after the other (README.md: copiers)."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.structs import TopicPartition
+
+
+class Copier:
+    """A consumer and a producer with one client.id."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self._common = {"bootstrap_servers": job["bootstrap"], "client_id": job["client_id"]}
+        self._positions: dict[TopicPartition, int] = {}
+        self._consumer: Any = None
+        self._producer: Any = None
+
+    async def write(self) -> str:
+        job = self._job
+        self._consumer = AIOKafkaConsumer(
+            group_id=job["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=job["session_ms"],
+            heartbeat_interval_ms=500,
+            **self._common,
+        )
+        self._consumer.subscribe([job["source"]])
+        await self._consumer.start()
+        await self._open()
+        await self._producer.begin_transaction()
+        for _ in range(job["count"]):
+            found = await self._consumer.getone()
+            await self._producer.send_and_wait(job["target"], found.value, job["client_id"].encode())
+            self._positions[TopicPartition(found.topic, found.partition)] = found.offset + 1
+        return "written"
+
+    async def commit(self) -> str:
+        try:
+            await self._producer.send_offsets_to_transaction(self._positions, self._job["group"])
+            await self._producer.commit_transaction()
+        except Exception as error:
+            await self._give_up()
+            return f"refused: {error!r}"
+        return "committed"
+
+    async def _open(self) -> None:
+        self._producer = AIOKafkaProducer(transactional_id=self._job["id"], **self._common)
+        await self._producer.start()
+
+    async def _give_up(self) -> None:
+        try:
+            await self._producer.abort_transaction()
+        except Exception:
+            # The producer takes the error for its end: the next one of this id aborts what it has left open.
+            await self._open()
+
+    async def close(self) -> None:
+        for client in (self._consumer, self._producer):
+            if client is not None:
+                await client.stop()
+
+
+async def _main() -> None:
+    copier = Copier(json.loads(sys.argv[1]))
+    commands = {"write": copier.write, "commit": copier.commit}
+    try:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            print("RESULT " + await commands[line.strip()](), flush=True)
+    finally:
+        await copier.close()
+
+
+asyncio.run(_main())

@@ -1,0 +1,132 @@
+"""A consumer that its group has replaced while it slept, of clients that do not say who has read what they wrote.
+
+It was in a transaction, and its successor has a transactional id of its own: so nobody fences it, and what it commits
+when it wakes is a second copy of what its successor has committed. KIP-447 is for this, but not for these clients.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pytest
+
+from kproxy.codec.batch import Record, build_batch
+from kproxy.testing.client import ClusterClient
+from tests.interop.committed import CommittedReader
+from tests.interop.copiers import copier
+from tests.interop.homes import Home
+from tests.support.clients import Command, java_program, python_driver
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+_HOMES: Final = ("native", "kproxy", "broker-fenced")
+_VALUES: Final = ("a", "b", "c")
+_AT_A_TIME: Final = 4
+#: The shortest that a broker allows by default.
+_SESSION_MS: Final = 6000
+
+
+@dataclass(frozen=True)
+class Client:
+    """A released client without KIP-447, and how it says that its offsets were refused."""
+
+    install: Callable[[], Command]
+    refused: str
+
+
+def _aiokafka() -> Command:
+    return python_driver("aiokafka_copier.py", "aiokafka==0.14.0", "cramjam==2.11.0")
+
+
+def _java() -> Command:
+    return java_program(
+        "copier",
+        "org.apache.kafka:kafka-clients:2.0.1",
+        "org.slf4j:slf4j-simple:1.7.36",
+        "com.google.code.gson:gson:2.11.0",
+    )
+
+
+_CLIENTS: Final = {
+    "aiokafka-0.14.0": Client(_aiokafka, r"KafkaError.*Unexpected error"),
+    "java-2.0.1": Client(_java, r"KafkaException: Unexpected error in TxnOffsetCommitResponse"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the one that was replaced heard of its commit, and who wrote what is to be read: (writer, value)."""
+
+    told: str
+    read: list[tuple[str, str]]
+
+
+def _replaced(client: Client, home: Home, directory: Path) -> Outcome:
+    name = f"replaced-{uuid4().hex[:8]}"
+    source, target = f"{name}-in", f"{name}-out"
+    with ClusterClient(home.kafka.bootstrap) as brokers:
+        for topic in (source, target):
+            brokers.create_topic(topic, 1)
+        now_ms = int(time.time() * 1000)
+        rows = [Record(at, now_ms, None, value.encode()) for at, value in enumerate(_VALUES)]
+        assert brokers.produce(source, 0, build_batch(rows)).error_code == 0
+    job = {"bootstrap": home.bootstrap, "group": name, "source": source, "target": target}
+    job |= {"count": len(_VALUES), "session_ms": _SESSION_MS}
+    command, log = client.install(), directory / name
+    with (
+        copier(command, {**job, "client_id": "old", "id": f"{name}-old"}, log) as old,
+        copier(command, {**job, "client_id": "new", "id": f"{name}-new"}, log) as new,
+    ):
+        assert old.do("write") == "written"
+        old.stop()
+        assert new.do("write") == "written"
+        assert new.do("commit") == "committed"
+        old.wake()
+        told = old.do("commit")
+    # The successor's records lie behind the others: who has read the last of them knows what became of all.
+    with CommittedReader(home.bootstrap, [target]) as reader:
+        reader.until(lambda: ("new", _VALUES[-1]) in reader.rows(target), lambda: f"{told}; {reader.rows(target)}")
+        return Outcome(told, reader.rows(target))
+
+
+_Outcomes = dict[tuple[str, str], Future[Outcome]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(home: Callable[[str], Home], tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Outcomes]:
+    """Of each client in each home; some run side by side, for they sleep most of the time."""
+    places = {name: home(name) for name in _HOMES}
+    directory = tmp_path_factory.mktemp("replaced")
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        yield {
+            (name, known): pool.submit(_replaced, client, place, directory)
+            for name, place in places.items()
+            for known, client in _CLIENTS.items()
+        }
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_at_the_broker_alone_both_copies_are_committed(outcomes: _Outcomes, client: str) -> None:
+    outcome = outcomes["native", client].result()
+    assert outcome == Outcome("committed", [*_copied_by("old"), *_copied_by("new")])
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+@pytest.mark.parametrize("name", ["kproxy", "broker-fenced"])
+def test_through_kproxy_the_successors_copy_is_the_only_one(
+    outcomes: _Outcomes, home: Callable[[str], Home], name: str, client: str
+) -> None:
+    outcome = outcomes[name, client].result()
+    assert outcome.read == _copied_by("new")
+    assert re.search(_CLIENTS[client].refused, outcome.told)
+    kproxy = home(name).kproxy
+    assert kproxy is not None
+    kproxy.check()
+
+
+def _copied_by(writer: str) -> list[tuple[str, str]]:
+    return [(writer, value) for value in _VALUES]
