@@ -226,7 +226,11 @@ class Server:
                 self._refuse(excess)
                 io.close()
                 continue
-            self._nursery.start_soon(self._run, io, broker)
+            # Counted here: the next one may be accepted before this one's task runs for the first time.
+            name = "bootstrap" if broker is None else str(broker.node_id)
+            self._stats.connected(name)
+            self._by_host[io.peer_host] += 1
+            self._nursery.start_soon(self._run, io, broker, name)
 
     def _excess(self, host: str) -> str | None:
         """The limit that one more connection of a host would exceed; None if there is room."""
@@ -239,10 +243,8 @@ class Server:
     def _refuse(self, reason: str) -> None:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
 
-    async def _run(self, io: ByteIO, broker: Broker | None) -> None:
-        listener = "bootstrap" if broker is None else str(broker.node_id)
-        self._stats.connected(listener)
-        self._by_host[io.peer_host] += 1
+    async def _run(self, io: ByteIO, broker: Broker | None, listener: str) -> None:
+        """``listener``: where it is counted, from before this task on."""
         try:
             connection = self._connection(io, partial(self._meant, io, broker))
             self._connections.add(connection)

@@ -79,7 +79,7 @@ class Collector:
         self._queue: deque[Span] = deque()
         self._transactions: dict[str, _Transaction] = {}
         self._wanted = trio.Event()
-        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._is_ending = False
 
     # -- what the cores tell
 
@@ -171,25 +171,39 @@ class Collector:
     # -- out of the process
 
     async def run(self) -> None:
-        """Sends batches until it is cancelled; then once more, for a bounded time."""
+        """Sends batches until it is cancelled; then what is under way and what is left, for a bounded time."""
+        # Nobody outside ends a batch that is under way: its spans would be lost, and nobody would count them.
+        sending = trio.CancelScope(shield=True)
         try:
-            while True:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_until_the_end, sending)
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    sending.deadline = trio.current_time() + _LAST_SECONDS
+                    self._is_ending = True
+                    self._wanted.set()
+        finally:
+            self._count("dropped", len(self._queue))
+            self._exporter.close()
+
+    async def _send_until_the_end(self, sending: trio.CancelScope) -> None:
+        with sending:
+            while not self._is_ending:
                 with trio.move_on_after(self._limits.delay_s):
                     await self._wanted.wait()
                 self._wanted = trio.Event()
                 await self._send_all()
-        finally:
-            with trio.move_on_after(_LAST_SECONDS, shield=True):
-                await self._send_all()
-            self._count("dropped", len(self._queue))
-            self._exporter.close()
+            await self._send_all()
 
     async def _send_all(self) -> None:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._limits.batch))]
-            arrived = await trio.to_thread.run_sync(
-                self._exporter.export, batch, abandon_on_cancel=True, limiter=self._one_at_a_time
-            )
-            self._count("exported" if arrived else "failed", len(batch))
+            outcome = "dropped"
+            try:
+                arrived = await trio.to_thread.run_sync(self._exporter.export, batch, abandon_on_cancel=True)
+                outcome = "exported" if arrived else "failed"
+            finally:
+                self._count(outcome, len(batch))
             if not arrived:
                 return  # the rest waits for the next time; what comes meanwhile may find the queue full

@@ -1,7 +1,7 @@
 """Listeners: which ports brokers get, who may connect, and how serving ends."""
 
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 import trio
@@ -86,6 +86,23 @@ async def test_connections_beyond_the_limit_are_closed_at_once_and_room_is_found
         await eventually(lambda: proxy.stats.connections_open == 0)
         async with await proxy.client() as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_of_many_that_come_at_once_no_more_than_the_limit_are_taken() -> None:
+    async with proxied(max_connections=2) as proxy:
+        for turn in range(1, 11):
+            with ExitStack() as open_ones:
+                # The system takes them before the listener's task runs at all.
+                for _ in range(6):
+                    open_ones.enter_context(closing(socket.create_connection(("127.0.0.1", proxy.port))))
+                stats = proxy.stats
+                await eventually(lambda: stats.connections_accepted.get("bootstrap", 0) + refusals(stats) == 6 * turn)  # noqa: B023
+                assert stats.connections_refused == {"max_connections": 4 * turn}
+            await eventually(lambda: proxy.stats.connections_open == 0)
+
+
+def refusals(stats: Stats) -> int:
+    return sum(stats.connections_refused.values())
 
 
 async def test_connections_are_counted_by_listener_and_by_software() -> None:

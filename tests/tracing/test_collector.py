@@ -1,4 +1,5 @@
 import random
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,19 @@ class Kept:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Slow(Kept):
+    """One that has a batch under way until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def export(self, spans: Sequence[Span]) -> bool:
+        self.begun.set()
+        assert self.let_go.wait(60)
+        return super().export(spans)
 
 
 class Scene:
@@ -132,6 +146,35 @@ async def test_a_collector_that_is_away_costs_its_spans(autojump_clock: MockCloc
             await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
     assert scene.stats.spans == {"failed": 4, "exported": 1, "dropped": 0}
+
+
+async def test_the_end_waits_for_the_batch_that_is_under_way() -> None:
+    scene = Scene(delay_s=0.0)
+    scene.collector = Collector(slow := Slow(), Limits(1.0, 100, 10, 0.0), scene.stats)
+    scene.request()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.collector.run)
+        await trio.to_thread.run_sync(slow.begun.wait)
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await wait_all_tasks_blocked()
+        assert not slow.closed
+        slow.let_go.set()
+    assert len(slow.spans) == 1
+    assert scene.stats.spans == {"exported": 1, "dropped": 0}
+
+
+async def test_a_batch_that_does_not_get_through_is_not_waited_for_for_ever(autojump_clock: MockClock) -> None:
+    scene = Scene()
+    scene.collector = Collector(slow := Slow(), Limits(1.0, 100, 1, 1.0), scene.stats)
+    scene.request()
+    scene.request()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.collector.run)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    slow.let_go.set()
+    assert scene.stats.spans == {"dropped": 2}
 
 
 async def test_a_transaction_is_traced_with_one_of_its_requests_and_linked_to_it() -> None:
