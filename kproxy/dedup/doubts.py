@@ -156,11 +156,9 @@ class Doubts:
         return Recover(list(lanes), places) if places else None
 
     def _is_open(self, member: Member, key: TrackKey) -> bool:
-        first, first_here = member.passed.get(key, 0), member.passed_here.get(key, 0)
+        first = member.passed.get(key, 0)
         return any(
-            (answer.serial >= first)
-            if other is not member
-            else (answer.serial >= first_here and (answer.given_up or self.rules.gave_up_open()))
+            answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
             for answer, other in self._open.get(key, {}).items()
         )
 
@@ -211,14 +209,18 @@ class Doubts:
         return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
 
     def _doubtful(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
-        first, first_here, own = member.passed.get(key, 0), member.passed_here.get(key, 0), member.number
+        first = member.passed.get(key, 0)
         return [
             entry
-            for entry in chain(self.entries.get(key, ()), member.kept.get(key, ()))
-            if entry.serial >= (first_here if entry.origin == own else first)
-            and not (entry.answered and entry.origin == own)
+            for entry in self._entries(member, key)
+            if entry.serial >= first
+            and not (entry.answered and entry.origin == member.number)
             and not self.rules.expired(entry, now)
         ]
+
+    def _entries(self, member: Member, key: TrackKey) -> Iterator[Entry]:
+        """What is in doubt on a partition for this connection, if it has not given it up."""
+        return chain(self.entries.get(key, ()), member.kept.get(key, ()))
 
     # -- when it is taken
 
@@ -240,20 +242,15 @@ class Doubts:
         """
         if self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
             return
-        before, first = member.passed.get(key, 0), member.last_serial
-        if first == before:
-            return  # that of the same request
-        member.passed[key], member.passed_here[key] = first, before if self.rules.has_one_ready() else first
-        of_it = [entry for entry in self._here(member, key) if entry.serial < first]
-        for entry in of_it:
+        before, last = member.went_on.get(key, 0), member.last_serial
+        if last == before:
+            return  # it is known of this request
+        member.went_on[key] = last
+        member.passed[key] = before if self.rules.has_one_ready() else last
+        for entry in [entry for entry in self._entries(member, key) if entry.serial < last]:
             entry.sure = False  # an equal record may be a new one by now, if its time is another
-            if self.rules.retires():
+            if self.rules.retires() and entry.origin == member.number:
                 self.forget(entry)
-
-    def _here(self, member: Member, key: TrackKey) -> Iterator[Entry]:
-        """What is in doubt on a partition and came over this connection."""
-        found = chain(self.entries.get(key, ()), member.kept.get(key, ()))
-        return (entry for entry in found if entry.origin == member.number)
 
     def claim(self, member: Member, answer: Answer, new: Iterable[TrackKey], now: float) -> None:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt.

@@ -49,8 +49,8 @@ class Member:
         self.number = doubts.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``Answer.serial``).
         self.passed: dict[TrackKey, int] = {}
-        #: The same for what came over this very connection, whose retry may come behind one request that was ready.
-        self.passed_here: dict[TrackKey, int] = {}
+        #: By partition, the last request that had a new record for it (``Answer.serial``).
+        self.went_on: dict[TrackKey, int] = {}
         self.last_serial = 0
         #: In doubt on this very connection: it was told too late, or told an error of another partition.
         self.kept: dict[TrackKey, list[Entry]] = {}

@@ -85,7 +85,8 @@ class Rules:
     def has_one_ready(self) -> bool:
         """A client may have made its next request before it read an error, and sends that before it repeats.
 
-        So librdkafka does with max.in.flight 1, whoever sees its requests come one by one.
+        So librdkafka does with max.in.flight 1, whoever sees its requests come one by one; also to a new leader, before
+        it repeats there what the former one did not answer well.
         """
         return self.in_flight != 1
 

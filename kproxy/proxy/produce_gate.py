@@ -234,7 +234,8 @@ class ProduceGate:
             self.member.arrived(owed)
             if not calm:
                 new = owed.keys if retries is None else retries.new
-                self.member.doubts.claim(self.member, owed, new, self._link.now)
+                taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
+                self.member.doubts.claim(self.member, owed, taken, self._link.now)
         self._send_ready()
         if not call.open:
             self._finish_calls()

@@ -226,6 +226,19 @@ def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error(
     assert seen(world) == "abc"
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool) -> None:
+    """librdkafka goes on there while the former leader still owes an answer, or before it sees that connection end."""
+    world, former = waiting()
+    leader = world.connect()
+    leader.wire.node_id = 2
+    if ends:
+        former.close(reset=True)
+    leader.did("b", time=201)
+    leader.did("a", time=200)
+    assert seen(world) == "ab"
+
+
 def test_it_has_one_ready_not_two() -> None:
     world, talk = waiting()
     talk.did("b", time=201)

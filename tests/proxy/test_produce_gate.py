@@ -1,5 +1,7 @@
 """The gate by itself; what it does in a whole session stands in test_session.py."""
 
+from dataclasses import replace
+
 import pytest
 
 from kproxy.codec._generated.produce import (
@@ -8,8 +10,10 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
 )
 from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.digest import Digest
+from kproxy.dedup.entries import Entry, Stamp
 from kproxy.dedup.lanes import Lane
-from tests.dedup.wires import ONE, FakeWire, ledger
+from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import PID, Play, batch, stamps
 
 
@@ -67,6 +71,24 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     leader.ask(produce("t", batch(b"a", b"b")), 7)
     assert len(leader.upstream()) == 1
     assert not former.upstream()
+
+
+def test_a_refused_request_shows_no_client_that_went_on() -> None:
+    """It is the next again: what is in doubt may come before it."""
+    member = ledger(replace(RULES, in_flight=1)).join(ONE, FakeWire(), 0.0)
+    in_doubt = Entry((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
+    in_doubt.recall([Digest(b"a", 7)], [40])
+    in_doubt.beside = frozenset({(b"t", 1)})  # comes again with the rest of its request
+    member.doubts.add(in_doubt)
+    whole = [(b"t", 0), (b"t", 1)]
+    play = Play()
+    play.session.lease(Lane(PID), member)
+    play.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    play.ask(produce("t", batch(b"b")), 7)
+    assert errors(play) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert member.doubts.candidates(member, (b"t", 0), whole, 0.0) == [in_doubt]
+    play.ask(produce("t", batch(b"b")), 7)
+    assert member.doubts.candidates(member, (b"t", 0), whole, 0.0) == []
 
 
 @pytest.mark.parametrize(
