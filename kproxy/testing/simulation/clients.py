@@ -318,7 +318,7 @@ class Client:
     def _note_held_up(self, deadline: float) -> None:
         """A refusal that came late, or what was ready and came long behind it."""
         if self.plan.ready and self.link is not None:
-            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until)
+            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
             if stalled_until > deadline - self.plan.request_timeout:
                 self._history.held_up.add(self.plan.number)
 

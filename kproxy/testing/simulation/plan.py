@@ -152,6 +152,7 @@ LOG_APPEND_TIME: Final[Settings] = (("message.timestamp.type", "LogAppendTime"),
 GZIP: Final[Settings] = (("compression.type", "gzip"),)
 #: Two days: brokers forget a producer whose records are so old when they next look.
 OLD: Final = 172_800.0
+_FEW_TRIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +214,13 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
         clients = tuple(replace(client, age=age) for client in clients)
     # who repeats what succeeded beside an error repeats the request as it was: else it can't be told from a new one
     clients = tuple(replace(client, regroup="same") if client.repeats_whole else client for client in clients)
-    clients = tuple(replace(client, ready=client.depth == 1 and rng.choice(taste.ready)) for client in clients)
+    clients = tuple(replace(client, ready=_may_be_ready(client) and rng.choice(taste.ready)) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+
+
+def _may_be_ready(client: ClientPlan) -> bool:
+    """Those who make a request ahead go on trying (librdkafka does until message.timeout.ms)."""
+    return client.depth == 1 and client.tries > _FEW_TRIES
 
 
 def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:
