@@ -1,7 +1,7 @@
-"""A consumer that its group has replaced while it slept, of clients that do not say who has read what they wrote.
+"""A consumer that its group has replaced in a transaction, of clients that do not say who has read what they wrote.
 
-It was in a transaction, and its successor has a transactional id of its own: so nobody fences it, and what it commits
-when it wakes is a second copy of what its successor has committed. KIP-447 is for this, but not for these clients.
+Its successor has a transactional id of its own: so nobody fences it, and what it commits is a second copy of what its
+successor has committed. KIP-447 is for this, but not for these clients.
 """
 
 import re
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -25,9 +26,22 @@ from tests.support.clients import Command, java_program, python_driver
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _HOMES: Final = ("native", "kproxy", "broker-fenced")
 _VALUES: Final = ("a", "b", "c")
-_AT_A_TIME: Final = 4
+_AT_A_TIME: Final = 6
 #: The shortest that a broker allows by default.
 _SESSION_MS: Final = 6000
+_SLOW_MS: Final = 2000
+_PATIENT_MS: Final = 60_000
+
+
+class Way(Enum):
+    """How an application comes to write what another has read."""
+
+    SLEEPS = "sleeps"
+    """Nothing of it runs until its successor has committed."""
+    JOINS_AGAIN = "joins-again"
+    """It sleeps, and its consumer has joined the group anew by itself before the application comes to its commit."""
+    IS_SLOW = "is-slow"
+    """It takes longer than ``max.poll.interval.ms``: its consumer leaves the group by itself."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class Client:
 
     install: Callable[[], Command]
     refused: str
+    ways: tuple[Way, ...]
 
 
 def _aiokafka() -> Command:
@@ -52,9 +67,11 @@ def _java() -> Command:
 
 
 _CLIENTS: Final = {
-    "aiokafka-0.14.0": Client(_aiokafka, r"KafkaError.*Unexpected error"),
-    "java-2.0.1": Client(_java, r"KafkaException: Unexpected error in TxnOffsetCommitResponse"),
+    "aiokafka-0.14.0": Client(_aiokafka, r"KafkaError.*Unexpected error", (Way.SLEEPS, Way.JOINS_AGAIN)),
+    "java-2.0.1": Client(_java, r"Unexpected error in TxnOffsetCommitResponse", (Way.SLEEPS, Way.IS_SLOW)),
 }
+_CASES: Final = [(name, way) for name, client in _CLIENTS.items() for way in client.ways]
+_each_case = pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case[0]}-{case[1].value}")
 
 
 @dataclass(frozen=True)
@@ -65,7 +82,7 @@ class Outcome:
     read: list[tuple[str, str]]
 
 
-def _replaced(client: Client, home: Home, directory: Path) -> Outcome:
+def _replaced(client: Client, way: Way, home: Home, directory: Path) -> Outcome:
     name = f"replaced-{uuid4().hex[:8]}"
     source, target = f"{name}-in", f"{name}-out"
     with ClusterClient(home.kafka.bootstrap) as brokers:
@@ -76,16 +93,18 @@ def _replaced(client: Client, home: Home, directory: Path) -> Outcome:
         assert brokers.produce(source, 0, build_batch(rows)).error_code == 0
     job = {"bootstrap": home.bootstrap, "group": name, "source": source, "target": target}
     job |= {"count": len(_VALUES), "session_ms": _SESSION_MS}
+    poll_ms = {"old": _SLOW_MS if way is Way.IS_SLOW else _PATIENT_MS, "new": _PATIENT_MS}
+    jobs = [{**job, "client_id": who, "id": f"{name}-{who}", "max_poll_ms": poll_ms[who]} for who in ("old", "new")]
     command, log = client.install(), directory / name
-    with (
-        copier(command, {**job, "client_id": "old", "id": f"{name}-old"}, log) as old,
-        copier(command, {**job, "client_id": "new", "id": f"{name}-new"}, log) as new,
-    ):
+    with copier(command, jobs[0], log) as old, copier(command, jobs[1], log) as new:
         assert old.do("write") == "written"
-        old.stop()
+        if way is not Way.IS_SLOW:
+            old.stop()
         assert new.do("write") == "written"
         assert new.do("commit") == "committed"
         old.wake()
+        if way is Way.JOINS_AGAIN:
+            assert old.do("joined") == "joined"
         told = old.do("commit")
     # The successor's records lie behind the others: who has read the last of them knows what became of all.
     with CommittedReader(home.bootstrap, [target]) as reader:
@@ -93,7 +112,8 @@ def _replaced(client: Client, home: Home, directory: Path) -> Outcome:
         return Outcome(told, reader.rows(target))
 
 
-_Outcomes = dict[tuple[str, str], Future[Outcome]]
+_Case = tuple[str, Way]
+_Outcomes = dict[tuple[str, _Case], Future[Outcome]]
 
 
 @pytest.fixture(scope="module")
@@ -103,26 +123,26 @@ def outcomes(home: Callable[[str], Home], tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("replaced")
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         yield {
-            (name, known): pool.submit(_replaced, client, place, directory)
+            (name, case): pool.submit(_replaced, _CLIENTS[case[0]], case[1], place, directory)
             for name, place in places.items()
-            for known, client in _CLIENTS.items()
+            for case in _CASES
         }
 
 
-@pytest.mark.parametrize("client", _CLIENTS)
-def test_at_the_broker_alone_both_copies_are_committed(outcomes: _Outcomes, client: str) -> None:
-    outcome = outcomes["native", client].result()
+@_each_case
+def test_at_the_broker_alone_both_copies_are_committed(outcomes: _Outcomes, case: _Case) -> None:
+    outcome = outcomes["native", case].result()
     assert outcome == Outcome("committed", [*_copied_by("old"), *_copied_by("new")])
 
 
-@pytest.mark.parametrize("client", _CLIENTS)
+@_each_case
 @pytest.mark.parametrize("name", ["kproxy", "broker-fenced"])
 def test_through_kproxy_the_successors_copy_is_the_only_one(
-    outcomes: _Outcomes, home: Callable[[str], Home], name: str, client: str
+    outcomes: _Outcomes, home: Callable[[str], Home], name: str, case: _Case
 ) -> None:
-    outcome = outcomes[name, client].result()
+    outcome = outcomes[name, case].result()
     assert outcome.read == _copied_by("new")
-    assert re.search(_CLIENTS[client].refused, outcome.told)
+    assert re.search(_CLIENTS[case[0]].refused, outcome.told)
     kproxy = home(name).kproxy
     assert kproxy is not None
     kproxy.check()

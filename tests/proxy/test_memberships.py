@@ -9,9 +9,12 @@ from kproxy.codec._generated.sync_group import SyncGroupRequest
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import APIS, ApiKey, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.memberships import Client, Membership, Memberships
+from kproxy.proxy.client_memberships import Membership
+from kproxy.proxy.memberships import Client, Memberships
+from kproxy.txn.ids import Producer
 
 ME = Client("User:me", "copier", "10.0.0.1")
+PRODUCER = Producer(7, 0)
 
 
 def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Client = ME) -> None:
@@ -33,8 +36,8 @@ def test_a_member_is_known_by_what_it_asks_in_any_version(key: ApiKey) -> None:
         known, instance = Memberships(), "static" if version >= 3 else None
         made = HeartbeatRequest if key is ApiKey.HEARTBEAT else SyncGroupRequest
         tell(known, made("g", 3, "m", group_instance_id=instance), version)
-        assert known.of(ME, "g") == Membership(3, "m", instance)
-        assert known.of(ME, "h") is None
+        assert known.reader(ME, PRODUCER, "g") == Membership(3, "m", instance)
+        assert known.reader(ME, PRODUCER, "h") is None
 
 
 @pytest.mark.parametrize(
@@ -43,15 +46,15 @@ def test_a_member_is_known_by_what_it_asks_in_any_version(key: ApiKey) -> None:
 def test_of_other_clients_nothing_is_said(other: Client) -> None:
     known = Memberships()
     beat(known)
-    assert known.of(other, "g") is None
+    assert known.reader(other, PRODUCER, "g") is None
     beat(known, "n", connection=2, client=other)
-    assert known.of(ME, "g") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
 
 
 def test_a_client_without_a_name_is_nobody() -> None:
     known = Memberships()
     beat(known, client=ME._replace(client_id=""))
-    assert known.of(ME._replace(client_id=""), "g") is None
+    assert known.reader(ME._replace(client_id=""), PRODUCER, "g") is None
 
 
 def test_the_newest_generation_counts_also_over_two_connections() -> None:
@@ -59,21 +62,21 @@ def test_the_newest_generation_counts_also_over_two_connections() -> None:
     beat(known, generation=3)
     beat(known, generation=5, connection=2)
     beat(known, generation=4, connection=3)
-    assert known.of(ME, "g") == (5, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (5, "m", None)
     beat(known, generation=6)
-    assert known.of(ME, "g") == (6, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (6, "m", None)
 
 
 def test_of_several_members_none_is_chosen() -> None:
     known = Memberships()
     beat(known, "m")
     beat(known, "n", connection=2)
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") is None
     known.closed(2)
     known.closed(2)
-    assert known.of(ME, "g") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     beat(known, "o")
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") is None
 
 
 def test_who_joins_as_somebody_new_is_not_who_it_was() -> None:
@@ -82,24 +85,29 @@ def test_who_joins_as_somebody_new_is_not_who_it_was() -> None:
     beat(known, group="h")
     for member in ("m", "", "n"):  # the last by the id that the answer gave it (KIP-394)
         tell(known, join(member))
-        assert known.of(ME, "g") == (3, "m", None), "what it has read until it has joined it has read as this"
+        assert known.reader(ME, PRODUCER, "g") == (3, "m", None), (
+            "what it has read until it has joined it has read as this"
+        )
     tell(known, SyncGroupRequest("g", 4, "n"))
-    assert known.of(ME, "g") == (4, "n", None)
-    assert known.of(ME, "h") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (4, "n", None)
+    assert known.reader(ME, PRODUCER, "h") == (3, "m", None)
     tell(known, SyncGroupRequest("g", 5, "o"))
-    assert known.of(ME, "g") is None, "two share the connection"
+    assert known.reader(ME, PRODUCER, "g") is None, "two share the connection"
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 5])
-def test_who_leaves_is_no_member(version: int) -> None:
+def test_who_leaves_counts_until_it_is_closed(version: int) -> None:
+    """It was not polled for `max.poll.interval.ms`, and its application is not done yet; or it is closed."""
     known = Memberships()
     beat(known)
     nobody = LeaveGroupRequest("g", "" if version >= 3 else "n")
     tell(known, nobody, version)
-    assert known.of(ME, "g") is not None
+    assert known.reader(ME, PRODUCER, "g") is not None
     gone = [LeaveGroupRequestMemberIdentity("m")]
     tell(known, LeaveGroupRequest("g", members=gone) if version >= 3 else LeaveGroupRequest("g", "m"), version)
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
+    known.closed(1)
+    assert known.reader(ME, PRODUCER, "g") is None
 
 
 def test_of_a_connection_that_speaks_of_too_many_nothing_is_known_any_more() -> None:
@@ -107,21 +115,22 @@ def test_of_a_connection_that_speaks_of_too_many_nothing_is_known_any_more() -> 
     beat(known, connection=2)
     for number in range(64):
         beat(known, group=str(number))
-    assert known.of(ME, "63") is not None
+    assert known.reader(ME, PRODUCER, "63") is not None
     beat(known, group="64")
     beat(known, group="65")
-    assert known.of(ME, "63") is None
-    assert known.of(ME, "g") is None, "it may be a second member"
+    assert known.reader(ME, PRODUCER, "63") is None
+    assert known.reader(ME, PRODUCER, "g") is None, "it may be a second member"
     known.closed(1)
-    assert known.of(ME, "g") is not None
+    assert known.reader(ME, PRODUCER, "g") is not None
 
 
 def test_a_connection_that_becomes_another_client_is_that_alone() -> None:
     known, other = Memberships(), ME._replace(client_id="c")
     beat(known)
     beat(known, client=other)
-    assert known.of(ME, "g") is None
-    assert known.of(other, "g") is not None
+    known.refused(ME, "g")
+    assert known.reader(ME, PRODUCER, "g") is None
+    assert known.reader(other, PRODUCER, "g") is not None
 
 
 @pytest.mark.parametrize("asked", [None, join(""), join("m")])
@@ -132,23 +141,24 @@ def test_who_it_was_counts_behind_the_end_of_its_connection(asked: Message | Non
     if asked is not None:
         tell(known, asked)
     known.closed(1)
-    assert known.of(ME, "g") == (3, "m", None)
-    assert known.of(ME, "h") is None
-    assert known.of(ME._replace(host="h"), "g") is None
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "h") is None
+    assert known.reader(ME._replace(host="h"), PRODUCER, "g") is None
     tell(known, join(""), connection=2)
-    assert known.of(ME, "g") == (3, "m", None), "it has joined when it has asked for its partitions"
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None), "it has joined when it has asked for its partitions"
     beat(known, "n", 4, connection=2)
-    assert known.of(ME, "g") == (4, "n", None)
-    tell(known, LeaveGroupRequest("g", "n"), connection=2)
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") == (4, "n", None)
 
 
-def test_who_leaves_over_another_connection_is_no_member() -> None:
+@pytest.mark.parametrize(("member", "remains"), [("m", True), ("n", False)])
+def test_who_leaves_over_another_connection_counts_until_that_is_closed(member: str, remains: bool) -> None:
     known = Memberships()
     beat(known)
     known.closed(1)
-    tell(known, LeaveGroupRequest("g", "m"), connection=2)
-    assert known.of(ME, "g") is None
+    tell(known, LeaveGroupRequest("g", member), connection=2)
+    assert (known.reader(ME, PRODUCER, "g") is not None) == remains
+    known.closed(2)
+    assert known.reader(ME, PRODUCER, "g") is None
 
 
 def test_of_several_whose_connections_have_ended_none_is_chosen() -> None:
@@ -156,12 +166,12 @@ def test_of_several_whose_connections_have_ended_none_is_chosen() -> None:
     beat(known, "m")
     beat(known, "n", connection=2)
     known.closed(1)
-    assert known.of(ME, "g") == (3, "n", None), "whose connection is there"
+    assert known.reader(ME, PRODUCER, "g") == (3, "n", None), "whose connection is there"
     known.closed(2)
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") is None
     beat(known, "n", connection=3)
     known.closed(3)
-    assert known.of(ME, "g") == (3, "n", None)
+    assert known.reader(ME, PRODUCER, "g") == (3, "n", None)
 
 
 def test_who_was_refused_is_forgotten_with_its_connection() -> None:
@@ -169,23 +179,38 @@ def test_who_was_refused_is_forgotten_with_its_connection() -> None:
     known = Memberships()
     beat(known)
     known.refused(ME, "g")
-    assert known.of(ME, "g") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     known.closed(1)
     known.refused(ME, "h")
-    assert known.of(ME, "g") == (3, "m", None)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     known.refused(ME, "g")
     known.refused(ME, "g")
-    assert known.of(ME, "g") is None
+    assert known.reader(ME, PRODUCER, "g") is None
 
 
-def test_the_oldest_of_too_many_whose_connections_have_ended_are_forgotten() -> None:
-    known = Memberships()
-    for number in range(1001):
-        beat(known, group=str(number), connection=number)
+def test_the_oldest_of_too_many_clients_without_connections_are_forgotten() -> None:
+    known, clients = Memberships(), [ME._replace(host=str(number)) for number in range(1002)]
+    for number, client in enumerate(clients):
+        beat(known, connection=number, client=client)
         known.closed(number)
-    assert known.of(ME, "0") is None
-    assert known.of(ME, "1") is not None
-    assert known.of(ME, "1000") is not None
+        if number == 999:
+            beat(known, connection=5000, client=clients[0])
+    assert [known.reader(client, PRODUCER, "g") is not None for client in clients[:3]] == [True, False, True]
+    assert known.reader(clients[-1], PRODUCER, "g") is not None
+
+
+def test_what_began_when_its_client_was_another_member_was_read_by_that() -> None:
+    known, other = Memberships(), ME._replace(client_id="c")
+    for begun in (ME, other):
+        known.begins(begun, PRODUCER)
+    beat(known)
+    known.begins(ME, PRODUCER)
+    beat(known, generation=4)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
+    known.ends(other, PRODUCER)
+    known.ends(ME, PRODUCER)
+    assert known.reader(ME, PRODUCER, "g") == (4, "m", None)
+    known.refused(other, "g")
 
 
 def test_what_is_malformed_is_refused() -> None:

@@ -27,7 +27,13 @@ from kproxy.proxy.handlers.transaction_admin import (
     ListTransactions,
     WriteTxnMarkers,
 )
-from kproxy.proxy.handlers.transactions import AddPartitionsToTxn, InitProducerId, Transactional, TxnOffsetCommit
+from kproxy.proxy.handlers.transactions import (
+    AddPartitionsToTxn,
+    EndTxn,
+    InitProducerId,
+    Transactional,
+    TxnOffsetCommit,
+)
 
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     {
@@ -47,7 +53,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: InitProducerId(),
         ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxn(),
         ApiKey.ADD_OFFSETS_TO_TXN: Transactional(),
-        ApiKey.END_TXN: Transactional(),
+        ApiKey.END_TXN: EndTxn(),
         ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkers(),
         ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommit(),
         ApiKey.LIST_TRANSACTIONS: ListTransactions(),

@@ -6,7 +6,7 @@ of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are bet
 
 from typing import TYPE_CHECKING, Any
 
-from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import Ask, TransactionAsk
@@ -14,8 +14,10 @@ from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local
 from kproxy.proxy.memberships import Client
 from kproxy.proxy.transactions import failed, who_asks
 from kproxy.proxy.versions import upstream_version
+from kproxy.txn.ids import Producer
 
 if TYPE_CHECKING:
+    from kproxy.codec._generated.end_txn import EndTxnRequest
     from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 
 _FIRST_OF_BROKERS = 4
@@ -96,7 +98,8 @@ class TxnOffsetCommit(Transactional):
         """With the member, where that is known."""
         request: TxnOffsetCommitRequest = exchange.request
         if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
-            member = ctx.memberships.of(_client(ctx), request.group_id)
+            producer = Producer(request.producer_id, request.producer_epoch)
+            member = ctx.memberships.reader(_client(ctx), producer, request.group_id)
             if member is not None:
                 exchange.notes[_NAMED_HERE] = True
                 request.generation_id, request.member_id, request.group_instance_id = member
@@ -128,7 +131,26 @@ class AddPartitionsToTxn(Transactional):
             return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return super().lift(ctx, exchange)
 
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+        """The first of a transaction is its beginning: clients that don't add partitions say who has read."""
+        if ctx.memberships is not None:
+            request: AddPartitionsToTxnRequest = exchange.request
+            producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+            ctx.memberships.begins(_client(ctx), producer)
+        return super().ask(ctx, exchange)
+
     def transactional_id(self, request: Any) -> str | None:
         """As v0-v3 name it."""
         name: str = request.v3_and_below_transactional_id
         return name
+
+
+class EndTxn(Transactional):
+    """EndTxn: who has read for the next transaction is another question."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+        """Whatever becomes of it."""
+        if ctx.memberships is not None:
+            request: EndTxnRequest = exchange.request
+            ctx.memberships.ends(_client(ctx), Producer(request.producer_id, request.producer_epoch))
+        return super().ask(ctx, exchange)

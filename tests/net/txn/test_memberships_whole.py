@@ -184,7 +184,39 @@ async def test_a_zombie_whose_consumer_connects_anew_is_refused_once(home: Home,
 
 
 @HOMES
-@pytest.mark.parametrize("who", ["left", "another's", "nobody's", "two"])
+async def test_who_was_not_polled_and_has_left_by_itself_is_refused_until_it_is_a_member_again(home: Home) -> None:
+    async with scene(home) as proxy, copier(proxy, "one") as slow:
+        await slow.member.join()
+        await slow.member.leave()
+        replace(proxy)
+        assert not await slow.copy("1", 1)
+        assert not await slow.copy("1", 1)
+        slow.member.member_id = ""
+        await slow.member.join()
+        assert await slow.copy("1", 1)
+        await eventually(lambda: output(proxy) == ["1"])
+
+
+@HOMES
+@pytest.mark.parametrize("member_id", [None, ""])
+async def test_who_joins_again_in_a_transaction_may_have_read_what_is_anothers(
+    home: Home, member_id: str | None
+) -> None:
+    async with scene(home) as proxy, copier(proxy, "one") as one:
+        await one.member.join()
+        await one.write("1")
+        if member_id is not None:
+            replace(proxy)
+            one.member.member_id = member_id
+        await one.member.join()
+        assert await one.offsets(1) == REFUSED
+        assert await one.producer.end(committed=False) == 0
+        assert await one.copy("1", 1)
+        await eventually(lambda: output(proxy) == ["1"])
+
+
+@HOMES
+@pytest.mark.parametrize("who", ["closed", "another's", "nobody's", "two"])
 async def test_offsets_stay_as_they_were_sent_where_it_is_not_sure_whose_they_are(home: Home, who: str) -> None:
     client_id = {"another's": "other", "nobody's": ""}.get(who, "copier")
     async with (
@@ -197,7 +229,9 @@ async def test_offsets_stay_as_they_were_sent_where_it_is_not_sure_whose_they_ar
         if who == "two":
             proxy.brokers.groups["g"].members["n"] = proxy.brokers.groups["g"].members[member.member_id]
             await Member(second, "n", 1).beat()
-        if who == "left":
+        if who == "closed":
             await member.leave()
+            await member.client.stream.aclose()
+            await eventually(lambda: proxy.stats.connections_open == 2)
         replace(proxy)
         assert await one.copy("1", 1)

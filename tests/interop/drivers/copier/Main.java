@@ -87,6 +87,7 @@ public final class Main {
         settings.put("auto.offset.reset", "earliest");
         settings.put("session.timeout.ms", text("session_ms"));
         settings.put("heartbeat.interval.ms", "500");
+        settings.put("max.poll.interval.ms", text("max_poll_ms"));
         return settings;
     }
 

@@ -5,8 +5,21 @@ import json
 import sys
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
+
+
+class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells when the group has given its partitions to this member anew."""
+
+    def __init__(self) -> None:
+        self.new = asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self.new.set()
 
 
 class Copier:
@@ -15,6 +28,7 @@ class Copier:
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
         self._common = {"bootstrap_servers": job["bootstrap"], "client_id": job["client_id"]}
+        self._assignments = _Assignments()
         self._positions: dict[TopicPartition, int] = {}
         self._consumer: Any = None
         self._producer: Any = None
@@ -27,9 +41,10 @@ class Copier:
             auto_offset_reset="earliest",
             session_timeout_ms=job["session_ms"],
             heartbeat_interval_ms=500,
+            max_poll_interval_ms=job["max_poll_ms"],
             **self._common,
         )
-        self._consumer.subscribe([job["source"]])
+        self._consumer.subscribe([job["source"]], listener=self._assignments)
         await self._consumer.start()
         await self._open()
         await self._producer.begin_transaction()
@@ -37,7 +52,13 @@ class Copier:
             found = await self._consumer.getone()
             await self._producer.send_and_wait(job["target"], found.value, job["client_id"].encode())
             self._positions[TopicPartition(found.topic, found.partition)] = found.offset + 1
+        self._assignments.new.clear()
         return "written"
+
+    async def joined(self) -> str:
+        """What aiokafka does by itself, whatever the application is at."""
+        await self._assignments.new.wait()
+        return "joined"
 
     async def commit(self) -> str:
         try:
@@ -67,7 +88,7 @@ class Copier:
 
 async def _main() -> None:
     copier = Copier(json.loads(sys.argv[1]))
-    commands = {"write": copier.write, "commit": copier.commit}
+    commands = {"write": copier.write, "joined": copier.joined, "commit": copier.commit}
     try:
         while line := await asyncio.to_thread(sys.stdin.readline):
             print("RESULT " + await commands[line.strip()](), flush=True)
