@@ -57,6 +57,17 @@ def _aiokafka() -> Command:
     return python_driver("aiokafka_copier.py", "aiokafka==0.14.0", "cramjam==2.11.0")
 
 
+def _kafka_python() -> Command:
+    return python_driver(
+        "kafka_python_copier.py",
+        "kafka-python==3.0.12",
+        "lz4==4.4.5",
+        "python-snappy==0.7.3",
+        "zstandard==0.25.0",
+        "six==1.17.0",
+    )
+
+
 def _java() -> Command:
     return java_program(
         "copier",
@@ -68,6 +79,7 @@ def _java() -> Command:
 
 _CLIENTS: Final = {
     "aiokafka-0.14.0": Client(_aiokafka, r"KafkaError.*Unexpected error", (Way.SLEEPS, Way.JOINS_AGAIN)),
+    "kafka-python-3.0.12": Client(_kafka_python, r"UnknownMember", (Way.SLEEPS,)),
     "java-2.0.1": Client(_java, r"Unexpected error in TxnOffsetCommitResponse", (Way.SLEEPS, Way.IS_SLOW)),
 }
 _CASES: Final = [(name, way) for name, client in _CLIENTS.items() for way in client.ways]
