@@ -23,8 +23,11 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
 	$(BIN)/kproxy demo $(ARGS)
 
+# Hundreds of processes begin in the tests: none of them shall compile kproxy anew, or read Kafka's classes from the jars.
 test: $(STAMP)   ## the whole test suite, in two processes (interop tests need Java 17+ and Maven: make system; JOBS=2)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile $(ARGS)
+	@$(BIN)/python -m compileall -q kproxy
+	-@$(BIN)/python -m kproxy.testing.archive_kafka
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .

@@ -11,22 +11,32 @@ import structlog
 
 from kproxy.testing.kafka import PATIENT, RealKafka
 from kproxy.testing.maven import find_java
+from kproxy.testing.spark_home import make_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: What a test starts, by marker.
+_WEIGHTS = {"spark": 3, "kafka": 2, "java": 1, "browser": 1}
 _SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # Tests ask much that is little: the quick compiler is done before the thorough one would begin.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests start most come first: at the end the small ones keep all processes at work."""
+    weights: dict[Path, int] = {}
+    for item in items:
+        weight = max((_WEIGHTS.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+        weights[item.path] = max(weight, weights.get(item.path, 0))
+    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +64,13 @@ def kafka_cluster() -> Iterator[RealKafka]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Spark's processes name SPARK_HOME, for all tests."""
+    return make_spark_home(tmp_path_factory.mktemp("spark") / "home")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterator["SparkSession"]:
     """A session with two cores, the format ``kproxy`` and Spark's own ``kafka``, for all tests: change no setting."""
     from pyspark.sql import SparkSession
 
@@ -64,6 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     with pytest.MonkeyPatch.context() as environment:
         java = find_java()
         environment.setenv("JAVA_HOME", str(Path(java).resolve().parent.parent))
+        environment.setenv("SPARK_HOME", str(spark_home))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         builder = SparkSession.builder.master("local[2]").appName("kproxy-tests")

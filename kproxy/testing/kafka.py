@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from kproxy.testing.class_archive import archive_of, sharing
 from kproxy.testing.kafka_sasl import LISTENER, sasl_settings, scram_arguments
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
@@ -97,6 +98,7 @@ class RealKafka:
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * brokers
         self._java = ""
         self._classpath = ""
+        self._sharing: list[str] = []
 
     @property
     def brokers(self) -> int:
@@ -142,6 +144,7 @@ class RealKafka:
         try:
             self._java = find_java()
             self._classpath = f"{kafka_jars(self._version)}/*"
+            self._sharing = sharing(archive_of(f"kafka-{self._version}", self._java))
             self._directory.mkdir(parents=True, exist_ok=True)
             self._format()
             for index in range(self.brokers):
@@ -272,7 +275,7 @@ class RealKafka:
         self._processes[index] = self._launch(arguments, index, self._jvm_options)
 
     def _launch(self, arguments: Sequence[str], index: int, jvm_options: Sequence[str]) -> subprocess.Popen[bytes]:
-        command = [self._java, *jvm_options, *_QUIET, "-cp", self._classpath, *arguments]
+        command = [self._java, *jvm_options, *self._sharing, *_QUIET, "-cp", self._classpath, *arguments]
         with (self._directory / f"broker-{index + 1}.log").open("ab") as output:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=die_with_parent()

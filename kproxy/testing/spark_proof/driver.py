@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from kproxy.testing.kafka import die_with_parent
 from kproxy.testing.maven import find_java
+from kproxy.testing.spark_home import make_spark_home
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
@@ -118,18 +119,9 @@ def running(driver: Driver) -> Iterator[Driver]:
 
 def _environment(directory: Path) -> dict[str, str]:
     """Spark's files go to the directory: those of its local cluster lie beside its jars, else."""
-    import pyspark
-
-    installed = Path(next(iter(pyspark.__path__)))
-    home = directory / "spark"
-    if not home.exists():
-        home.mkdir(parents=True)
-        for entry in installed.iterdir():
-            if entry.name != "work":
-                (home / entry.name).symlink_to(entry)
     return {
         **os.environ,
-        "SPARK_HOME": str(home),
+        "SPARK_HOME": str(make_spark_home(directory / "spark")),
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",

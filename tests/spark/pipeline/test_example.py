@@ -28,7 +28,7 @@ ORDERS = 1300
 
 
 @pytest.fixture
-def environ(kafka: RealKafka, tmp_path: Path) -> Iterator[Mapping[str, str]]:
+def environ(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> Iterator[Mapping[str, str]]:
     """A kproxy runs, and these variables lead the example to it."""
     socket = f"/tmp/kproxy-test-{os.getpid()}.sock"  # a longer path is none for a socket
     with KproxyProcess(kafka.bootstrap, tmp_path / "kproxy.log", "--control-socket", socket) as kproxy:
@@ -40,6 +40,7 @@ def environ(kafka: RealKafka, tmp_path: Path) -> Iterator[Mapping[str, str]]:
             "ORDERS_OUT": "example-clean",
             "TOTALS_OUT": "example-totals",
             "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
+            "SPARK_HOME": str(spark_home),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         yield os.environ | found

@@ -1,0 +1,44 @@
+"""Makes the archive of Kafka's classes, if it is not there: ``python -m kproxy.testing.archive_kafka``."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from kproxy.testing.cache import filled_once
+from kproxy.testing.class_archive import archive_of, writing
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.kafka import DEFAULT_JVM_OPTIONS, DEFAULT_VERSION, KafkaUnavailable, RealKafka
+from kproxy.testing.maven import find_java
+
+_END_SECONDS: Final = 120.0
+
+
+def archive_kafka() -> Path:
+    """Returns the archive, which a broker writes at its end if it is not there. KafkaUnavailable if none can be had."""
+    archive = archive_of(f"kafka-{DEFAULT_VERSION}", find_java())
+    filled_once(archive.parent, lambda directory: _write(directory / archive.name))
+    return archive
+
+
+def _write(archive: Path) -> None:
+    with RealKafka(jvm_options=(*DEFAULT_JVM_OPTIONS, *writing(archive))) as kafka:
+        with ClusterClient(kafka.bootstrap) as client:
+            client.create_topic("any")
+        pid = kafka.pid(0)
+        assert pid is not None
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while kafka.pid(0) is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not archive.exists():
+            raise KafkaUnavailable(f"the broker wrote no archive of its classes:\n{kafka.log_tail(0)}")
+
+
+if __name__ == "__main__":
+    try:
+        archive_kafka()
+    except KafkaUnavailable as error:
+        sys.exit(f"no archive of Kafka's classes, so brokers start more slowly: {error}")

@@ -1,0 +1,34 @@
+"""Where the archive of classes lies, and when Java is told of it."""
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.testing.class_archive import archive_of, sharing, writing
+
+
+def java_of(home: Path, release: str | None) -> str:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    if release is not None:
+        (home / "release").write_text(release)
+    return str(java)
+
+
+def test_each_build_of_java_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KPROXY_CACHE", str(tmp_path / "cache"))
+    javas = [java_of(tmp_path / str(number), text) for number, text in enumerate(("17.0.1", "17.0.2", None, None))]
+    archives = {archive_of("kafka-1.2.3", java) for java in javas}
+    assert len(archives) == 4
+    assert {archive.parent.parent for archive in archives} == {tmp_path / "cache"}
+    assert archive_of("kafka-1.2.4", javas[0]) not in archives
+    assert archive_of("kafka-1.2.3", javas[0]) in archives
+
+
+def test_one_that_is_not_there_is_not_used(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    assert sharing(archive) == []
+    archive.touch()
+    assert sharing(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert writing(archive)[0] == f"-XX:ArchiveClassesAtExit={archive}"
