@@ -116,7 +116,7 @@ class ClusterClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         _check(self._ask_anyone(request, 5, CreateTopicsResponse).topics[0].error_code, f"create topic {name}")
         for partition in range(partitions):
-            self._wait_served(name, partition)
+            self.wait_served(name, partition)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.
@@ -125,6 +125,21 @@ class ClusterClient:
         """
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
         _check(self._ask_anyone(request, 4, DeleteTopicsResponse).responses[0].error_code, f"delete topic {name}")
+
+    def wait_served(self, topic: str, partition: int) -> None:
+        """Wait until the leader knows that it leads: metadata tells it a moment earlier, behind a restart, too.
+
+        :raises RuntimeError: it does not within 30 s; the message has Kafka's error.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self.offset(topic, partition)
+                return
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def produce(
         self,
@@ -222,18 +237,6 @@ class ClusterClient:
             return self.any_broker().call(request, version, answer)
         except ConnectionError:
             return self.any_broker().call(request, version, answer)
-
-    def _wait_served(self, topic: str, partition: int) -> None:
-        """Wait up to 30 s until the leader knows that it leads: metadata tells it a moment earlier."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                self.offset(topic, partition)
-                return
-            except RuntimeError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
 
     def _leader_place(self, topic: str, partition: int) -> tuple[str, int] | None:
         metadata = self.metadata(topic)

@@ -88,6 +88,7 @@ def test_after_a_crash_an_empty_log_knows_no_producers(eager: Levers, tidy_clien
     eventually(lambda: _ends(tidy_client, unique) == (1, 1), eager.tidy)
     assert producers(tidy_client.leader(unique, 0), unique) == {PID: (0, 0)}
     eager.crash()
+    tidy_client.wait_served(unique, 0)
     eventually(lambda: _ends(tidy_client, unique) == (1, 1))
     assert producers(tidy_client.leader(unique, 0), unique) == {}
     assert send(tidy_client.leader(unique, 0), unique, old) == (ErrorCode.NONE, 1)
