@@ -71,8 +71,9 @@ class Rules:
         return True
 
     def goes_on_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
-        """A client with one request in flight repeats first; behind its first new record it has given up the rest.
+        """A client with one request in flight repeats first; behind new records it has given up the rest.
 
+        Those of one request, or of two where the first may have been ready (``has_one_ready``).
         ``requests`` of it came while at most ``observed`` had no answer; few may have come alone by chance.
         """
         alone = self.in_flight == 1 or (observed == 1 and requests >= _TELLING_REQUESTS)
