@@ -96,5 +96,7 @@ def _overtakes(told: _Told, empty_at: float, records: Sequence[Digest]) -> bool:
         return True  # it was there before the client could read the refusal
     if told.left <= 0 or empty_at > told.until:
         return False
+    if told.first is not None and any(record.content == told.first.content for record in records):
+        return False  # some clients give what they repeat another time
     told.left -= 1
     return True

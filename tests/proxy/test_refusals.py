@@ -68,11 +68,12 @@ def test_a_retry_may_begin_with_what_had_timed_out_before() -> None:
     assert not refusals.some
 
 
-def test_an_equal_record_of_another_time_is_no_retry() -> None:
-    """What was pipelined behind the refused request came before its client could repeat anything."""
+def test_an_equal_record_of_another_time_is_a_retry_if_its_client_may_have_read_the_refusal() -> None:
+    """What was pipelined behind the refused one came before; and some clients give what they repeat another time."""
     refusals = moved(record("a", 7), depth=2)
     assert refusals.of([A], 0.99, 1.0, 2, holds(record("a", 8))) == {A: MOVED}
-    assert refusals.of([A], 1.01, 1.1, 2, holds(record("a", 7))) == {}
+    assert refusals.of([A], 1.01, 1.1, 2, holds(record("a", 9))) == {}
+    assert not refusals.some
 
 
 def test_a_refusal_told_elsewhere_counts_too() -> None:
