@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from struct import Struct
 from typing import Literal
 
@@ -10,7 +11,7 @@ from kproxy.codec.header import decode_request_header, encode_response, request_
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
 from kproxy.codec.produce_shape import RequestShape
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digest, first_of
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
@@ -266,6 +267,7 @@ class ProduceGate:
         places = {(place.topic, place.partition): place for place in layout.partitions}
         link, doubts, refusals = self._link, member.doubts, self.producer.refusals
 
+        @cache
         def records(key: TrackKey) -> list[Digest]:
             return self._records(frame, places[key])
 
@@ -276,7 +278,7 @@ class ProduceGate:
         found = refusals.of(places, link.empty_at, link.now, doubts.depth, records)
         for key in places:
             if key in found:
-                doubts.refuse(member, key, link.now, next(iter(records(key)), None))
+                doubts.refuse(member, key, link.now, first_of(records(key)))
             else:
                 doubts.retried(member, key)
         return found
@@ -314,7 +316,7 @@ class ProduceGate:
         depth = self.member.doubts.depth if self.member is not None else 1
         for place in layout.partitions:
             key = place.topic, place.partition
-            first = next(iter(self._records(frame, place)), None)
+            first = first_of(self._records(frame, place))
             self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth, first)
             if self.member is not None:
                 self.member.doubts.refuse(self.member, key, self._link.now, first)

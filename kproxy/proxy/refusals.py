@@ -8,7 +8,7 @@ it before it repeats what was refused, also with one request in flight.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digest, first_of
 from kproxy.dedup.lanes import TrackKey
 
 #: Seconds behind a refusal within which the client may still send what it had ready when it read it.
@@ -77,7 +77,7 @@ class Refusals:
     ) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, now, depth, next(iter(records(key)), None))
+            self.told(key, error_code, now, depth, first_of(records(key)))
             return error_code
         told = self._told.get(key)
         if told is None:

@@ -98,7 +98,7 @@ def digests_in(
             batches = [batch.data for batch in to_v2(data, arrival_ms=UNTIMED, **limits)]
         if sum(read_header(batch).record_count for batch in batches) > MOST_RECORDS:
             return []
-    except (RemoteProtocolError, IndexError):
+    except RemoteProtocolError:
         return []
     found = (read_batch(one, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes) for one in batches)
     return [digest for batch in found for digest, _ in batch]

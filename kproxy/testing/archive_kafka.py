@@ -1,9 +1,6 @@
 """Makes the archive of Kafka's classes, if it is not there: ``python -m kproxy.testing.archive_kafka``."""
 
-import os
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +24,7 @@ def _write(archive: Path) -> None:
     with RealKafka(jvm_options=(*DEFAULT_JVM_OPTIONS, *writing(archive))) as kafka:
         with ClusterClient(kafka.bootstrap) as client:
             client.create_topic("any")
-        pid = kafka.pid(0)
-        assert pid is not None
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _END_SECONDS
-        while kafka.pid(0) is not None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        kafka.terminate(0, _END_SECONDS)
         if not archive.exists():
             raise KafkaUnavailable(f"the broker wrote no archive of its classes:\n{kafka.log_tail(0)}")
 

@@ -173,13 +173,13 @@ class RealKafka:
             process.wait()
             self._processes[index] = None
 
-    def terminate(self, index: int) -> None:
-        """Shut the broker at ``index`` down in order (leaders move away first); kill it if that takes 10 s."""
+    def terminate(self, index: int, patience_s: float = _STOP_TIMEOUT_S) -> None:
+        """Shut the broker at ``index`` down in order (leaders move away first); kill it if that takes longer."""
         process = self._processes[index]
         if process is not None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_TIMEOUT_S)
+                process.wait(patience_s)
             self.kill(index)
 
     def restart(self, index: int) -> None:

@@ -202,11 +202,17 @@ def test_few_requests_do_not_show_that_a_client_waits_for_each_answer() -> None:
 
 
 def waiting() -> tuple[World, Talk]:
-    """A client that was seen to wait for each answer, and had a time-out then; its batch was written behind it."""
+    """A client that was seen to wait for each answer."""
     world = World()
     talk = world.connect()
     for at in range(100):
         talk.did("x", time=at)
+    return world, talk
+
+
+def told_a_time_out() -> tuple[World, Talk]:
+    """Such a client that had a time-out then; its batch was written behind it."""
+    world, talk = waiting()
     request = talk.ask("a", time=200)
     talk.member.timed_out(request)
     talk.tell(request)
@@ -220,7 +226,7 @@ def seen(world: World) -> str:
 
 def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error() -> None:
     """librdkafka with max.in.flight 1: the next request was made before, and goes first."""
-    world, talk = waiting()
+    world, talk = told_a_time_out()
     talk.did("b", time=201)
     talk.did("ac", time=200)
     assert seen(world) == "abc"
@@ -229,7 +235,7 @@ def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error(
 @pytest.mark.parametrize("ends", [False, True])
 def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool) -> None:
     """librdkafka goes on there while the former leader still owes an answer, or before it sees that connection end."""
-    world, former = waiting()
+    world, former = told_a_time_out()
     leader = world.connect()
     leader.wire.node_id = 2
     if ends:
@@ -240,7 +246,7 @@ def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool)
 
 
 def test_it_has_one_ready_not_two() -> None:
-    world, talk = waiting()
+    world, talk = told_a_time_out()
     talk.did("b", time=201)
     talk.did("c", time=202)
     talk.did("a", time=200)
@@ -248,17 +254,14 @@ def test_it_has_one_ready_not_two() -> None:
 
 
 def test_behind_what_was_ready_an_equal_record_of_another_time_is_new() -> None:
-    world, talk = waiting()
+    world, talk = told_a_time_out()
     talk.did("b", time=201)
     talk.did("a", time=202)
     assert seen(world) == "aba"
 
 
 def test_a_success_beside_an_error_comes_again_behind_what_was_ready() -> None:
-    world = World()
-    talk = world.connect()
-    for at in range(100):
-        talk.did("x", time=at)
+    world, talk = waiting()
     request = talk.ask("a", keys=(KEY, OTHER))
     talk.write(request)
     request.failed, request.failures = True, [OTHER]

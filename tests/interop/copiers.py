@@ -59,7 +59,7 @@ def copier(command: Command, job: Mapping[str, Any], log: Path) -> Iterator[Copi
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **command.environment},
+            env=command.whole_environment,
             preexec_fn=die_with_parent(),
             text=True,
         ) as process,

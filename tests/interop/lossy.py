@@ -57,7 +57,7 @@ def through_kproxy(kafka: RealKafka, log: Path, *options: str) -> Iterator[Chain
 
 @contextmanager
 def direct(version: str) -> Iterator[Chain]:
-    """Clients, relay, broker: what comes of lost answers without kproxy."""
+    """Clients, relay, broker: what comes of lost answers without kproxy, or behind it."""
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port)
     advertised = f"PLAINTEXT://127.0.0.1:{port}"

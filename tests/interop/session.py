@@ -1,6 +1,7 @@
 """One client's run: all its codecs written, half of it read and committed, the rest read by a new process."""
 
 import base64
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ EXTRA_MS: Final = 500
 """How long a client that has read everything waits for records that should not come."""
 GOLDEN: Final = {"plain": GZIP, "snappy": ("snappy",), "lz4": ("lz4",), "zstd": ("zstd",)}
 """Topics that the newest client writes for all others to read, by the codecs in them."""
+QUIET: Final = logging.Logger("librdkafka", logging.CRITICAL)
+"""For clients of this process that lose connections by design."""
 _GOLDEN_FIELDS: Final = replace(NEWEST.can, null_headers=False)
 """kafka-python 1.4 dies of a header without a value."""
 

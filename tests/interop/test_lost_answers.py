@@ -7,7 +7,6 @@ attempt, so they are given timestamps: an application that leaves them out sends
 `KPROXY_INTEROP=direct` shows what the same clients leave in a Kafka 3.9.1 without kproxy.
 """
 
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +34,6 @@ _LOSSES: Final = {
     # Fewer requests are needed, so more answers are dropped.
     "gzip": Drop(every=8, share=0.03, ending=Ending.RST),
 }
-_QUIET: Final = logging.Logger("librdkafka", logging.CRITICAL)
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
 _RETRYING: Final[dict[str, dict[str, Any]]] = {
     "java": {
@@ -223,7 +221,9 @@ def test_records_that_a_retry_puts_together_with_later_ones_are_there_once(
         "batch.num.messages": 1000,
         "linger.ms": 0,
     }
-    producer = Producer({"bootstrap.servers": chain.bootstrap, "error_cb": lambda _: None, **settings}, logger=_QUIET)
+    producer = Producer(
+        {"bootstrap.servers": chain.bootstrap, "error_cb": lambda _: None, **settings}, logger=session.QUIET
+    )
     failed: list[str] = []
     chain.faults.drop_answers = Drop(every=10, share=0.03)
     request.addfinalizer(lambda: setattr(chain.faults, "drop_answers", None))

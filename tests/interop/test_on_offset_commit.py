@@ -37,11 +37,14 @@ def _application() -> Command:
 @contextmanager
 def _running(command: Command, job: dict[str, object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The application, until the block ends: then it is killed."""
-    environment = {**os.environ, **command.environment}
     with (
         log.open("ab") as output,
         subprocess.Popen(
-            command.argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, env=environment
+            command.argv,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=command.whole_environment,
         ) as process,
     ):
         assert process.stdin is not None

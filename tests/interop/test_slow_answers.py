@@ -1,6 +1,5 @@
 """A broker that takes long: kproxy answers in its place, in time, and each record is there once all the same."""
 
-import logging
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,11 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.kafka import RealKafka
-from kproxy.testing.relay import FaultRelay
-from kproxy.testing.relay_thread import RelayThread
+from kproxy.testing.kafka import DEFAULT_VERSION
 from tests.interop import lossy, session
-from tests.interop.proxy import KproxyProcess, free_ports
+from tests.interop.proxy import KproxyProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _BEFORE: Final = 300
@@ -23,44 +20,43 @@ _PAUSE_S: Final = 0.01
 _TIMEOUT_MS: Final = 1500
 _DELAY_S: Final = 2.0
 _PATIENCE_S: Final = 60.0
-_QUIET: Final = logging.Logger("librdkafka", logging.CRITICAL)
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultRelay, KproxyProcess]]:
-    """Give a kproxy before a broker, and the relay between them."""
-    [port] = free_ports(1)
-    relay = FaultRelay(("127.0.0.1", 0), port=port)
-    advertised = f"PLAINTEXT://127.0.0.1:{port}"
-    with RelayThread([relay]), RealKafka(config={"advertised.listeners": advertised}) as kafka:
-        relay.upstream = ("127.0.0.1", kafka.ports[0])
-        with KproxyProcess(f"127.0.0.1:{port}", tmp_path_factory.mktemp("kproxy") / "log") as kproxy:
-            yield relay, kproxy
-            kproxy.check()
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[lossy.Chain, KproxyProcess]]:
+    """Give a broker behind a relay, and a kproxy before these."""
+    with (
+        lossy.direct(DEFAULT_VERSION) as chain,
+        KproxyProcess(chain.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as kproxy,
+    ):
+        yield chain, kproxy
+        kproxy.check()
 
 
 @pytest.mark.parametrize("api", ["0.9", "newest"])
 def test_what_librdkafka_had_ready_behind_a_time_out_hides_no_retry(
-    api: str, slow: tuple[FaultRelay, KproxyProcess]
+    api: str, slow: tuple[lossy.Chain, KproxyProcess]
 ) -> None:
     """With one request in flight it still makes the next one before the answer, and sends that before the retry."""
-    relay, kproxy = slow
-    broker, topic = f"127.0.0.1:{relay.port}", f"slow.{api}"
-    session.create_topics(broker, [topic])
+    chain, kproxy = slow
+    topic = f"slow.{api}"
+    session.create_topics(chain.broker, [topic])
     old: dict[str, Any] = {"api.version.request": False, "broker.version.fallback": "0.9.0.1"} if api == "0.9" else {}
     settings = {"max.in.flight": 1, "request.timeout.ms": _TIMEOUT_MS, "retry.backoff.ms": 100, "linger.ms": 0}
-    producer = Producer({"bootstrap.servers": kproxy.bootstrap, "client.id": topic, **settings, **old}, logger=_QUIET)
+    producer = Producer(
+        {"bootstrap.servers": kproxy.bootstrap, "client.id": topic, **settings, **old}, logger=session.QUIET
+    )
     failed: list[str] = []
     for number, fields in enumerate(session.raw(lossy.numbered(_RECORDS, session.now_ms()))):
         if number == _BEFORE:
             assert producer.flush(_PATIENCE_S) == 0
-            relay.faults.request_delays = {ApiKey.PRODUCE: _DELAY_S}
+            chain.faults.request_delays = {ApiKey.PRODUCE: _DELAY_S}
         fields["partition"] = 0
         producer.produce(topic, on_delivery=lambda error, _: error and failed.append(error.str()), **fields)
         producer.poll(0)
         time.sleep(_PAUSE_S)
-    relay.faults.request_delays = {}
+    chain.faults.request_delays = {}
     assert producer.flush(_PATIENCE_S) == 0
     assert not failed
-    found = lossy.examine(broker, topic, _RECORDS)
+    found = lossy.examine(chain.broker, topic, _RECORDS)
     assert found == lossy.Findings(duplicates=0, lost=0, disorder=0)

@@ -38,6 +38,11 @@ class Command:
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def whole_environment(self) -> dict[str, str]:
+        """Of the process: that of the tests, and what the driver needs."""
+        return {**_ENVIRONMENT, **self.environment}
+
 
 def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
     """Run one job (see the drivers' README) and return one result for each of its steps.
@@ -50,7 +55,7 @@ def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float) -> li
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=noise,
-            env={**_ENVIRONMENT, **command.environment},
+            env=command.whole_environment,
         )
         try:
             output, _ = process.communicate(json.dumps(job).encode(), timeout_s)

@@ -196,11 +196,9 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         twins = [
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
-        unseen = (client.client_id, client.host) in history.half_open
+        unseen = (client.client_id, client.host) in history.half_open or number in history.held_up
         pipelines = client.depth > 1 or len(twins) > 1
-        if number in history.held_up or client.acks == 0 or unseen:
-            continue
-        if pipelines and client.age:  # a forgotten producer may begin anywhere
+        if client.acks == 0 or unseen or (pipelines and client.age):  # a forgotten producer may begin anywhere
             continue
         mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
         if pipelines:

@@ -51,7 +51,7 @@ class Reader:
             if position + header.size > len(data):
                 break
             batch = data[position : position + header.size]
-            if not (aborted.hides(header, batch)):
+            if not aborted.hides(header, batch):
                 rows = iter_records(batch, max_decompressed_bytes=_ROOMY)
                 self.numbers[place].extend(int(record.key or b"-1") for record in rows if record.offset >= begun)
             at = max(at, header.base_offset + header.last_offset_delta + 1)

@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+import copying
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
 
@@ -27,7 +28,7 @@ class Copier:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
-        self._common = {"bootstrap_servers": job["bootstrap"], "client_id": job["client_id"]}
+        self._common = copying.common(job)
         self._assignments = _Assignments()
         self._positions: dict[TopicPartition, int] = {}
         self._consumer: Any = None
@@ -35,15 +36,7 @@ class Copier:
 
     async def write(self) -> str:
         job = self._job
-        self._consumer = AIOKafkaConsumer(
-            group_id=job["group"],
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=job["session_ms"],
-            heartbeat_interval_ms=500,
-            max_poll_interval_ms=job["max_poll_ms"],
-            **self._common,
-        )
+        self._consumer = AIOKafkaConsumer(**copying.consumer(job))
         self._consumer.subscribe([job["source"]], listener=self._assignments)
         await self._consumer.start()
         await self._open()

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any
 
+import copying
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
@@ -13,21 +14,12 @@ class Copier:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
-        self._common = {"bootstrap_servers": job["bootstrap"], "client_id": job["client_id"]}
+        self._common = copying.common(job)
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def write(self) -> str:
         job = self._job
-        self._consumer = KafkaConsumer(
-            job["source"],
-            group_id=job["group"],
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=job["session_ms"],
-            heartbeat_interval_ms=500,
-            max_poll_interval_ms=job["max_poll_ms"],
-            **self._common,
-        )
+        self._consumer = KafkaConsumer(job["source"], **copying.consumer(job))
         self._producer = KafkaProducer(transactional_id=job["id"], **self._common)
         self._producer.init_transactions()
         self._producer.begin_transaction()
