@@ -13,6 +13,7 @@ from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 
 
@@ -32,17 +33,6 @@ class ReadBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A request that was refused unsent; what its client sends to another broker must not overtake its retry."""
-
-    node_id: int
-    #: When, in seconds.
-    at: float
-    #: Its first record; None if it can't be read.
-    first: Digest | None
-
-
-@dataclass(frozen=True, slots=True)
 class Settle:
     """The fate of batches on these partitions has to become definite first (``Ledger.changed`` is called then)."""
 
@@ -52,8 +42,6 @@ class Settle:
 Hindrance: TypeAlias = Recover | ReadBack | Settle
 
 _SERIAL = attrgetter("serial")
-#: So long a client may take to hear of a new leader and to go on there.
-_REFUSED_S = 1.0
 
 
 class Doubts:
@@ -162,25 +150,25 @@ class Doubts:
             for answer, other in self._open.get(key, {}).items()
         )
 
-    def refuse(self, member: Member, key: TrackKey, now: float, first: Digest | None) -> None:
-        """Takes note that a connection's request for a partition was refused unsent. ``first``: see ``Refused``."""
-        before = self.refused.get(key)
-        if before is not None and now - before.at <= _REFUSED_S:
-            first = before.first  # the first one's retry comes first
-        self.refused[key] = Refused(member.wire.node_id, now, first)
+    def refuse(self, key: TrackKey, refused: Refused) -> Refused:
+        """Takes note that a request for a partition was refused unsent; returns what is known of it then."""
+        known = self.refused[key] = refused.behind(self.refused.get(key))
+        return known
 
     def take_refused(self, member: Member, key: TrackKey, now: float) -> Refused | None:
         """What was refused at another broker, and is to be told to this connection; only once."""
         refused = self.refused.get(key)
-        elsewhere = refused is not None and refused.node_id != member.wire.node_id
-        if refused is not None and (elsewhere or now - refused.at > _REFUSED_S):
+        if refused is None:
+            return None
+        elsewhere = not _beside(refused, member)
+        if elsewhere or refused.expired(now):
             del self.refused[key]
-        return refused if elsewhere else None
+        return refused if elsewhere and not refused.expired(now) else None
 
     def retried(self, member: Member, key: TrackKey) -> None:
         """Takes note that a connection's request for a partition is taken: what was refused there is not waited for."""
         refused = self.refused.get(key)
-        if refused is not None and refused.node_id == member.wire.node_id:
+        if refused is not None and _beside(refused, member):
             del self.refused[key]
 
     def release(self) -> None:
@@ -356,7 +344,7 @@ class Doubts:
             else:
                 del self.entries[key]
         for key, refused in list(self.refused.items()):
-            if now - refused.at > _REFUSED_S:
+            if refused.expired(now):
                 del self.refused[key]
         for member in self.members:
             for key, entries in list(member.kept.items()):
@@ -378,6 +366,11 @@ class Doubts:
     def idle(self) -> bool:
         """Whether it may be forgotten."""
         return not (self.members or self.entries or self._open or self._suspects or self._draining)
+
+
+def _beside(refused: Refused, member: Member) -> bool:
+    """Whether a request was refused at the broker that a connection is to."""
+    return refused.member is not None and refused.member.wire.node_id == member.wire.node_id
 
 
 def _prune(entries: dict[TrackKey, list[Entry]], key: TrackKey) -> None:

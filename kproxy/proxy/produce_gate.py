@@ -16,6 +16,7 @@ from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.member import Member
+from kproxy.dedup.refused import Refused
 from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
@@ -229,7 +230,7 @@ class ProduceGate:
         call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
         refused = _NO_REFUSALS
         if self.producer.refusals.some or self.member.doubts.refused:
-            refused = self._refused(self.member, frame, layout)
+            refused = self._refused(self.member, frame, layout, owed)
         self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
         if owed is not None:
             self.member.arrived(owed)
@@ -261,8 +262,10 @@ class ProduceGate:
             return None
         return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
 
-    def _refused(self, member: Member, frame: bytearray, layout: ProduceLayout) -> Mapping[TrackKey, int]:
-        if layout.acks == 0:
+    def _refused(
+        self, member: Member, frame: bytearray, layout: ProduceLayout, owed: Answer | None
+    ) -> Mapping[TrackKey, int]:
+        if owed is None:
             return _NO_REFUSALS  # nobody would hear of it
         places = {(place.topic, place.partition): place for place in layout.partitions}
         link, doubts, refusals = self._link, member.doubts, self.producer.refusals
@@ -271,15 +274,16 @@ class ProduceGate:
         def records(key: TrackKey) -> list[Digest]:
             return self._records(frame, places[key])
 
+        def refuse(key: TrackKey) -> Refused:
+            return doubts.refuse(key, Refused(member, link.now, owed, first_of(records(key))))
+
         for key in places:
             known = doubts.take_refused(member, key, link.now)
             if known is not None:
-                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known.at, doubts.depth, known.first)
-        found = refusals.of(places, link.empty_at, link.now, doubts.depth, records)
+                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, doubts.depth, here=False)
+        found = refusals.of(places, link.empty_at, doubts.depth, records, refuse)
         for key in places:
-            if key in found:
-                doubts.refuse(member, key, link.now, first_of(records(key)))
-            else:
+            if key not in found:
                 doubts.retried(member, key)
         return found
 
@@ -311,15 +315,17 @@ class ProduceGate:
         assert layout is not None
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
         slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
+        slot.owed = Answer(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        depth = self.member.doubts.depth if self.member is not None else 1
+        doubts = self.member.doubts if self.member is not None else None
         for place in layout.partitions:
-            key = place.topic, place.partition
-            first = first_of(self._records(frame, place))
-            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, self._link.now, depth, first)
-            if self.member is not None:
-                self.member.doubts.refuse(self.member, key, self._link.now, first)
+            key, first = (place.topic, place.partition), first_of(self._records(frame, place))
+            refused = Refused(self.member, self._link.now, slot.owed, first)
+            if doubts is not None:
+                refused = doubts.refuse(key, refused)
+            depth = doubts.depth if doubts is not None else 1
+            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, refused, depth)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

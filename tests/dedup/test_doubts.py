@@ -1,8 +1,10 @@
 """What the connections of one producer share."""
 
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.doubts import ReadBack, Recover, Refused, Settle
-from tests.dedup.talk import KEY, OTHER, World
+from kproxy.dedup.doubts import ReadBack, Recover, Settle
+from kproxy.dedup.entries import Answer
+from kproxy.dedup.refused import Refused
+from tests.dedup.talk import KEY, OTHER, Talk, World
 
 FIRST, SECOND = Digest(b"first", 7), Digest(b"second", 7)
 
@@ -91,15 +93,21 @@ def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None
     assert talk.member.doubts.count == 0
 
 
+def refused(talk: Talk, since: float, first: Digest) -> Refused:
+    """A request that was refused, and told so at once."""
+    return Refused(talk.member, since, Answer([], 60.0, at=since, position=1), first)
+
+
 def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
     doubts, now = former.member.doubts, world.now
-    doubts.refuse(former.member, KEY, now, FIRST)
-    doubts.refuse(former.member, KEY, now + 0.1, SECOND)
+    doubts.refuse(KEY, refused(former, now, FIRST))
+    known = doubts.refuse(KEY, refused(former, now + 0.1, SECOND))
+    assert known.in_retry([FIRST])
     assert doubts.take_refused(former.member, KEY, now + 0.2) is None
-    assert doubts.take_refused(leader.member, KEY, now + 0.2) == Refused(1, now + 0.1, FIRST)
+    assert doubts.take_refused(leader.member, KEY, now + 0.2) == known
     assert doubts.take_refused(leader.member, KEY, now + 0.2) is None
 
 
@@ -107,9 +115,9 @@ def test_a_refusal_is_forgotten_after_a_second() -> None:
     world = World()
     talk = world.connect()
     doubts, later = talk.member.doubts, world.now + 2
-    doubts.refuse(talk.member, KEY, world.now, FIRST)
+    doubts.refuse(KEY, refused(talk, world.now, FIRST))
     doubts.expire(later)
     assert not doubts.refused
-    doubts.refuse(talk.member, KEY, world.now, FIRST)
+    doubts.refuse(KEY, refused(talk, world.now, FIRST))
     assert doubts.take_refused(talk.member, KEY, later) is None
     assert not doubts.refused

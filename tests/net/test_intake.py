@@ -41,20 +41,19 @@ async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
         async with await proxy.client(1) as client:
-            await client.stream.send_all(
-                client.encode(produce("t", b"a", timeout_ms=200), 7) + client.encode(produce("t", b"b"), 7)
-            )
+            await client.stream.send_all(client.encode(first, 7) + client.encode(second, 7))
             assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
             assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
-            for value in (b"a", b"b"):
-                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+            for again in first, second:
+                assert errors_of(await client.call(again, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
-async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too() -> None:
-    """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
+async def test_a_client_that_gives_what_it_repeats_another_time_is_told_once() -> None:
+    """Behind its back-off; sarama does so."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
@@ -62,14 +61,29 @@ async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too()
             answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
             assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
-            assert errors_of(await client.call(produce("t", b"b"), 7)) == [ErrorCode.REQUEST_TIMED_OUT]
-            for value in (b"a", b"b"):
-                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+            await trio.sleep(0.1)
+            assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too() -> None:
+    """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(first, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            assert errors_of(await client.call(second, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
+            for again in first, second:
+                assert errors_of(await client.call(again, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
 async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kproxy_is() -> None:
     asked, values = trio.Event(), [b"%d" % number for number in range(12)]
+    first, more = produce("t", b"a", timeout_ms=200), [produce("t", value) for value in values]
 
     def no_id(call: object) -> Answer:
         asked.set()
@@ -84,17 +98,17 @@ async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kprox
         proxy.brokers.create_topic("t")
         control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, no_id)
         async with await proxy.client(1) as client:
-            await client.send(produce("t", b"a", timeout_ms=200), 7)
+            await client.send(first, 7)
             await asked.wait()
-            for value in values:
-                await client.send(produce("t", value), 7)
+            for request in more:
+                await client.send(request, 7)
             nursery.start_soon(keep_busy)
             assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
             for _ in values:
                 assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
-            for value in (b"a", *values):
-                assert errors_of(await client.call(produce("t", value), 7)) == [0]
+            for request in (first, *more):
+                assert errors_of(await client.call(request, 7)) == [0]
             nursery.cancel_scope.cancel()
         assert values_in(proxy.brokers, "t") == [b"a", *values]
 

@@ -8,7 +8,11 @@ from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
 )
+from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.entries import Entry, Stamp
@@ -71,6 +75,38 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     leader.ask(produce("t", batch(b"a", b"b")), 7)
     assert len(leader.upstream()) == 1
     assert not former.upstream()
+
+
+def test_what_was_pipelined_behind_a_refused_request_waits_for_it_until_the_whole_request_is_answered() -> None:
+    """Seen in a run of chaos: the other partition's answer took 110 ms, and the next batch had the same content."""
+
+    def equal(made_ms: int) -> bytes:
+        return bytes(build_batch([Record(0, 1_700_000_000_000 + made_ms, None, b"a", ())]))
+
+    play = Play()
+    play.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    both = produce("t", equal(0))
+    both.topic_data += produce("u", batch(b"b")).topic_data
+    play.ask(both, 7)
+    version, correlation_id, sent = play.sent()
+    assert [topic.name for topic in sent.topic_data] == ["u"]
+    play.asked_at = 1.05  # the client can't have read of the refusal: it was not told yet
+    play.ask(produce("t", equal(4)), 7)
+    done = ProduceResponsePartitionProduceResponse(index=0, base_offset=9)
+    answer = ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="u", partition_responses=[done])])
+    play.answered_at = 1.11
+    play.reply(answer, version, correlation_id)
+    play.asked_at = 1.12  # this one crossed the answer
+    play.ask(produce("t", equal(8)), 7)
+    codes = [
+        [row.error_code for topic in found.responses for row in topic.partition_responses] for found in play.answers()
+    ]
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert codes == [[moved, 0], [moved], [moved]]
+    assert not play.upstream()
+    play.asked_at = 1.25
+    play.ask(produce("t", equal(0)), 7)
+    assert stamps(play.sent()[2]) == [(PID, 0, 0)]
 
 
 def test_a_refused_request_shows_no_client_that_went_on() -> None:

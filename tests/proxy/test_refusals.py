@@ -1,8 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest
+from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.refused import Refused
 from kproxy.proxy.refusals import Refusals
 
 A, B = (b"t", 0), (b"t", 1)
@@ -14,85 +16,111 @@ def record(letter: str, time: int = 7) -> Digest:
     return Digest(letter.encode(), time)
 
 
-def holds(*records: Digest) -> Callable[[TrackKey], list[Digest]]:
-    return lambda key: list(records)
+def refused(since: float, first: Digest | None, told_at: float | None = None) -> Refused:
+    """A request that was refused, and told so at once; not at all if ``told_at`` is infinite."""
+    answer = Answer([], 60.0)
+    if told_at != float("inf"):
+        answer.at, answer.position = told_at or since, 1
+    return Refused(None, since, answer, first)
 
 
-def moved(first: Digest | None, depth: int = 1) -> Refusals:
+class Talk:
+    """A connection whose client is told of refusals at once."""
+
+    def __init__(self, depth: int = 1) -> None:
+        self.refusals = Refusals()
+        self.depth = depth
+        self.noted: list[TrackKey] = []
+
+    def ask(self, keys: Sequence[TrackKey], empty_at: float, *records: Digest) -> dict[TrackKey, int]:
+        def refuse(key: TrackKey) -> Refused:
+            self.noted.append(key)
+            return refused(empty_at + 0.1, records[0] if records else None)
+
+        return self.refusals.of(keys, empty_at, self.depth, lambda key: list(records), refuse)
+
+
+def moved(first: Digest | None, depth: int = 1) -> Talk:
     """At 1.0 a request was told that its partition has moved."""
-    refusals = Refusals()
-    refusals.expect(A, MOVED)
-    assert refusals.of([A, B], 0.9, 1.0, depth, holds(*[first] if first else [])) == {A: MOVED}
-    return refusals
+    talk = Talk(depth)
+    talk.refusals.expect(A, MOVED)
+    assert talk.ask([A, B], 0.9, *[first] if first else []) == {A: MOVED}
+    assert talk.noted == [A]
+    return talk
 
 
 def test_the_next_request_is_told_and_its_retry_is_taken() -> None:
-    refusals = moved(record("a"))
-    assert refusals.of([A, B], 1.0, 1.0, 1, holds(record("a"))) == {}
-    assert not refusals.some
+    talk = moved(record("a"))
+    assert talk.ask([A, B], 1.0, record("a")) == {}
+    assert not talk.refusals.some
+    assert talk.noted == [A]
 
 
 def test_what_was_sent_behind_a_refused_request_must_not_overtake_its_retry() -> None:
-    refusals = moved(record("a"), depth=2)
+    talk = moved(record("a"), depth=2)
     for _ in range(9):
-        assert refusals.of([A], 0.99, 3.0, 2, holds(record("b"))) == {A: MOVED}  # it lay in the buffer since before
-    assert refusals.of([A], 1.01, 3.0, 2, holds(record("c"))) == {A: MOVED}  # it crossed the answer
-    assert refusals.of([A], 1.01, 3.0, 2, holds(record("a"))) == {}
-    assert refusals.of([A], 1.01, 3.0, 2, holds(record("b"))) == {}
+        assert talk.ask([A], 0.99, record("b")) == {A: MOVED}  # it lay in the buffer since before
+    assert talk.ask([A], 1.01, record("c")) == {A: MOVED}  # it crossed the answer
+    assert talk.ask([A], 1.01, record("a")) == {}
+    assert talk.ask([A], 1.01, record("b")) == {}
+    assert talk.noted == [A] * 11
+
+
+def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
+    """Another partition of its request may have to be waited for."""
+    talk = Talk(depth=3)
+    talk.refusals.told(A, MOVED, refused(1.0, record("a"), told_at=float("inf")), 3)
+    for number in range(20):
+        assert talk.ask([A], 2.0, record("a", 8 + number)) == {A: MOVED}
+    assert talk.ask([A], 2.0, record("a")) == {}
+
+
+def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_told() -> None:
+    """It may be of another client, that has the same name and address."""
+    talk = Talk()
+    talk.refusals.told(A, LATE, refused(1.0, record("a"), told_at=float("inf")), 1, here=False)
+    assert [talk.ask([A], 2.0, record("b")) for _ in range(2)] == [{A: LATE}, {}]
 
 
 def test_what_a_client_had_ready_is_refused_though_it_waits_for_each_answer() -> None:
-    refusals = moved(record("a"))
-    assert refusals.of([A], 1.01, 1.01, 1, holds(record("b"))) == {A: MOVED}
-    assert refusals.of([A], 1.1, 1.1, 1, holds(record("a"))) == {}
-    assert refusals.of([A], 1.2, 1.2, 1, holds(record("b"))) == {}
+    talk = moved(record("a"))
+    assert talk.ask([A], 1.01, record("b")) == {A: MOVED}
+    assert talk.ask([A], 1.1, record("a")) == {}
+    assert talk.ask([A], 1.2, record("b")) == {}
 
 
 def test_of_a_client_that_gave_up_no_more_is_refused_than_it_can_have_had_ready() -> None:
     for depth, ready in (1, 1), (3, 5):
-        refusals = moved(record("a"), depth)
-        found = [refusals.of([A], 1.01, 1.01, depth, holds(record("b"))) for _ in range(ready + 1)]
-        assert found == [{A: MOVED}] * ready + [{}]
-    assert moved(record("a")).of([A], 1.6, 1.6, 1, holds(record("b"))) == {}
+        talk = moved(record("a"), depth)
+        assert [talk.ask([A], 1.01, record("b")) for _ in range(ready + 1)] == [{A: MOVED}] * ready + [{}]
+    assert moved(record("a")).ask([A], 1.6, record("b")) == {}
 
 
 def test_what_cannot_be_read_is_nobodys_retry() -> None:
-    refusals = moved(None)
-    assert refusals.of([A], 1.01, 1.01, 1, holds()) == {A: MOVED}
-    assert refusals.of([A], 1.01, 1.01, 1, holds()) == {}
+    talk = moved(None)
+    assert talk.ask([A], 1.01) == {A: MOVED}
+    assert talk.ask([A], 1.01) == {}
 
 
-def test_a_retry_may_begin_with_what_had_timed_out_before() -> None:
-    refusals = moved(record("b"))
-    assert refusals.of([A], 1.1, 1.1, 1, holds(record("a"), record("b"))) == {}
-    assert not refusals.some
-
-
-def test_an_equal_record_of_another_time_is_a_retry_if_its_client_may_have_read_the_refusal() -> None:
-    """What was pipelined behind the refused one came before; and some clients give what they repeat another time."""
-    refusals = moved(record("a", 7), depth=2)
-    assert refusals.of([A], 0.99, 1.0, 2, holds(record("a", 8))) == {A: MOVED}
-    assert refusals.of([A], 1.01, 1.1, 2, holds(record("a", 9))) == {}
-    assert not refusals.some
+def test_an_equal_record_that_was_made_behind_the_refusal_is_a_retry() -> None:
+    """Some clients give what they repeat another time; what was pipelined behind it is of about the same time."""
+    talk = moved(record("a", 7), depth=2)
+    assert talk.ask([A], 0.99, record("a", 507)) == {A: MOVED}
+    assert talk.ask([A], 1.01, record("a", 11)) == {A: MOVED}
+    assert talk.ask([A], 1.11, record("a", 107)) == {}
+    assert not talk.refusals.some
 
 
 def test_a_refusal_told_elsewhere_counts_too() -> None:
-    refusals = Refusals()
-    refusals.told(A, LATE, 5.0, 1, record("a"))
-    assert refusals.of([B], 4.0, 5.0, 1, holds(record("b"))) == {}
-    assert refusals.of([A], 4.0, 5.0, 1, holds(record("b"))) == {A: LATE}
+    talk = Talk()
+    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1, here=False)
+    assert talk.ask([B], 4.0, record("b")) == {}
+    assert talk.ask([A], 4.0, record("b")) == {A: LATE}
 
 
 def test_of_several_refused_the_first_has_to_come_first() -> None:
-    refusals = Refusals()
-    refusals.told(A, LATE, 5.0, 1, record("a"))
-    refusals.told(A, LATE, 5.1, 1, record("b"))
-    assert refusals.of([A], 5.2, 5.2, 1, holds(record("b"))) == {A: LATE}
-    assert refusals.of([A], 5.3, 5.3, 1, holds(record("a"))) == {}
-
-
-def test_an_old_refusal_is_no_longer_waited_for() -> None:
-    refusals = Refusals()
-    refusals.told(A, LATE, 5.0, 1, record("a"))
-    refusals.told(A, LATE, 9.0, 1, record("b"))
-    assert refusals.of([A], 9.1, 9.1, 1, holds(record("b"))) == {}
+    talk = Talk()
+    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1)
+    talk.refusals.told(A, LATE, refused(5.1, record("b")), 1)
+    assert talk.ask([A], 5.2, record("b")) == {A: LATE}
+    assert talk.ask([A], 5.3, record("a")) == {}
