@@ -1,7 +1,6 @@
 """What two copies of a record have in common: a hash of key, value and headers, and the time that the client gave."""
 
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
@@ -23,11 +22,6 @@ class Digest(NamedTuple):
     """128 bits of xxh3 over key, value and headers."""
     timestamp_ms: int
     """The client's CreateTime, or ``UNTIMED``."""
-
-
-def first_of(records: Sequence[Digest]) -> Digest | None:
-    """The first of the records of a request; None if there are none, or they can't be read."""
-    return records[0] if records else None
 
 
 def read_batch(

@@ -1,7 +1,7 @@
 """A request that was refused unsent, and how its retry is told from what its client had sent behind it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 _ON_ITS_WAY_S = 0.5
 #: So long a client may take to hear of a new leader and to go on there.
 _WAITED_S = 1.0
-#: What is repeated behind a refusal with another time got it at least so much later than the refusal was told: clients
-#: wait for ``retry.backoff.ms`` (100) first.
-_BACKOFF_MS = 50
+#: So many of the records of a request are kept, to know its retry by.
+_KEPT = 8
+#: What is repeated behind a refusal with another time got it, and comes, at least so many seconds behind the telling:
+#: clients wait for ``retry.backoff.ms`` (100) first.
+_BACKOFF_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,15 @@ class Refused:
     since: float
     #: What its client is told; other partitions may have to be waited for.
     answer: Answer
-    #: Its first record, which its retry holds; None if it can't be read.
-    first: Digest | None
+    #: Its first records, with which its retry begins, or goes on behind what had timed out; none if they can't be read.
+    records: Sequence[Digest]
     #: The one that was refused before, whose retry comes first.
     before: "Refused | None" = None
+
+    @classmethod
+    def of(cls, member: "Member | None", since: float, answer: Answer, records: Sequence[Digest]) -> "Refused":
+        """``records``: all of its records for the partition."""
+        return cls(member, since, answer, tuple(records[:_KEPT]))
 
     @property
     def told_at(self) -> float:
@@ -54,24 +61,38 @@ class Refused:
         """This one, if ``before`` was refused before; what is known to be behind another one stays so."""
         if self.before is not None or before is None or not before.crossed_by(self.since):
             return self
-        return Refused(self.member, self.since, self.answer, self.first, before.before or before)
+        return replace(self, before=before.before or before)
 
     def in_retry(self, records: Sequence[Digest]) -> bool:
-        """Whether records have the first refused one among them: at the beginning, or behind what had timed out."""
-        return (self.before or self).first in records
+        """Whether records have the first refused ones among them: at the beginning, or behind what had timed out."""
+        first = (self.before or self).records
+        return _goes_on_with(first, records, lambda record, refused: record == refused)
 
-    def in_retry_of_another_time(self, records: Sequence[Digest]) -> bool:
-        """Whether records have the first refused one among them, made anew when the client had read the refusal.
+    def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
+        """Whether records that came behind ``empty_at`` have the first refused ones among them, made anew.
 
-        What was pipelined behind it may have the same content, but was made sooner.
+        Made when the client had read the refusal: what was pipelined behind it may have the same content, but was made
+        sooner.
         """
         head = self.before or self
-        first = head.first
-        if first is None:
+        if empty_at < head.told_at + _BACKOFF_S:
             return False
-        soonest = first.timestamp_ms + (head.told_at - head.since) * 1000 + _BACKOFF_MS
-        return any(
-            record.content == first.content
-            and (UNTIMED in (record.timestamp_ms, first.timestamp_ms) or record.timestamp_ms >= soonest)
-            for record in records
-        )
+        later_ms = (head.told_at - head.since + _BACKOFF_S) * 1000
+
+        def made_anew(record: Digest, refused: Digest) -> bool:
+            untimed = UNTIMED in (record.timestamp_ms, refused.timestamp_ms)
+            return record.content == refused.content and (
+                untimed or record.timestamp_ms >= refused.timestamp_ms + later_ms
+            )
+
+        return _goes_on_with(head.records, records, made_anew)
+
+
+def _goes_on_with(
+    first: Sequence[Digest], records: Sequence[Digest], is_same: Callable[[Digest, Digest], bool]
+) -> bool:
+    """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts."""
+    return bool(first) and any(
+        is_same(records[at], first[0]) and all(map(is_same, records[at : at + len(first)], first))
+        for at in range(len(records))
+    )

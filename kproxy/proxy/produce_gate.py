@@ -11,7 +11,7 @@ from kproxy.codec.header import decode_request_header, encode_response, request_
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
 from kproxy.codec.produce_shape import RequestShape
-from kproxy.dedup.digest import Digest, first_of
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.doubts import Hindrance, Settle
 from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
@@ -275,7 +275,7 @@ class ProduceGate:
             return self._records(frame, places[key])
 
         def refuse(key: TrackKey) -> Refused:
-            return doubts.refuse(key, Refused(member, link.now, owed, first_of(records(key))))
+            return doubts.refuse(key, Refused.of(member, link.now, owed, records(key)))
 
         for key in places:
             known = doubts.take_refused(member, key, link.now)
@@ -320,8 +320,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         doubts = self.member.doubts if self.member is not None else None
         for place in layout.partitions:
-            key, first = (place.topic, place.partition), first_of(self._records(frame, place))
-            refused = Refused(self.member, self._link.now, slot.owed, first)
+            key = place.topic, place.partition
+            refused = Refused.of(self.member, self._link.now, slot.owed, self._records(frame, place))
             if doubts is not None:
                 refused = doubts.refuse(key, refused)
             depth = doubts.depth if doubts is not None else 1

@@ -7,6 +7,7 @@ it before it repeats what was refused, also with one request in flight.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import TrackKey
@@ -27,13 +28,15 @@ class _Told:
     def overtakes(self, empty_at: float, records: Sequence[Digest]) -> bool:
         """Whether a request would be written before the retry of the refused one."""
         refused = self.refused
+        if self.here and refused.told_at == inf:
+            return True  # nobody can have read what is not told
         if refused.in_retry(records):
             return False
         if empty_at < (refused.told_at if self.here else refused.since):
             return True  # it was there before the client could read the refusal
         if self.left <= 0 or not refused.crossed_by(empty_at):
             return False
-        if refused.in_retry_of_another_time(records):
+        if refused.in_retry_of_another_time(records, empty_at):
             return False
         self.left -= 1
         return True

@@ -95,7 +95,7 @@ def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None
 
 def refused(talk: Talk, since: float, first: Digest) -> Refused:
     """A request that was refused, and told so at once."""
-    return Refused(talk.member, since, Answer([], 60.0, at=since, position=1), first)
+    return Refused.of(talk.member, since, Answer([], 60.0, at=since, position=1), [first])
 
 
 def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:

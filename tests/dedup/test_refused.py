@@ -7,19 +7,22 @@ from kproxy.dedup.entries import Answer
 from kproxy.dedup.refused import Refused
 from tests.dedup.wires import member
 
-A, B = Digest(b"a", 1000), Digest(b"b", 1001)
+
+def made(letters: str | list[Digest], ms: int = 1000) -> list[Digest]:
+    """Records, all made at the same time."""
+    return [Digest(letter.encode(), ms) for letter in letters] if isinstance(letters, str) else letters
 
 
-def refused(first: Digest | None, since: float, told_at: float | None = None) -> Refused:
+def refused(records: str | list[Digest], since: float, told_at: float | None = None) -> Refused:
     """A request that was refused at ``since``; its client has been told if ``told_at`` is given."""
-    found = Refused(member(), since, Answer([], 60.0), first)
+    found = Refused.of(member(), since, Answer([], 60.0), made(records))
     if told_at is not None:
         found.answer.at, found.answer.position = told_at, 1
     return found
 
 
 def test_it_is_told_when_the_answer_leaves_and_no_sooner() -> None:
-    found = refused(A, 5.0)
+    found = refused("a", 5.0)
     assert found.told_at == inf
     assert found.crossed_by(99.0)
     assert not found.expired(99.0)
@@ -30,46 +33,63 @@ def test_it_is_told_when_the_answer_leaves_and_no_sooner() -> None:
 
 
 def test_behind_the_end_of_the_connection_nobody_is_told() -> None:
-    found = refused(A, 5.0)
+    found = refused("a", 5.0)
     assert found.member is not None
     found.member.end(6.0)
     assert found.told_at == 5.0
 
 
-def test_its_retry_holds_its_first_record() -> None:
-    found = refused(A, 5.0, 5.0)
-    assert found.in_retry([A, B])
-    assert found.in_retry([B, A])  # put together with what had timed out before
-    assert not found.in_retry([B])
-    assert not refused(None, 5.0, 5.0).in_retry([])
+@pytest.mark.parametrize("records", ["ab", "a", "abc", "xab", "xa"])
+def test_its_retry_begins_with_its_records_or_goes_on_with_them_behind_what_had_timed_out(records: str) -> None:
+    assert refused("ab", 5.0, 5.0).in_retry(made(records))
+
+
+@pytest.mark.parametrize("records", ["", "b", "ac", "xac", "axb"])
+def test_an_equal_record_before_another_one_is_no_retry(records: str) -> None:
+    assert not refused("ab", 5.0, 5.0).in_retry(made(records))
+
+
+def test_what_cannot_be_read_has_no_retry() -> None:
+    assert not refused("", 5.0, 5.0).in_retry(made("a"))
+    assert not refused("", 5.0, 5.0).in_retry_of_another_time(made("a"), 9.0)
+
+
+def test_of_a_long_request_the_beginning_is_compared() -> None:
+    long = "".join(chr(200 + number) for number in range(1000))
+    found = refused(long, 5.0, 5.0)
+    assert found.in_retry(made(long))
+    assert len(found.records) < 20
 
 
 def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
-    first = refused(A, 5.0, 5.0)
-    second = refused(B, 5.2).behind(first)
-    third = refused(Digest(b"c", 1), 5.3).behind(second)
-    for found in second, third:
-        assert found.in_retry([A])
-        assert not found.in_retry([B])
-    assert refused(B, 5.6).behind(first).in_retry([B])  # the first one was given up
-    assert refused(B, 5.2).behind(None).in_retry([B])
+    first = refused("a", 5.0, 5.0)
+    second = refused("b", 5.2).behind(first)
+    third = refused("c", 5.3).behind(second)
+    for found in second, third, third.behind(second):
+        assert found.in_retry(made("a"))
+        assert not found.in_retry(made("b"))
+    assert refused("b", 5.6).behind(first).in_retry(made("b"))  # the first one was given up
+    assert refused("b", 5.2).behind(None).in_retry(made("b"))
 
 
 @pytest.mark.parametrize(
-    ("first", "record", "retry"),
+    ("first", "again", "came", "retry"),
     [
-        (A, Digest(b"a", 1004), False),
-        (A, Digest(b"a", 1299), False),
-        (A, Digest(b"a", 1300), True),
-        (A, Digest(b"b", 1300), False),
-        (Digest(b"a", UNTIMED), Digest(b"a", 3), True),
-        (None, A, False),
+        (made("ab"), made("ab", 1004), 9.0, False),
+        (made("ab"), made("ab", 1299), 9.0, False),
+        (made("ab"), made("ab", 1300), 9.0, True),
+        (made("ab"), [*made("x", 900), *made("a", 1300)], 9.0, True),
+        (made("ab"), made("ac", 1300), 9.0, False),
+        (made("ab"), made("ab", 7000), 5.29, False),
+        (made("a", UNTIMED), made("a", 3), 9.0, True),
     ],
 )
-def test_a_retry_of_another_time_was_made_behind_the_refusal(first: Digest | None, record: Digest, retry: bool) -> None:
-    assert refused(first, 5.0, 5.25).in_retry_of_another_time([B, record]) is retry
+def test_a_retry_of_another_time_was_made_and_sent_behind_the_refusal(
+    first: list[Digest], again: list[Digest], came: float, retry: bool
+) -> None:
+    assert refused(first, 5.0, 5.25).in_retry_of_another_time(again, came) is retry
 
 
 def test_of_several_the_time_of_the_first_counts() -> None:
-    found = refused(B, 5.2, 5.9).behind(refused(A, 5.0, 5.1))
-    assert found.in_retry_of_another_time([Digest(b"a", 1150)])
+    found = refused("b", 5.2, 5.9).behind(refused("a", 5.0, 5.125))
+    assert found.in_retry_of_another_time(made("a", 1175), 5.2)

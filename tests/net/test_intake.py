@@ -27,11 +27,12 @@ async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        request = produce("t", b"a", timeout_ms=200)
         async with await proxy.client(1) as client:
-            answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
+            answer = await client.call(request, 7)
             assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
             proxy.brokers.controls.remove(control)
-            assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
+            assert errors_of(await client.call(request, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
         assert proxy.stats.requests_timed_out == 1
 

@@ -16,12 +16,12 @@ def record(letter: str, time: int = 7) -> Digest:
     return Digest(letter.encode(), time)
 
 
-def refused(since: float, first: Digest | None, told_at: float | None = None) -> Refused:
+def refused(since: float, *records: Digest, told_at: float | None = None) -> Refused:
     """A request that was refused, and told so at once; not at all if ``told_at`` is infinite."""
     answer = Answer([], 60.0)
     if told_at != float("inf"):
         answer.at, answer.position = told_at or since, 1
-    return Refused(None, since, answer, first)
+    return Refused.of(None, since, answer, records)
 
 
 class Talk:
@@ -35,16 +35,16 @@ class Talk:
     def ask(self, keys: Sequence[TrackKey], empty_at: float, *records: Digest) -> dict[TrackKey, int]:
         def refuse(key: TrackKey) -> Refused:
             self.noted.append(key)
-            return refused(empty_at + 0.1, records[0] if records else None)
+            return refused(empty_at + 0.1, *records)
 
         return self.refusals.of(keys, empty_at, self.depth, lambda key: list(records), refuse)
 
 
-def moved(first: Digest | None, depth: int = 1) -> Talk:
+def moved(*records: Digest, depth: int = 1) -> Talk:
     """At 1.0 a request was told that its partition has moved."""
     talk = Talk(depth)
     talk.refusals.expect(A, MOVED)
-    assert talk.ask([A, B], 0.9, *[first] if first else []) == {A: MOVED}
+    assert talk.ask([A, B], 0.9, *records) == {A: MOVED}
     assert talk.noted == [A]
     return talk
 
@@ -71,8 +71,7 @@ def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
     talk = Talk(depth=3)
     talk.refusals.told(A, MOVED, refused(1.0, record("a"), told_at=float("inf")), 3)
     for number in range(20):
-        assert talk.ask([A], 2.0, record("a", 8 + number)) == {A: MOVED}
-    assert talk.ask([A], 2.0, record("a")) == {}
+        assert talk.ask([A], 2.0, record("a", 7 + number)) == {A: MOVED}
 
 
 def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_told() -> None:
@@ -91,13 +90,13 @@ def test_what_a_client_had_ready_is_refused_though_it_waits_for_each_answer() ->
 
 def test_of_a_client_that_gave_up_no_more_is_refused_than_it_can_have_had_ready() -> None:
     for depth, ready in (1, 1), (3, 5):
-        talk = moved(record("a"), depth)
+        talk = moved(record("a"), depth=depth)
         assert [talk.ask([A], 1.01, record("b")) for _ in range(ready + 1)] == [{A: MOVED}] * ready + [{}]
     assert moved(record("a")).ask([A], 1.6, record("b")) == {}
 
 
 def test_what_cannot_be_read_is_nobodys_retry() -> None:
-    talk = moved(None)
+    talk = moved()
     assert talk.ask([A], 1.01) == {A: MOVED}
     assert talk.ask([A], 1.01) == {}
 

@@ -1,6 +1,7 @@
 """What is put in the place of kproxy's rules to see what happens without them."""
 
 import hashlib
+from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from kproxy.dedup.entries import Answer, Entry
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, LanePool, Track
 from kproxy.dedup.matching import Place
+from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
@@ -55,6 +57,11 @@ def only_late(_: Rules, answer: Answer) -> bool:
 def any_time(_: Rules, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
     """Timestamps are not looked at."""
     return True
+
+
+def has_equal(self: Refused, records: Sequence[Digest], empty_at: float) -> bool:
+    """Of what was refused only the content is looked for."""
+    return any(record.content == (self.before or self).records[0].content for record in records)
 
 
 def everybody_ends(self: Doubts, now: float) -> None:

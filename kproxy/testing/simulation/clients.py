@@ -48,10 +48,13 @@ class Client:
         self._rng = Random(f"{seed} client {plan.number}")
         self._io: FrameIO | None = None
         self._todo: deque[Request] = deque()
+        #: What is to be repeated of a round whose answers are not all read.
+        self._of_round: list[Request] = []
         self._flight: dict[int, tuple[float, Request]] = {}
         #: What was acknowledged on this connection: the request's number and its records.
         self._had: deque[tuple[int, list[Sent]]] = deque()
         self._next = 0
+        self._stamped = 0
         self._due = 0.0
         self._failures = 0
         #: Goes before what is sent again: the next request was made before an error was read.
@@ -73,12 +76,12 @@ class Client:
     @property
     def waits(self) -> bool:
         """Whether it has sent something that it may send again."""
-        return bool(self._todo or self._flight)
+        return bool(self._todo or self._of_round or self._flight)
 
     async def run(self) -> None:
         """Until all is done or given up."""
         self._due = trio.current_time() + (self.plan.sends[0].gap if self.plan.sends else 0.0)
-        while self._todo or self._flight or self._next < len(self._program):
+        while self.waits or self._next < len(self._program):
             try:
                 await self._step()
             except _LOST as error:
@@ -96,12 +99,18 @@ class Client:
     async def _step(self) -> None:
         if self._io is None:
             await self._connect()
-        while len(self._flight) < self.plan.depth and (request := self._choose()):
-            await self._send(request)
+        if not (self.plan.in_rounds and self._flight):
+            await self._fill()
         if self._flight:
             await self._await_answer()
         elif self._next < len(self._program):
             await trio.sleep_until(self._due)
+
+    async def _fill(self) -> None:
+        self._todo.extendleft(reversed(self._of_round))
+        self._of_round.clear()
+        while len(self._flight) < self.plan.depth and (request := self._choose()):
+            await self._send(request)
 
     def _choose(self) -> Request | None:
         fresh = self._next < len(self._program) and trio.current_time() >= self._due
@@ -116,9 +125,14 @@ class Client:
             self._due = trio.current_time() + self.plan.sends[self._next].gap
         for batch in request.values():
             for sent in batch:
-                sent.timestamp = int((self._host.wall() - self.plan.age) * 1000)
+                sent.timestamp = self._stamp()
                 self._history.begin(sent)
         return request
+
+    def _stamp(self) -> int:
+        stamp = int((self._host.wall() - self.plan.age) * 1000)
+        self._stamped = max(stamp, self._stamped + self.plan.in_rounds)
+        return self._stamped if self.plan.in_rounds else stamp
 
     def _retry(self) -> Request:
         if self.plan.shuffles:
@@ -212,7 +226,7 @@ class Client:
         if trio.current_time() < self.reads_from:
             await trio.sleep_until(self.reads_from)
         deadline = min(deadline for deadline, _ in self._flight.values())
-        more = len(self._flight) < self.plan.depth and self._next < len(self._program)
+        more = len(self._flight) < self.plan.depth and self._next < len(self._program) and not self.plan.in_rounds
         answer: tuple[int, Message] | None = None
         with trio.move_on_at(min(deadline, self._due) if more else deadline):
             answer = await self._io.receive()
@@ -289,9 +303,11 @@ class Client:
         return False
 
     def _again(self, requests: list[Request]) -> None:
-        for request in reversed(requests):
+        for request in requests if self.plan.in_rounds else reversed(requests):
             kept = {index: batch for index, batch in request.items() if batch[0].tries < self.plan.tries}
-            if kept:
+            if kept and self.plan.in_rounds:
+                self._of_round.append(kept)
+            elif kept:
                 self._todo.appendleft(kept)
             for index, batch in request.items():
                 if index not in kept:

@@ -201,9 +201,9 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         if client.acks == 0 or unseen or (pipelines and client.age):  # a forgotten producer may begin anywhere
             continue
         mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
-        if pipelines:
+        if pipelines and not (client.in_rounds and len(twins) == 1):
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
-        elif client.ready:  # what it had ready is acknowledged before what stands before it
+        elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what stands before it
             mine.sort(key=lambda sent: sent.nth)
         else:
             mine.sort(key=lambda sent: sent.order)

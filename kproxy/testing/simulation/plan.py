@@ -83,6 +83,9 @@ class ClientPlan:
     shuffles: bool = False
     #: Has its next request ready when it reads an error, and sends that before it repeats (librdkafka does).
     ready: bool = False
+    #: Reads the answers to all that it has sent before it sends more, first what was not acknowledged; and gives each
+    #: record another time, since what it sent behind a refused one could not be told from its retry else.
+    in_rounds: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late answer away.
     closes_on_timeout: bool = True
     request_timeout: float = 6.0
@@ -180,6 +183,8 @@ class Taste:
     renames: tuple[bool, ...] = (False, False, True)
     #: Of clients with one request in flight.
     ready: tuple[bool, ...] = (False, False, True)
+    #: Of clients with more, that keep the order of what they repeat.
+    in_rounds: tuple[bool, ...] = (False, True)
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
@@ -215,12 +220,27 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     # who repeats what succeeded beside an error repeats the request as it was: else it can't be told from a new one
     clients = tuple(replace(client, regroup="same") if client.repeats_whole else client for client in clients)
     clients = tuple(replace(client, ready=_may_be_ready(client) and rng.choice(taste.ready)) for client in clients)
+    rounds = Random(f"rounds {plan.seed}")
+    clients = tuple(
+        replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
+    )
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
 
 
 def _may_be_ready(client: ClientPlan) -> bool:
     """Those who make a request ahead go on trying (librdkafka does until message.timeout.ms)."""
-    return client.depth == 1 and client.tries > _FEW_TRIES
+    return client.depth == 1 and client.tries > _FEW_TRIES and not _is_pioneer(client)
+
+
+def _is_orderly(client: ClientPlan) -> bool:
+    """Those who pipeline and never give up what stands before the rest, nor change places."""
+    patient = client.tries > _FEW_TRIES and not client.shuffles
+    return client.depth > 1 and client.magic > 0 and patient and not _is_pioneer(client)
+
+
+def _is_pioneer(client: ClientPlan) -> bool:
+    """A broker refuses what comes before a partition is there, and may take what was sent behind it."""
+    return any(at >= PARTITIONS for send in client.sends for at, _ in send.batches)
 
 
 def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:

@@ -14,6 +14,7 @@ from kproxy.dedup import rules
 from kproxy.dedup.doubts import Doubts
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.member import Member
+from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 from kproxy.net import intake
 from kproxy.net import resend as resend_shell
@@ -22,7 +23,7 @@ from kproxy.net.broker_log_tail import Tail
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
-from kproxy.proxy import calls, retries
+from kproxy.proxy import calls, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from kproxy.testing.simulation import broken_rules, scripts
@@ -67,6 +68,23 @@ _CUTS: Final = replace(_PATIENT, faults=("cut", "cut_answer", "close"))
 _TIMES: Final = replace(_PATIENT, faults=("slow_broker", "dropped_answer", "upstream_delay"))
 _STAYS: Final = replace(_PATIENT, faults=("slow_broker", "dropped_answer"), closes_on_timeout=(False,), depths=(1,))
 _CRASHES: Final = replace(_PATIENT, faults=("crash", "slow_broker"))
+_MOVES: Final = Taste(
+    faults=("leader", "leader", "upstream_delay"),
+    fault_count=(20, 30),
+    depths=(3, 5),
+    equal=0.9,
+    acks=(-1,),
+    tries=(12,),
+    versions=(3, 5, 8),
+    topics=((),),
+    gaps=(0.0, 0.0, 0.5),
+    ages=(0.0,),
+    repeats_whole=(False,),
+    regroup=("same", "split", "join"),
+    twins=0.0,
+    in_rounds=(True,),
+    instances=(1,),
+)
 _EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
 
 VARIANTS: Final = (
@@ -211,6 +229,18 @@ VARIANTS: Final = (
         scripts.long_had,
         (MERGED,),
         10,
+    ),
+    Variant(
+        "what was pipelined behind a refused request is taken",
+        ((refusals._Told, "overtakes", broken_rules.no),),
+        _MOVES,
+        (ORDER,),
+    ),
+    Variant(
+        "an equal record is a retry of the refused one, whenever it was made",
+        ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
+        _MOVES,
+        (ORDER,),
     ),
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))

@@ -39,6 +39,15 @@ def test_behind_an_error_it_sends_first_what_it_had_ready(ready: bool, behind: l
     assert sent(outcome)[:3] == ["0:[a]", *behind]
 
 
+@pytest.mark.parametrize(("in_rounds", "before"), [(False, 1), (True, 2)])
+def test_in_rounds_it_reads_all_its_answers_before_it_repeats(in_rounds: bool, before: int) -> None:
+    sends = send(b"a", gap=2.0), send(b"b", gap=0.0)
+    outcome = lost_once(*sends, depth=2, closes_on_timeout=False, request_timeout=9.0, in_rounds=in_rounds)
+    assert sent(outcome)[:4] == ["0:[a]", "0:[b]"] * 2
+    told = [line for line in outcome.trace if "REQUEST_TIMED_OUT" in line or "sends 4:" in line]
+    assert "sends 4:" in told[before]
+
+
 @pytest.mark.parametrize(
     ("regroup", "again"),
     [("same", ["0:[a b]", "0:[c]"]), ("split", ["0:[a]", "0:[b]"]), ("join", ["0:[a b c]"])],

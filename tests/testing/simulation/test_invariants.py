@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.fake_broker import FakeCluster
@@ -160,11 +163,12 @@ def test_acknowledged_in_one_order_and_written_in_another() -> None:
         assert verdict(told, b"b", b"a", b"c") == set()
 
 
-def test_what_was_ready_may_be_acknowledged_before_what_stands_before_it() -> None:
+@pytest.mark.parametrize("habit", [{"ready": True}, {"in_rounds": True, "depth": 3}])
+def test_what_was_ready_or_pipelined_may_be_acknowledged_before_what_stands_before_it(habit: dict[str, Any]) -> None:
     rows = [(b"a", OK, -1), (b"b", OK, -1)]
-    told = history((replace(client(), ready=True), rows))
+    told = history((replace(client(), **habit), rows))
     for at, sent in enumerate(told.records):
-        sent.nth, sent.order = at, -at
+        sent.nth, sent.order, sent.tries = at, -at, 2
     assert verdict(told, b"a", b"b") == set()
     assert verdict(told, b"b", b"a") == {invariants.ORDER}
 
