@@ -138,7 +138,10 @@ def test_an_administrator_of_today_is_served(target: Target) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     [config] = ask(admin.describe_configs([resource]))
     assert "retention.ms" in config
-    ask(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 7)])]))
+    [altered] = ask(
+        admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 7)])])
+    )
+    assert [position.error for position in altered.topic_partitions] == [None]
     [offsets] = ask(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
     assert [position.offset for position in offsets.topic_partitions] == [7]
     [described] = ask(admin.describe_consumer_groups([group]))

@@ -26,6 +26,8 @@ Request = dict[int, list[Sent]]
 #: An answer that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
+#: Seconds within which kproxy has what was sent to it, unless a fault holds it up.
+_SEEN_WITHIN: Final = 0.1
 #: Seconds for which a client stays that wants no answers: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
@@ -50,6 +52,9 @@ class Client:
         self._todo: deque[Request] = deque()
         #: What is to be repeated of a round whose answers are not all read.
         self._of_round: list[Request] = []
+        #: When the last request of a round was sent, and whether kproxy has seen so many on this connection.
+        self._filled_at = 0.0
+        self._seen = False
         self._flight: dict[int, tuple[float, Request]] = {}
         #: What was acknowledged on this connection: the request's number and its records.
         self._had: deque[tuple[int, list[Sent]]] = deque()
@@ -111,6 +116,7 @@ class Client:
         self._of_round.clear()
         while len(self._flight) < self.plan.depth and (request := self._choose()):
             await self._send(request)
+        self._filled_at = trio.current_time()
 
     def _choose(self) -> Request | None:
         fresh = self._next < len(self._program) and trio.current_time() >= self._due
@@ -165,6 +171,7 @@ class Client:
     def _open(self, io: VirtualIO) -> None:
         self._io = FrameIO(io, self.plan.client_id)
         self.link = self._host.newest
+        self._seen = False
         self._had.clear()
         self._say(f"opens {io.peer_host} as {self.link.number}")
 
@@ -270,6 +277,7 @@ class Client:
                 if self._told(batch, row.error_code, row.base_offset):
                     again[row.index] = batch
         self._say(f"reads {number}: {' '.join(said)}")
+        self._note_unseen_round(refused=bool(again))
         if request:
             self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
         self._find_evident(number)
@@ -337,6 +345,15 @@ class Client:
             stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
             if stalled_until > deadline - self.plan.request_timeout:
                 self._history.held_up.add(self.plan.number)
+
+    def _note_unseen_round(self, *, refused: bool) -> None:
+        """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
+        assert self.link is not None
+        since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
+        if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
+            self._seen = True
+        elif refused and self.plan.in_rounds and not self._seen:
+            self._history.held_up.add(self.plan.number)
 
     def _note_unseen_end(self, io: FrameIO) -> None:
         """The end of a connection comes too late if it is held up, and some of what is sent again was not."""

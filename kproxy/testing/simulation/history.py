@@ -60,7 +60,8 @@ class History:
     #: Identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
     #: that it has ended. And those that sent again on a connection on which an answer was held up.
     half_open: set[tuple[str, str]] = field(default_factory=set)
-    #: Clients of which a request that was ready may have come long after the refusal: kproxy waits half a second.
+    #: Clients of which a request that was ready may have come long after the refusal, for which kproxy waits half a
+    #: second; and those with more requests on their way behind a refused one than kproxy has seen without an answer.
     held_up: set[int] = field(default_factory=set)
     #: The first invariant that broke while the run went on, and how.
     broken: tuple[str, str] | None = None
