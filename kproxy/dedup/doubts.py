@@ -160,10 +160,11 @@ class Doubts:
         refused = self.refused.get(key)
         if refused is None:
             return None
-        elsewhere = not _beside(refused, member)
-        if elsewhere or refused.expired(now):
-            del self.refused[key]
-        return refused if elsewhere and not refused.expired(now) else None
+        expired = refused.expired(now)
+        if not expired and _beside(refused, member):
+            return None
+        del self.refused[key]
+        return None if expired else refused
 
     def retried(self, member: Member, key: TrackKey) -> None:
         """Takes note that a connection's request for a partition is taken: what was refused there is not waited for."""

@@ -49,6 +49,11 @@ class Refused:
             return self.answer.at
         return self.since if self.member is not None and self.member.ended else inf
 
+    @property
+    def _head(self) -> "Refused":
+        """Whose retry comes first."""
+        return self.before or self
+
     def expired(self, now: float) -> bool:
         """Whether its client has surely gone on, or given up."""
         return now - self.told_at > _WAITED_S
@@ -61,12 +66,11 @@ class Refused:
         """This one, if ``before`` was refused before; what is known to be behind another one stays so."""
         if self.before is not None or before is None or not before.crossed_by(self.since):
             return self
-        return replace(self, before=before.before or before)
+        return replace(self, before=before._head)
 
     def in_retry(self, records: Sequence[Digest]) -> bool:
         """Whether records have the first refused ones among them: at the beginning, or behind what had timed out."""
-        first = (self.before or self).records
-        return _goes_on_with(first, records, lambda record, refused: record == refused)
+        return _goes_on_with(self._head.records, records, lambda record, refused: record == refused)
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
         """Whether records that came behind ``empty_at`` have the first refused ones among them, made anew.
@@ -74,7 +78,7 @@ class Refused:
         Made when the client had read the refusal: what was pipelined behind it may have the same content, but was made
         sooner.
         """
-        head = self.before or self
+        head = self._head
         if empty_at < head.told_at + _BACKOFF_S:
             return False
         later_ms = (head.told_at - head.since + _BACKOFF_S) * 1000
@@ -92,7 +96,5 @@ def _goes_on_with(
     first: Sequence[Digest], records: Sequence[Digest], is_same: Callable[[Digest, Digest], bool]
 ) -> bool:
     """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts."""
-    return bool(first) and any(
-        is_same(records[at], first[0]) and all(map(is_same, records[at : at + len(first)], first))
-        for at in range(len(records))
-    )
+    kept = len(first)
+    return kept > 0 and any(all(map(is_same, records[at : at + kept], first)) for at in range(len(records)))

@@ -1,6 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
@@ -275,7 +275,7 @@ class ProduceGate:
             return self._records(frame, places[key])
 
         def refuse(key: TrackKey) -> Refused:
-            return doubts.refuse(key, Refused.of(member, link.now, owed, records(key)))
+            return self._note_refused(key, owed, records(key))
 
         for key in places:
             known = doubts.take_refused(member, key, link.now)
@@ -286,6 +286,10 @@ class ProduceGate:
             if key not in found:
                 doubts.retried(member, key)
         return found
+
+    def _note_refused(self, key: TrackKey, answer: Answer, records: Sequence[Digest]) -> Refused:
+        refused = Refused.of(self.member, self._link.now, answer, records)
+        return refused if self.member is None else self.member.doubts.refuse(key, refused)
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._limits.producer
@@ -318,13 +322,10 @@ class ProduceGate:
         slot.owed = Answer(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        doubts = self.member.doubts if self.member is not None else None
+        depth = self.member.doubts.depth if self.member is not None else 1
         for place in layout.partitions:
             key = place.topic, place.partition
-            refused = Refused.of(self.member, self._link.now, slot.owed, self._records(frame, place))
-            if doubts is not None:
-                refused = doubts.refuse(key, refused)
-            depth = doubts.depth if doubts is not None else 1
+            refused = self._note_refused(key, slot.owed, self._records(frame, place))
             self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, refused, depth)
         self._stats.requests_timed_out += 1
 

@@ -137,8 +137,9 @@ class Client:
 
     def _stamp(self) -> int:
         stamp = int((self._host.wall() - self.plan.age) * 1000)
-        self._stamped = max(stamp, self._stamped + self.plan.in_rounds)
-        return self._stamped if self.plan.in_rounds else stamp
+        if self.plan.in_rounds:
+            stamp = self._stamped = max(stamp, self._stamped + 1)
+        return stamp
 
     def _retry(self) -> Request:
         if self.plan.shuffles:
@@ -311,15 +312,18 @@ class Client:
         return False
 
     def _again(self, requests: list[Request]) -> None:
-        for request in requests if self.plan.in_rounds else reversed(requests):
+        again = []
+        for request in requests:
             kept = {index: batch for index, batch in request.items() if batch[0].tries < self.plan.tries}
-            if kept and self.plan.in_rounds:
-                self._of_round.append(kept)
-            elif kept:
-                self._todo.appendleft(kept)
+            if kept:
+                again.append(kept)
             for index, batch in request.items():
                 if index not in kept:
                     self._say(f"gives up {_show({index: batch})}")
+        if self.plan.in_rounds:
+            self._of_round += again
+        else:
+            self._todo.extendleft(reversed(again))
         if self.plan.ready:  # behind what stands before it again
             self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
 
@@ -348,11 +352,13 @@ class Client:
 
     def _note_unseen_round(self, *, refused: bool) -> None:
         """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
+        if not self.plan.in_rounds:
+            return
         assert self.link is not None
         since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
         if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
             self._seen = True
-        elif refused and self.plan.in_rounds and not self._seen:
+        elif refused and not self._seen:
             self._history.held_up.add(self.plan.number)
 
     def _note_unseen_end(self, io: FrameIO) -> None:
