@@ -1,17 +1,32 @@
 """What becomes of requests that can't be taken at once."""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
+from kproxy.codec._generated.produce import ProduceRequest
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Drop
-from tests.net.harness import errors_of, metadata, produce, proxied, values_in
+from tests.net.harness import FrameClient, Proxied, errors_of, metadata, produce, proxied, values_in
 
 
 def _no_id(call: object) -> Answer:
     return Answer(InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+
+
+@asynccontextmanager
+async def told_late(request: ProduceRequest) -> AsyncIterator[tuple[Proxied, FrameClient]]:
+    """A client's request is refused, as no producer id is to be had in time; from then on there is one."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(request, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
+            proxy.brokers.controls.remove(control)
+            yield proxy, client
 
 
 async def test_a_request_waits_for_a_producer_id() -> None:
@@ -24,15 +39,9 @@ async def test_a_request_waits_for_a_producer_id() -> None:
 
 
 async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
-    async with proxied() as proxy:
-        proxy.brokers.create_topic("t")
-        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
-        request = produce("t", b"a", timeout_ms=200)
-        async with await proxy.client(1) as client:
-            answer = await client.call(request, 7)
-            assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
-            proxy.brokers.controls.remove(control)
-            assert errors_of(await client.call(request, 7)) == [0]
+    request = produce("t", b"a", timeout_ms=200)
+    async with told_late(request) as (proxy, client):
+        assert errors_of(await client.call(request, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
         assert proxy.stats.requests_timed_out == 1
 
@@ -55,30 +64,19 @@ async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
 
 async def test_a_client_that_gives_what_it_repeats_another_time_is_told_once() -> None:
     """Behind its back-off; sarama does so."""
-    async with proxied() as proxy:
-        proxy.brokers.create_topic("t")
-        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
-        async with await proxy.client(1) as client:
-            answer = await client.call(produce("t", b"a", timeout_ms=200), 7)
-            assert errors_of(answer) == [ErrorCode.REQUEST_TIMED_OUT]
-            proxy.brokers.controls.remove(control)
-            await trio.sleep(0.1)
-            assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
+    async with told_late(produce("t", b"a", timeout_ms=200)) as (proxy, client):
+        await trio.sleep(0.1)
+        assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
 async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too() -> None:
     """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
-    async with proxied() as proxy:
-        proxy.brokers.create_topic("t")
-        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
-        first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
-        async with await proxy.client(1) as client:
-            assert errors_of(await client.call(first, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
-            proxy.brokers.controls.remove(control)
-            assert errors_of(await client.call(second, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
-            for again in first, second:
-                assert errors_of(await client.call(again, 7)) == [0]
+    first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
+    async with told_late(first) as (proxy, client):
+        assert errors_of(await client.call(second, 7)) == [ErrorCode.REQUEST_TIMED_OUT]
+        for again in first, second:
+            assert errors_of(await client.call(again, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 

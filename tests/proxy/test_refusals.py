@@ -16,12 +16,9 @@ def record(letter: str, time: int = 7) -> Digest:
     return Digest(letter.encode(), time)
 
 
-def refused(since: float, *records: Digest, told_at: float | None = None) -> Refused:
-    """A request that was refused, and told so at once; not at all if ``told_at`` is infinite."""
-    answer = Answer([], 60.0)
-    if told_at != float("inf"):
-        answer.at, answer.position = told_at or since, 1
-    return Refused.of(None, since, answer, records)
+def refused(since: float, *records: Digest, told: bool = True) -> Refused:
+    """A request that was refused, and told so at once, or not yet."""
+    return Refused.of(None, since, Answer([], 60.0, at=since, position=1 if told else 0), records)
 
 
 class Talk:
@@ -69,7 +66,7 @@ def test_what_was_sent_behind_a_refused_request_must_not_overtake_its_retry() ->
 def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
     """Another partition of its request may have to be waited for."""
     talk = Talk(depth=3)
-    talk.refusals.told(A, MOVED, refused(1.0, record("a"), told_at=float("inf")), 3)
+    talk.refusals.told(A, MOVED, refused(1.0, record("a"), told=False), 3)
     for number in range(20):
         assert talk.ask([A], 2.0, record("a", 7 + number)) == {A: MOVED}
 
@@ -77,7 +74,7 @@ def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
 def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_told() -> None:
     """It may be of another client, that has the same name and address."""
     talk = Talk()
-    talk.refusals.told(A, LATE, refused(1.0, record("a"), told_at=float("inf")), 1, here=False)
+    talk.refusals.told(A, LATE, refused(1.0, record("a"), told=False), 1, here=False)
     assert [talk.ask([A], 2.0, record("b")) for _ in range(2)] == [{A: LATE}, {}]
 
 
@@ -99,6 +96,12 @@ def test_what_cannot_be_read_is_nobodys_retry() -> None:
     talk = moved()
     assert talk.ask([A], 1.01) == {A: MOVED}
     assert talk.ask([A], 1.01) == {}
+
+
+def test_a_retry_may_begin_with_what_had_timed_out_before() -> None:
+    talk = moved(record("b"))
+    assert talk.ask([A], 1.1, record("a"), record("b")) == {}
+    assert not talk.refusals.some
 
 
 def test_an_equal_record_that_was_made_behind_the_refusal_is_a_retry() -> None:
@@ -123,3 +126,10 @@ def test_of_several_refused_the_first_has_to_come_first() -> None:
     talk.refusals.told(A, LATE, refused(5.1, record("b")), 1)
     assert talk.ask([A], 5.2, record("b")) == {A: LATE}
     assert talk.ask([A], 5.3, record("a")) == {}
+
+
+def test_an_old_refusal_is_no_longer_waited_for() -> None:
+    talk = Talk()
+    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1)
+    talk.refusals.told(A, LATE, refused(9.0, record("b")), 1)
+    assert talk.ask([A], 9.1, record("b")) == {}
