@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
-.PHONY: help demo test lint bench sim sim-txn generate image lock system chaos clean
+.PHONY: help demo demo-programs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -20,11 +20,14 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
+demo: demo-programs $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
 	$(BIN)/kproxy demo $(ARGS)
 
+demo-programs:
+	@tools/system-packages.sh demo || echo "Until then an embedded fake broker takes the place of Kafka."
+
 # Hundreds of processes begin in the tests: none of them shall compile kproxy anew, or read Kafka's classes from the jars.
-test: $(STAMP)   ## the whole test suite, in two processes (interop tests need Java 17+ and Maven: make system; JOBS=2)
+test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
 	@$(BIN)/python -m compileall -q kproxy
 	-@$(BIN)/python -m kproxy.testing.archive_kafka
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -32,7 +35,7 @@ test: $(STAMP)   ## the whole test suite, in two processes (interop tests need J
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p kproxy -p bench
+	$(BIN)/mypy -p kproxy -p bench -p verification.hostile
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
 
@@ -51,13 +54,19 @@ sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m kproxy.testing.chaos $(ARGS)
 
+mutate: $(STAMP) ## one rule changed at a time: which changes no test notices (ARGS="kproxy/dedup --limit 50 --seconds 20")
+	$(BIN)/python -m tools.mutate $(ARGS)
+
+hostile: $(STAMP) ## attacks and mutated frames on a live kproxy, and what they cost it (ARGS=--short for a minute)
+	timeout --kill-after=60 1800 $(BIN)/python -m verification.hostile $(ARGS)
+
 image: $(STAMP)  ## the image of deploy/Dockerfile, without a daemon, and proof that it works (Debian, root only)
 	$(BIN)/python -m tools.image
 
 lock: $(STAMP)   ## the image's dependencies, the newest that fit
 	$(BIN)/python -m tools.generate_lock --upgrade
 
-system:          ## Debian packages the interop tests need; nothing if they are there (root only)
+system:          ## the Debian packages that tests need; without root it names what is missing
 	@tools/system-packages.sh
 
 clean:           ## everything that was made, the virtual environment too

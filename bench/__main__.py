@@ -19,6 +19,7 @@ from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
 from bench.recovery import recovery
 from bench.report import Figure, line, save, show
+from bench.restarts import restarts
 from bench.targets import Target, leader, open_sink, open_targets
 from bench.tls import connections, tls
 from bench.transactions import CELL_SECONDS, PARTITIONS, transactions
@@ -41,6 +42,7 @@ SIZED: dict[str, Callable[[int], list[Figure]]] = {
     "committed-fetch": cases.committed_fetch,
     "doubts": doubts,
     "lost-answers": lost_answers,
+    "restarts": restarts,
     "tls": tls,
 }
 """With a broker of their own."""

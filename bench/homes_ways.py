@@ -102,7 +102,7 @@ class ByHand(Plain):
         """As ``Way``."""
         begun = self._control.begin(client_id=self._client_id)
         super().transact(write)
-        self._control.commit(begun.transactional_id)
+        self._control.commit(begun.transactional_id, owner=begun.owner)
 
 
 class PerRequest:

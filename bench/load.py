@@ -112,14 +112,23 @@ def produce(
 
 
 def fetch(
-    address: Address, call: Call, total_bytes: int, *, entry_bytes: int, tls: ssl.SSLContext | None = None
+    address: Address,
+    call: Call,
+    total_bytes: int,
+    *,
+    entry_bytes: int,
+    tls: ssl.SSLContext | None = None,
+    hello: bytes = b"",
 ) -> Transfer:
     """Fetch the same offset, one request at a time as consumers do, until `total_bytes` have come.
 
-    `entry_bytes` is the size of one record in the answer: what divides bytes into records.
+    `entry_bytes` is the size of one record in the answer: what divides bytes into records. `hello` is a request that
+    begins the connection.
     """
     received = 0
     with Connection(address, tls) as connection:
+        if hello:
+            connection.ask(hello)
         call.check(connection.ask(call.frame))
         began = time.perf_counter()
         while received < total_bytes:

@@ -3,7 +3,8 @@
 import random
 from functools import cache
 
-from bench.load import Call
+from bench.load import Call, LoadError
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
 from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequest,
@@ -15,6 +16,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
+    ProduceResponse,
 )
 from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request
@@ -34,6 +36,7 @@ MODERN_PRODUCE, MODERN_FETCH = 7, 11
 OLD_PRODUCE, OLD_FETCH = 2, 2
 _BIG_RECORDS = 800
 _TIMESTAMP_MS = 1_700_000_000_000
+_CORRELATION_BYTES = 4
 _PARTITION_ERROR_AT = 4 + 4 + 2 + 4 + 4
 """Correlation id, number of topics, length of the topic's name, number of partitions, partition. Add the name."""
 
@@ -116,6 +119,24 @@ def many_partitions_frame(topic: str, partitions: int, timestamp_ms: int) -> byt
     return encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), OLD_PRODUCE, 0, CLIENT_ID)
 
 
+def many_batches_frame(topic: str, partitions: int, client_id: str) -> bytearray:
+    """A Produce request as Kafka's producer sends it: one 16 KB batch of format v2 for each of a topic's partitions."""
+    data = batch(LARGE)
+    parts = [ProduceRequestPartitionProduceData(index=index, records=data) for index in range(partitions)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[ProduceRequestTopicProduceData(name=topic, partition_data=parts)]
+    )
+    return bytearray(encode_request(request, MODERN_PRODUCE, 0, client_id))
+
+
+def check_many_batches(answer: memoryview) -> None:
+    """Raise LoadError unless the answer to ``many_batches_frame`` holds no error code."""
+    response = ProduceResponse.decode(bytes(answer), MODERN_PRODUCE, _CORRELATION_BYTES)
+    errors = {part.error_code for topic in response.responses for part in topic.partition_responses} - {0}
+    if errors:
+        raise LoadError(f"error codes {sorted(errors)}")
+
+
 def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes: int) -> Call:
     request = ProduceRequest(
         acks=-1,
@@ -143,6 +164,11 @@ def fetch_call(topic: str, version: int, *, committed: bool = False) -> Call:
     # Before the topics an answer has: the throttle time from v1 on, error code and session id from v7 on.
     ahead = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
     return Call(bytearray(encode_request(request, version, 0, CLIENT_ID)), ahead + _PARTITION_ERROR_AT + len(topic))
+
+
+def hello(software: str) -> bytes:
+    """An ApiVersions request in which a client names its software."""
+    return encode_request(ApiVersionsRequest(client_software_name=software), 3, 0, CLIENT_ID)
 
 
 def list_offsets_call() -> Call:

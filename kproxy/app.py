@@ -31,6 +31,7 @@ from kproxy.net.broker_sasl.networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.facts import Facts
 from kproxy.net.handover import HandOver, Predecessor
+from kproxy.net.heap import settle
 from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
@@ -166,6 +167,7 @@ class _Process:
                 nursery.start_soon(self._hand_over.serve, sockets.enter_context(listener))
             if self._predecessor is None:
                 await server.listen()
+            settle()
             log.info("kproxy is running", version=__version__, listen=str(server.address), http=str(http or "off"))
             self._notifier.ready()
             await self._stop.told.wait()

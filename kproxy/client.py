@@ -145,8 +145,12 @@ class ControlClient:
     ) -> Described:
         """Commits, and with it all that these members have prepared, at any kproxy.
 
-        With a batch id it may be repeated until there is an answer. ``abort_others``: all else of the id is aborted.
+        ``owner`` or ``batch_id`` is required: a late commit that names neither would decide the next transaction.
+        ``owner``: as ``begin`` or ``initialize`` returned it; refused once a newer one has the id. ``batch_id``: the
+        commit may be repeated until there is an answer. ``abort_others``: all else of the id is aborted. ValueError.
         """
+        if owner is None and batch_id is None:
+            raise ValueError(f"commit of {transactional_id}: give owner, as begin returned it, or batch_id, or both")
         body = _parts(members, owner, abort_others=abort_others) | ({} if batch_id is None else {"batch_id": batch_id})
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/commit", body)
 
@@ -186,9 +190,14 @@ class ControlClient:
             body["timeout_ms"] = timeout_ms
         return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/begin", body)
 
-    def prepare_member(self, transactional_id: str, member: str) -> Described:
-        """Makes the member's part durable, at the kproxy where it began; it may be repeated."""
-        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/prepare", {})
+    def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
+        """Makes the member's part durable, at the kproxy where it began; it may be repeated.
+
+        ``records``: how many its producer has had acknowledged. TRANSACTION_ABORTABLE if this kproxy received another
+        number of them, for example none because the producer is connected to a broker.
+        """
+        body = {} if records is None else {"records": records}
+        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/prepare", body)
 
     def abort_member(self, transactional_id: str, member: str) -> Described:
         """Gives the member's part up, at the kproxy where it began."""
@@ -229,9 +238,10 @@ class ControlClient:
         """What this kproxy is doing, in short; fields as docs/openapi.json has them."""
         return self._ask(dict, "GET", "/v1/status")
 
-    def clients(self) -> dict[str, Any]:
-        """``total`` and ``clients``: who is connected, the busiest first."""
-        return self._ask(dict, "GET", "/v1/clients")
+    def clients(self, client_id: str | None = None) -> dict[str, Any]:
+        """``total`` and ``clients``: who is connected, the busiest first; those with this client.id, if it is given."""
+        query = f"?{urlencode({'client_id': client_id})}" if client_id is not None else ""
+        return self._ask(dict, "GET", f"/v1/clients{query}")
 
     def lanes(self) -> dict[str, Any]:
         """``total`` and ``lanes``: producer ids and who writes under them, those that wait first."""
@@ -310,6 +320,7 @@ class Transaction:
         self._members = tuple(members)
         self._patience = patience
         self._decided = False
+        self._owner: OwnerId | None = None
         #: Empty before the block begins.
         self.transactional_id = ""
 
@@ -317,7 +328,9 @@ class Transaction:
         """Commits now; asked again, which is safe, until the outcome is known or the client's time-out is over."""
 
         def commit() -> Described:
-            return self._client.commit(self.transactional_id, batch_id=self._batch_id, members=self._members)
+            return self._client.commit(
+                self.transactional_id, batch_id=self._batch_id, members=self._members, owner=self._owner
+            )
 
         found = self._patiently(commit, lambda error: isinstance(error, ControlUnreachable) or error.retriable)
         self._decided = True
@@ -325,7 +338,7 @@ class Transaction:
 
     def abort(self) -> Described:
         """Aborts now."""
-        found = self._client.abort(self.transactional_id, members=self._members)
+        found = self._client.abort(self.transactional_id, members=self._members, owner=self._owner)
         self._decided = True
         return found
 
@@ -342,7 +355,7 @@ class Transaction:
     def __enter__(self) -> "Transaction":
         """Begins; asked again while the brokers are not ready for it."""
         found = self._patiently(self._begin, _nothing_was_done)
-        self.transactional_id = found.transactional_id
+        self.transactional_id, self._owner = found.transactional_id, found.owner
         return self
 
     def __exit__(

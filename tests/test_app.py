@@ -117,14 +117,14 @@ async def test_a_transaction_that_is_open_is_decided_before_the_end(tmp_path: Pa
         async with await running.client() as member, await running.client() as other:
             other.client_id = "other"
             assert (await other.call(metadata("t"), 1)).brokers
-            await trio.to_thread.run_sync(lambda: control.begin(client_id="test"))
+            begun = await trio.to_thread.run_sync(lambda: control.begin(client_id="test"))
             assert errors_of(await member.call(produce("t", b"a"), 8)) == [0]
             running.process.terminate()
             assert await other.ended()  # it has no part in the transaction
             assert errors_of(await member.call(produce("t", b"b"), 8)) == [0]
             with pytest.raises(ControlError, match="kproxy is being stopped"):
                 await trio.to_thread.run_sync(lambda: control.begin(client_id="late"))
-            told = await trio.to_thread.run_sync(lambda: control.commit("kproxy-test"))
+            told = await trio.to_thread.run_sync(lambda: control.commit("kproxy-test", owner=begun.owner))
             assert told.state == "CompleteCommit"
             assert await member.ended()
         await running.said("stopped; nothing is left")

@@ -100,6 +100,21 @@ async def test_over_tcp_with_the_token(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
 
+async def test_a_commit_names_what_it_decides(tmp_path: Path) -> None:
+    """One that names nothing, and comes late, would decide the next transaction."""
+    control = FakeTransactions()
+
+    def work(client: ControlClient) -> None:
+        with pytest.raises(ValueError, match="give owner, as begin returned it, or batch_id"):
+            client.commit("t", members=["m"])
+        with client.transaction("t", client_id="loader"):
+            pass
+
+    await with_control(tmp_path, control, work)
+    (commit,) = (call for call in control.calls if call[0] == "commit")
+    assert commit[4] == control.ids["t"].owner
+
+
 async def test_a_block_commits_at_its_end(tmp_path: Path) -> None:
     control = FakeTransactions()
 

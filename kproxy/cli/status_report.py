@@ -7,6 +7,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from kproxy.cli.printable import printable
+
 _PIPE_WIDTH: Final = 220
 _UNITS: Final = ("B", "kB", "MB", "GB")
 _STEP: Final = 1000
@@ -24,7 +26,7 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in _status_lines(found):
-        table.add_row(name, value)
+        table.add_row(name, printable(value))
     console = _console()
     console.print(table, markup=False)
     _print_brokers(console, brokers)
@@ -155,7 +157,7 @@ def _print_rows(
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console.print(table, markup=False)
     if found is not None and found["total"] > len(rows):
         console.print(f"and {found['total'] - len(rows):,} more")

@@ -14,7 +14,7 @@ from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 _EXAMPLES = """\b
 Examples:
   kproxy txn begin --client-id loader --timeout-ms 300000
-  kproxy txn commit kproxy-loader
+  kproxy txn commit kproxy-loader --owner 4000:7
   kproxy txn abort kproxy-loader
   kproxy txn list --state Ongoing
   kproxy txn describe kproxy-loader --json
@@ -61,7 +61,7 @@ _owner = click.option(
     "--owner",
     metavar="PRODUCER_ID:EPOCH",
     callback=_owner_id,
-    help="Refuse if a newer owner has the id than this one, which initialize told.",
+    help="Refuse if a newer owner has the id than this one, as begin, initialize or describe shows it.",
 )
 
 
@@ -138,7 +138,10 @@ def commit(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Commit: all is seen from now on."""
+    """Commit: all is seen from now on. Give --owner, as begin or describe shows it, or --batch-id."""
+    if owner is None and batch_id is None:
+        why = "a late commit must not decide the next transaction"
+        raise click.UsageError(f"{why}: give --owner, as begin or describe shows it, or --batch-id")
     found = control_client(**where).commit(
         transactional_id, batch_id=batch_id, members=members, owner=owner, abort_others=abort_others
     )

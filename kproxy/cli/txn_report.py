@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
+from kproxy.cli.printable import printable
 from kproxy.txn.described import Described, Listed, Part
 
 _PIPE_WIDTH = 160
@@ -21,14 +22,19 @@ def print_list(rows: Sequence[Listed]) -> None:
     )
     for row in rows:
         table.add_row(
-            row.transactional_id,
-            row.state,
-            row.client_id,
-            str(row.producer_id),
-            str(row.producer_epoch),
-            _time(row.started_ms),
-            row.instance_id,
-            str(row.undecided_parts),
+            *map(
+                printable,
+                (
+                    row.transactional_id,
+                    row.state,
+                    row.client_id,
+                    str(row.producer_id),
+                    str(row.producer_epoch),
+                    _time(row.started_ms),
+                    row.instance_id,
+                    str(row.undecided_parts),
+                ),
+            )
         )
     _console().print(table, markup=False)
 
@@ -39,7 +45,7 @@ def print_described(found: Described) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in _lines(found):
-        table.add_row(name, value)
+        table.add_row(name, printable(value))
     _console().print(table, markup=False)
 
 
@@ -47,7 +53,7 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
     yield "transactional id", found.transactional_id
     yield "state", found.state
     yield "client.id", found.client_id
-    yield "producer", f"id {found.producer_id}, epoch {found.producer_epoch}"
+    yield "owner", f"{found.producer_id}:{found.producer_epoch}"
     yield "began (UTC)", _time(found.started_ms)
     yield "time-out", f"{found.timeout_ms} ms"
     yield "partitions", _joined(f"{topic}-{partition}" for topic, partition in sorted(found.partitions))

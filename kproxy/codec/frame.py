@@ -6,7 +6,10 @@ from typing import Final
 from kproxy.errors import RemoteProtocolError
 
 _LENGTH = Struct(">i")
+_API_KEY = Struct(">h")
 PREFIX: Final = 4
+_PRODUCE: Final = 0
+_UNLIMITED: Final = 1 << 31
 #: What is set aside for a frame before more of it has come. A length alone costs the peer nothing, so this times the
 #: number of connections must be far below the memory for all of them.
 _FIRST_ALLOCATION: Final = 2048
@@ -16,10 +19,14 @@ _LARGEST_STEP: Final = 1 << 20
 class FrameSplitter:
     """Whole frames out of pieces. Holds one frame at most, and never much more than what has come of it."""
 
-    __slots__ = ("_filled", "_partial", "_size", "_start", "max_frame_bytes")
+    __slots__ = ("_filled", "_max_other_bytes", "_partial", "_size", "_start", "max_frame_bytes")
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        """``max_frame_bytes``: the longest frame allowed, without its prefix."""
+    def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
+        """``max_frame_bytes``: the longest frame allowed, without its prefix.
+
+        ``max_other_bytes``: of clients' requests, the longest that is no Produce request; None: as long as any.
+        """
+        self._max_other_bytes = _UNLIMITED if max_other_bytes is None else max_other_bytes
         #: May be changed between two frames.
         self.max_frame_bytes = max_frame_bytes
         self._start = b""  # of a prefix that is not whole
@@ -51,6 +58,10 @@ class FrameSplitter:
         self._filled += count
         return self._finished()
 
+    def drop(self) -> None:
+        """Frees what has come of the frame that is not whole; nothing more may be fed."""
+        self._start, self._partial = b"", None
+
     def feed(self, data: memoryview) -> list[bytearray]:
         """The whole frames, prefix included, after ``data`` came. RemoteProtocolError on a length out of range."""
         frames: list[bytearray] = []
@@ -74,6 +85,8 @@ class FrameSplitter:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.max_frame_bytes:
                 raise RemoteProtocolError(f"frame of {length} bytes; at most {self.max_frame_bytes} are allowed")
+            if length > self._max_other_bytes and not self._may_be_long(data, pos, length):
+                break
             behind = pos + PREFIX + length
             if behind > end:
                 self._begin(data[pos:], PREFIX + length)
@@ -82,6 +95,18 @@ class FrameSplitter:
             pos = behind
         self._start = bytes(data[pos:])
         return frames
+
+    def _may_be_long(self, data: memoryview, pos: int, length: int) -> bool:
+        """Whether a long frame is a Produce request; False: more bytes are needed. RemoteProtocolError if it is not."""
+        if len(data) - pos < PREFIX + _API_KEY.size:
+            return False
+        (api_key,) = _API_KEY.unpack_from(data, pos + PREFIX)
+        if api_key != _PRODUCE:
+            raise RemoteProtocolError(
+                f"request of {length} bytes (API key {api_key}); at most {self._max_other_bytes} are allowed "
+                "for all but Produce (request.max.bytes)"
+            )
+        return True
 
     def _begin(self, data: memoryview, size: int) -> None:
         self._size, self._filled = size, len(data)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from kproxy.codec._generated.api import APIS, ApiKey
 from kproxy.codec._generated.errors import ErrorCode
+from kproxy.codec.primitives import Counted
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from kproxy.codec.primitives import Buffer
 
-__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "request_class", "response_class"]
+__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "decode_request", "request_class", "response_class"]
 
 
 class Message:
@@ -97,6 +98,19 @@ def request_class(api_key: int) -> type[Message]:
     if api_key not in APIS:
         raise RemoteProtocolError(f"unknown API key {api_key}")
     return _message_class(api_key, "Request")
+
+
+def decode_request(api_key: int, body: Buffer, version: int, most_elements: int) -> tuple[Message, int]:
+    """A client's request, and how many array elements and tagged fields it has; bytes may follow it.
+
+    A Produce request is neither copied nor counted: ``walk_request``, which has to come before, bounds its partitions.
+
+    Raises TooManyElements if they are more than ``most_elements``, and otherwise what ``Message.decode`` raises.
+    """
+    if api_key == ApiKey.PRODUCE:
+        return request_class(api_key).decode(body, version, surplus=True), 0
+    counted = Counted(body, most_elements)
+    return request_class(api_key).decode(counted, version, surplus=True), most_elements - counted.left
 
 
 def response_class(api_key: int) -> type[Message]:

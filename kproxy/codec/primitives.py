@@ -22,6 +22,8 @@ StructReader = Callable[[Buffer, int, int], tuple[T, int]]
 ZERO_UUID = bytes(16)
 MAX_VARINT_BYTES = 5
 MAX_INT16 = 2**15 - 1
+#: Tagged fields of one struct. Kafka's own have fewer than 10; each unknown one is kept.
+MOST_TAGS = 100
 WIDTHS = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _int16 = Struct(">h")
@@ -45,6 +47,39 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
             return value, pos
         shift += 7
     raise RemoteProtocolError("unsigned varint does not fit in 32 bits")
+
+
+class TooManyElements(RemoteProtocolError):
+    """A request has more array elements and tagged fields than kproxy decodes for it."""
+
+    refusal = "elements"
+
+
+class Counted(bytearray):
+    """The bytes of one request that may only have so many array elements and tagged fields, in all arrays together.
+
+    An empty string takes one byte of a frame and about 100 bytes of memory, and each element takes time: so they are
+    counted before they are decoded. Arrays of integers are not counted; they take little more than their bytes.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, data: Buffer, most: int) -> None:
+        """``most``: the elements that may be decoded."""
+        super().__init__(data)
+        #: The elements that may still be decoded.
+        self.left = most
+
+    def take(self, count: int) -> None:
+        """Counts elements before they are decoded. Raises TooManyElements."""
+        self.left -= count
+        if self.left < 0:
+            raise TooManyElements("the request has too many array elements (request.max.elements)")
+
+
+def _count(buf: Buffer, count: int) -> None:
+    if type(buf) is Counted:
+        buf.take(count)
 
 
 def _null(what: str) -> RemoteProtocolError:
@@ -183,6 +218,7 @@ def read_length(buf: Buffer, pos: int, compact: bool, nullable: bool, least: int
 
 def read_structs(buf: Buffer, pos: int, version: int, length: int, read: StructReader[T]) -> tuple[list[T], int]:
     """``length`` structs, one after the other."""
+    _count(buf, length)
     items = []
     for _ in range(length):
         item, pos = read(buf, pos, version)
@@ -192,6 +228,7 @@ def read_structs(buf: Buffer, pos: int, version: int, length: int, read: StructR
 
 def read_strings(buf: Buffer, pos: int, compact: bool, length: int) -> tuple[list[str], int]:
     """``length`` strings that may not be null."""
+    _count(buf, length)
     read = read_compact_string if compact else read_string
     items = []
     for _ in range(length):
@@ -222,6 +259,10 @@ def read_tags(buf: Buffer, pos: int) -> tuple[dict[int, bytes], int]:
     """The raw tagged fields at the end of a flexible struct (KIP-482), by tag."""
     count, pos = read_uvarint(buf, pos)
     tags: dict[int, bytes] = {}
+    if count > MOST_TAGS:
+        raise RemoteProtocolError(f"{count} tagged fields in one struct")
+    if count:
+        _count(buf, count)
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)

@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from kproxy.codec.primitives import TooManyElements
 from kproxy.errors import RemoteProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -17,6 +18,10 @@ TopicRef: TypeAlias = bytes
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_ID = 13
 FIRST_TRANSACTIONAL_ID = 3
+#: The partitions, and the topics, that one Produce request may name: more than a broker leads.
+MOST_PARTITIONS = 10_000
+#: Tagged fields in one place of a request.
+_MOST_TAGS = 100
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -99,14 +104,14 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
     (topics,) = _I32.unpack_from(frame, pos + 6)
     pos += 10
     partitions: list[PartitionData] = []
-    for _ in range(_bounded(topics, end - pos)):
+    for _ in range(_few(topics, end - pos, MOST_PARTITIONS)):
         (size,) = _I16.unpack_from(frame, pos)
         pos += 2
         topic, pos = _name(frame, pos, size)
         topic.decode()  # a broker would take it for another topic than the one that its answer names
         (count,) = _I32.unpack_from(frame, pos)
         pos += 4
-        for _ in range(_bounded(count, end - pos)):
+        for _ in range(_few(count, end - pos, MOST_PARTITIONS - len(partitions))):
             index, size = _INDEX_SIZE.unpack_from(frame, pos)
             pos += 8
             if size < 0:
@@ -129,7 +134,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, pos)
     topics, pos = _uvarint(frame, pos + 6)
     partitions: list[PartitionData] = []
-    for _ in range(_bounded(topics - 1, end - pos)):
+    for _ in range(_few(topics - 1, end - pos, MOST_PARTITIONS)):
         if version >= FIRST_TOPIC_ID:
             topic, pos = _name(frame, pos, 16)
         else:
@@ -137,7 +142,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             topic, pos = _name(frame, pos, size - 1)
             topic.decode()
         count, pos = _uvarint(frame, pos)
-        for _ in range(_bounded(count - 1, end - pos)):
+        for _ in range(_few(count - 1, end - pos, MOST_PARTITIONS - len(partitions))):
             (index,) = _I32.unpack_from(frame, pos)
             size, pos = _uvarint(frame, pos + 4)
             start, stop = (pos, pos + size - 1) if size else (-1, -1)
@@ -223,6 +228,12 @@ def _bounded(count: int, room: int) -> int:
     return count
 
 
+def _few(count: int, room: int, most: int) -> int:
+    if count > most:
+        raise TooManyElements(f"a Produce request with more than {MOST_PARTITIONS} topics or partitions")
+    return _bounded(count, room)
+
+
 def _name(frame: Buffer, pos: int, size: int) -> tuple[TopicRef, int]:
     if size < 0 or pos + size > len(frame):
         raise RemoteProtocolError(f"topic of {size} bytes ends behind its frame")
@@ -248,6 +259,8 @@ def _uvarint(frame: Buffer, pos: int) -> tuple[int, int]:
 def skip_tags(frame: Buffer, pos: int) -> int:
     """The position behind a section of tagged fields (KIP-482) that begins at ``pos``."""
     count, pos = _uvarint(frame, pos)
+    if count > _MOST_TAGS:
+        raise RemoteProtocolError(f"{count} tagged fields in one place of a Produce request")
     for _ in range(count):
         _, pos = _uvarint(frame, pos)
         size, pos = _uvarint(frame, pos)

@@ -4,6 +4,7 @@ One tight loop, no object for a record: this is what every legacy producer pays 
 """
 
 import zlib
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 from struct import error as StructError
@@ -13,7 +14,7 @@ from kproxy.codec import compression
 from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, iter_records
 from kproxy.codec.batch_header import assemble
 from kproxy.codec.message_set import read_entry, unwrap
-from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
+from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord, DecompressionLimit
 from kproxy.codec.varint import VARINTS
 
 # Size, CRC, magic, attributes, length of the key, and the four bytes behind it: the value's length if the key is null.
@@ -23,6 +24,17 @@ _I32: Final = Struct(">i").unpack_from
 _TIMESTAMP: Final = Struct(">18xq").unpack_from
 _UNLIMITED: Final = 1 << 62
 _CHUNK: Final = 1 << 16
+#: A batch gets no more records than this and one chunk: one that has to be cut is read as a list of them.
+_MOST_RECORDS: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Room:
+    """What the wrappers of one request may still hold; ``to_v2`` takes from it."""
+
+    #: Bytes of their content.
+    bytes: int
+    records: int
 
 
 class ConvertedBatch(NamedTuple):
@@ -37,13 +49,14 @@ def to_v2(
     *,
     arrival_ms: int,
     max_batch_bytes: int,
-    max_decompressed_bytes: int,
+    room: Room,
 ) -> list[ConvertedBatch]:
     """Convert what a producer sent: entries, wrappers, or both, in their order and numbered from 0.
 
     The codec is that of the first wrapper. A record without a timestamp gets ``arrival_ms``; what a LogAppendTime
     wrapper holds gets the wrapper's. One batch, several only where one would exceed ``max_batch_bytes`` (a
-    single record may); none for an empty set. ``max_decompressed_bytes`` holds for all wrappers together.
+    single record may) or have very many records; none for an empty set. ``room`` holds for all wrappers together, and
+    for all sets of a request.
 
     Raises ``CorruptRecord`` for a bad CRC (outer or inner), a cut-off or malformed entry, nested compression or
     magic 2; ``UnsupportedCodec`` and ``DecompressionLimit`` as their names say.
@@ -51,7 +64,6 @@ def to_v2(
     builder = _Builder(arrival_ms, max_batch_bytes)
     data = bytes(message_set)
     view = memoryview(data)
-    budget = max_decompressed_bytes
     pos = 0
     while pos < len(data):
         magic = data[pos + MAGIC_OFFSET] if pos + MAGIC_OFFSET < len(data) else -1
@@ -60,12 +72,14 @@ def to_v2(
         pos = builder.add_entries(data, pos, magic, None)
         if pos < len(data) and data[pos + MAGIC_OFFSET] == magic:
             wrapper = read_entry(view, pos)
-            inner = unwrap(wrapper, budget)
-            budget -= len(inner)
+            inner = unwrap(wrapper, room.bytes)
+            room.bytes -= len(inner)
             builder.start_codec(wrapper.codec)
+            builder.start_counting(room.records)
             timestamp = wrapper.timestamp if wrapper.is_log_append_time else None
             if builder.add_entries(inner, 0, magic, timestamp) < len(inner):
                 raise CorruptRecord("wrapper holds a compressed entry, or one of another magic")
+            room.records -= builder.stop_counting()
             pos += wrapper.size
     builder.flush()
     return builder.batches
@@ -77,12 +91,15 @@ class _Builder:
     __slots__ = (
         "_arrival",
         "_base",
+        "_began",
         "_chunks",
         "_codec",
         "_count",
+        "_flushed",
         "_latest",
         "_limit",
         "_max_batch",
+        "_most",
         "_parts",
         "_size",
         "batches",
@@ -96,6 +113,8 @@ class _Builder:
         # known only at the end (``flush``), and the limit is where the small pieces are joined to keep memory low.
         self._limit = max_batch_bytes
         self._codec = compression.NONE
+        self._flushed = self._began = 0
+        self._most: int | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -111,6 +130,21 @@ class _Builder:
         if self._codec == compression.NONE:
             self._codec = codec
             self._limit = self._size + _CHUNK
+
+    def start_counting(self, most: int) -> None:
+        """From here on at most so many records may be added."""
+        self._began, self._most = self._flushed + self._count, most
+        self._check_count()
+
+    def stop_counting(self) -> int:
+        """The records that were added since ``start_counting``. Raises DecompressionLimit if they were too many."""
+        self._check_count()
+        self._most = None
+        return self._flushed + self._count - self._began
+
+    def _check_count(self) -> None:
+        if self._most is not None and self._flushed + self._count - self._began > self._most:
+            raise DecompressionLimit("the wrappers of a request hold too many records")
 
     def add_entries(self, data: bytes, pos: int, magic: int, timestamp: int | None) -> int:
         """Add plain entries of one magic; returns where it stopped: the end, a wrapper, or an entry of another magic.
@@ -181,8 +215,12 @@ class _Builder:
         return pos
 
     def _make_room(self) -> None:
+        self._check_count()
         if self._codec == compression.NONE:
             self.flush()
+        elif self._count >= _MOST_RECORDS:
+            self.flush()
+            self._limit = self._size + _CHUNK
         else:
             self._chunks.append(b"".join(self._parts))
             self._parts = []
@@ -208,6 +246,7 @@ class _Builder:
             )
             batch = assemble(header, compression.compress(self._codec, b"".join((*self._chunks, *self._parts))))
             self._add(batch, self._count)
+            self._flushed += self._count
         self._reset()
 
     def _add(self, batch: bytearray, count: int) -> None:

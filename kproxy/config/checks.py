@@ -9,9 +9,10 @@ from kproxy.config.model import Config
 from kproxy.config.values import show
 from kproxy.proxy.routing import Address
 
-# In this order: the bound of the third is itself bounded by the first.
+# In this order: max_frame_bytes, a bound of others, is itself bounded by the first.
 _BOUNDED_BY = (
     ("max_frame_bytes", "buffer_memory"),
+    ("request_max_bytes", "max_frame_bytes"),
     ("connection_buffer_bytes", "buffer_memory"),
     ("max_message_bytes", "max_frame_bytes"),
     ("retry_backoff_ms", "retry_backoff_max_ms"),

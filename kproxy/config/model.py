@@ -98,8 +98,8 @@ class Config:
     http: Address | None = option(
         Address("127.0.0.1", 19644),
         OPTIONAL_LISTEN_ADDRESS,
-        "Metrics, health, readiness and the status page (docs/status.md). Loopback, since it has no password; "
-        "off or empty: no HTTP at all.",
+        "Metrics, health, readiness and the status page (docs/status.md). On an address beyond loopback the page shows "
+        "clients to other hosts only with the token of control.token.file. off or empty: no HTTP at all.",
     )
     instance_id: str = option(
         socket.gethostname(),
@@ -330,6 +330,23 @@ class Config:
         group="Memory and sizes",
         change=Change.NEW_CONNECTIONS,
     )
+    request_max_bytes: int = option(
+        4 * _MIB,
+        _BYTES,
+        "Longest request from a client other than Produce; a longer one ends its connection. kproxy decodes these as a "
+        "whole. Raise it for requests with very many names, such as JoinGroup and SyncGroup of huge groups. "
+        "If not given, never more than max.frame.bytes.",
+        change=Change.NEW_CONNECTIONS,
+    )
+    request_max_elements: int = option(
+        20_000,
+        whole_number(1_000, _INT32_MAX, "elements"),
+        "Most array elements (topics, partitions, groups, ...) in one request other than Produce; one with more ends "
+        "its connection. 20,000 take about 100 ms where there are rules (acl.file), and no other client is served "
+        "meanwhile; raise it only "
+        "for clients that ask for more partitions at once. Lists of plain numbers do not count.",
+        change=Change.NEW_CONNECTIONS,
+    )
     connection_buffer_bytes: int = option(
         8 * _MIB,
         _MEMORY,
@@ -361,8 +378,8 @@ class Config:
     decompression_max_bytes: int = option(
         64 * _MIB,
         _BYTES,
-        "Longest content of one compressed batch that has to be converted; guards against a few bytes that "
-        "unpack to gigabytes. Batches that are not converted are never unpacked.",
+        "Longest content of the compressed batches of one request that must be converted; guards against a few bytes "
+        "that unpack to gigabytes. Batches that are not converted are never unpacked.",
     )
     max_message_bytes: int = option(
         1_048_588,
@@ -374,8 +391,8 @@ class Config:
     fetch_max_bytes: int = option(
         16 * _MIB,
         _BYTES,
-        "Longest Fetch answer that is converted for an old client; bounds the memory of one conversion. Old "
-        "clients ask for at most 1 MiB a partition by default.",
+        "Longest Fetch response that kproxy looks through or converts, and so holds in memory: kproxy asks the "
+        "broker for no more at once. Old clients ask for at most 1 MiB a partition by default.",
         change=Change.NEW_CONNECTIONS,
     )
     frame_timeout_ms: int = option(
@@ -384,6 +401,13 @@ class Config:
         "A request that has begun must be complete within this time, else its connection is closed: half a "
         "request must not hold memory for ever.",
         group="Times",
+        change=Change.RELOAD,
+    )
+    ssl_handshake_timeout_ms: int = option(
+        10_000,
+        _MS,
+        "A client must have finished its TLS handshake within this time after it connected, else it is disconnected. "
+        "Each unfinished one holds about 20 KB. Raise it for clients behind slow networks.",
         change=Change.RELOAD,
     )
     connections_max_idle_ms: int = option(

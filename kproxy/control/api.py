@@ -145,9 +145,9 @@ class _Api:
         member = _named(request, "member", "the member", schemas.MEMBER)
 
         async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.prepare_member(name, member)
+            return await self._control.prepare_member(name, member, records=body.get("records"))
 
-        return await self._change(request, schemas.PREPARE, "member prepared", change)
+        return await self._change(request, schemas.PREPARE_MEMBER, "member prepared", change)
 
     async def abort_member(self, request: Request) -> Response:
         member = _named(request, "member", "the member", schemas.MEMBER)

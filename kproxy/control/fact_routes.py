@@ -13,6 +13,8 @@ STATUS: Final = "/v1/status"
 CLIENTS: Final = "/v1/clients"
 LANES: Final = "/v1/lanes"
 BROKERS: Final = "/v1/brokers"
+#: Of ``CLIENTS``, in the query: those with this client.id alone.
+CLIENT_ID: Final = "client_id"
 
 
 def fact_routes(facts: FactSource) -> list[Route]:
@@ -22,7 +24,7 @@ def fact_routes(facts: FactSource) -> list[Route]:
         return JSONResponse(fact_json(facts.status()))
 
     async def clients(request: Request) -> Response:
-        return _rows("clients", facts.clients())
+        return _rows("clients", facts.clients(request.query_params.get(CLIENT_ID)))
 
     async def lanes(request: Request) -> Response:
         return _rows("lanes", facts.lanes())

@@ -31,10 +31,11 @@ _TRANSACTIONS: Final = all_required(
         "oldest_open_ms": _DURATION,
         "unknown_producer_ids": _COUNT,
         "log_lag": _COUNT,
+        "log_losses": _COUNT,
         "commits": _COUNT,
         "aborts": _COUNT,
     },
-    "Transactions that kproxy decides; commits and aborts since the start.",
+    "Transactions that kproxy decides; commits, aborts and losses of records of the transaction log since the start.",
 )
 _HISTORY: Final = all_required(
     {"interval_ms": _DURATION, "bytes_in": _RATES, "bytes_out": _RATES, "requests": _RATES},

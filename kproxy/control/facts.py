@@ -12,8 +12,8 @@ class FactSource(Protocol):
         """The whole in short."""
         ...
 
-    def clients(self) -> Rows[ClientFact]:
-        """One row for each client, the busiest first."""
+    def clients(self, client_id: str | None = None) -> Rows[ClientFact]:
+        """One row for each client, the busiest first; of ``client_id`` alone, if it is given."""
         ...
 
     def lanes(self) -> Rows[LaneFact]:

@@ -19,6 +19,8 @@ from kproxy.proxy.stats import Stats
 _UNREAD = ("gone", "too_long", "too_many", "unreadable")
 _REFUSALS = (
     "acks",
+    "elements",
+    "evicted",
     "forged_producer_id",
     "idle",
     "malformed",
@@ -26,6 +28,8 @@ _REFUSALS = (
     "quota",
     "slow_frame",
     "slow_reader",
+    "tls_handshake",
+    "topic_name",
     "transactional_id",
 )
 _UPSTREAM_ERRORS = ("authentication", "connect", "disconnected", "metadata", "protocol", "timeout")
@@ -148,8 +152,9 @@ class StatsCollector(Collector):
         )
         yield GaugeMetricFamily(
             "kproxy_batches_in_doubt",
-            "Batches on ended connections whose clients may not have had the answer; if it stays high, clients time "
-            "out or break off often: raise their time-outs.",
+            "Batches whose clients may not have received the answer. Batches of connections that ended in good order "
+            "after the answer do not count. If it stays high, clients often time out or disconnect: raise their "
+            "time-outs.",
             value=stats.in_doubt,
         )
         yield CounterMetricFamily(

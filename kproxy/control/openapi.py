@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kproxy.control import config_schemas, fact_schemas, problems, schemas
-from kproxy.control.fact_routes import BROKERS, CLIENTS, LANES, STATUS
+from kproxy.control.fact_routes import BROKERS, CLIENT_ID, CLIENTS, LANES, STATUS
 from kproxy.control.json_schema import Schema
 
 TRANSACTIONS: Final = "/v1/transactions"
@@ -41,6 +41,7 @@ def document() -> dict[str, Any]:
                 "Commit": schemas.COMMIT,
                 "Abort": schemas.ABORT,
                 "Prepare": schemas.PREPARE,
+                "PrepareMember": schemas.PREPARE_MEMBER,
                 "Initialize": schemas.INITIALIZE,
                 "BeginMember": schemas.BEGIN_MEMBER,
                 "Transaction": schemas.DESCRIBED,
@@ -139,7 +140,7 @@ def _paths() -> dict[str, Any]:
         },
         f"{_ONE}/commit": {
             "parameters": named,
-            "post": _operation("commit", "Commits: all is seen from now on.", "Transaction", "Commit"),
+            "post": _operation("commit", "Commits: all is seen from now on.", "Transaction", "Commit", required=True),
         },
         f"{_ONE}/abort": {
             "parameters": named,
@@ -184,7 +185,15 @@ def _fact_paths() -> dict[str, Any]:
         (LANES, "lanes", "Producer ids and who writes under them, those that wait first.", "LaneList"),
         (BROKERS, "brokers", "The brokers, by id.", "BrokerList"),
     )
-    return {path: {"get": _operation(name, summary, answer)} for path, name, summary, answer in rows}
+    paths = {path: {"get": _operation(name, summary, answer)} for path, name, summary, answer in rows}
+    client_id = {
+        "name": CLIENT_ID,
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "Only clients with this client.id.",
+    }
+    paths[CLIENTS]["get"]["parameters"] = [client_id]
+    return paths
 
 
 def _member_paths(named: list[Any]) -> dict[str, Any]:
@@ -197,7 +206,7 @@ def _member_paths(named: list[Any]) -> dict[str, Any]:
         }
         for what, summary, body in (
             ("begin", begins, "BeginMember"),
-            ("prepare", "Makes the part durable: it waits for a decision, however long.", "Prepare"),
+            ("prepare", "Makes the part durable: it waits for a decision, however long.", "PrepareMember"),
             ("abort", "Gives the part up.", "Prepare"),
         )
     }

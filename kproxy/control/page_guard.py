@@ -1,4 +1,4 @@
-"""Who may use the status page: anybody may look who names it rightly, nobody aborts without the token.
+"""Who may use the status page: on its own host any request with a right Host, from other hosts one with the token.
 
 The page has no password, so what protects it from web pages of others is what their browsers can't forge: Host, which
 names the site whose DNS led here (DNS rebinding), Origin and Sec-Fetch-Site.
@@ -29,12 +29,15 @@ class PageRules(NamedTuple):
     names: frozenset[str]
     #: None: nobody aborts here.
     token: bytes | None
+    #: Whether other hosts can reach the page: client ids, hosts and principals are shown to them for the token alone.
+    is_open: bool = False
 
 
 def page_rules(config: Config, token: bytes | None) -> PageRules:
     """The rules of this kproxy's page."""
     named = (config.http, config.advertised_address)
-    return PageRules(frozenset(address.host.lower() for address in named if address is not None), token)
+    names = frozenset(address.host.lower() for address in named if address is not None)
+    return PageRules(names, token, is_open=config.http is not None and not config.http.is_loopback)
 
 
 def page_refusal(scope: Scope, rules: PageRules) -> Refusal | None:
@@ -50,7 +53,19 @@ def page_refusal(scope: Scope, rules: PageRules) -> Refusal | None:
         return None
     if not _is_own(headers):
         return forbidden("origin", "Only the status page itself may ask this of a browser.")
-    return None if scope["method"] in _READS else _may_not_change(scope, headers, host, rules)
+    if scope["method"] not in _READS:
+        return _may_not_change(scope, headers, host, rules)
+    return _may_not_read(headers, rules) if rules.is_open and not _is_local(scope, host) else None
+
+
+def _may_not_read(headers: Headers, rules: PageRules) -> Refusal | None:
+    if rules.token is None:
+        detail = (
+            "From another host this needs control.token.file, whose token a request must bear; or ask over loopback: "
+            "kubectl port-forward, ssh -L, or the commands of kproxy on its own host."
+        )
+        return forbidden("remote", detail)
+    return without_token(headers, rules.token)
 
 
 def abort_ability(scope: Scope, rules: PageRules) -> str:

@@ -97,6 +97,8 @@ BEGIN_MEMBER: Final[Schema] = {
 COMMIT: Final[Schema] = {
     "type": "object",
     "additionalProperties": False,
+    # a commit that names neither, and comes late, would decide the next transaction
+    "anyOf": [{"required": ["owner"]}, {"required": ["batch_id"]}],
     "properties": {
         "batch_id": {
             "type": "string",
@@ -115,6 +117,18 @@ ABORT: Final[Schema] = {
     "properties": {"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS},
 }
 PREPARE: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
+PREPARE_MEMBER: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "records": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "How many records the client has written. TRANSACTION_ABORTABLE if kproxy received another "
+            "number of them, so that some are elsewhere and outside of the transaction. Default: it is not compared.",
+        }
+    },
+}
 REJECT: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
 
 STATE: Final[Schema] = {

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.proxy.transaction_stats import TransactionStats
 
+_LOSSES = ("beginning", "recreated", "truncated")
 _ABORTS = ("client", "failed", "fenced", "initialized")
 
 
@@ -76,6 +77,14 @@ def _log(stats: TransactionStats) -> Iterator[Metric]:
         "Records of the transaction log not applied yet; if it grows, decisions are seen late.",
         value=stats.log_lag,
     )
+    losses = CounterMetricFamily(
+        "kproxy_transaction_log_losses",
+        "Times that a partition of the transaction log was found to have lost records, by what happened.",
+        labels=("reason",),
+    )
+    for reason in _LOSSES:
+        losses.add_metric((reason,), stats.log_losses.get(reason, 0))
+    yield losses
     yield GaugeMetricFamily(
         "kproxy_transaction_log_load_seconds",
         "How long the transaction log took to load, the last time.",

@@ -77,10 +77,11 @@ class TransactionControl(Protocol):
         """
         ...
 
-    async def prepare_member(self, transactional_id: str, member: str) -> Described:
+    async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         """Makes a member's part durable, at the instance where it began.
 
-        TRANSACTION_ABORTABLE: it is aborted. If it is prepared already that is a success.
+        TRANSACTION_ABORTABLE: it is aborted. If it is prepared already that is a success. ``records``: how many the
+        client has written; it is aborted if kproxy received another number of them.
         """
         ...
 

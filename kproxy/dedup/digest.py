@@ -44,6 +44,15 @@ def read_batch(
         return []
 
 
+def first_content(batch: bytes | bytearray | memoryview, max_decompressed_bytes: int) -> bytes | None:
+    """``Digest.content`` of the first record of a batch of format v2; None if it can't be read."""
+    try:
+        first = next(iter_records(batch, max_decompressed_bytes=max_decompressed_bytes), None)
+    except RemoteProtocolError:
+        return None
+    return None if first is None else _digest(first, timed=False).content
+
+
 def _digest(record: Record, *, timed: bool) -> Digest:
     parts = [*_field(record.key), *_field(record.value)]
     for name, value in record.headers:

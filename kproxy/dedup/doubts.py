@@ -13,6 +13,7 @@ from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 
@@ -71,6 +72,10 @@ class Doubts:
         self.members: list[Member] = []
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
         self._calm: dict[TrackKey, Member] = {}
+        #: For connections that were compared in full for a while, where something is in doubt.
+        self._checks = QuickChecks(rules)
+        #: By partition, the connection that used it last, if it has a check.
+        self._settled: dict[TrackKey, Member] = {}
         #: Of connections that have ended, and of requests that were answered with an error; oldest first.
         self.entries: dict[TrackKey, list[Entry]] = {}
         #: Requests with open batches that may come again: of connections that have ended, or answered with an error.
@@ -103,6 +108,28 @@ class Doubts:
             if calm.get((topic, partition)) is not member:
                 return False
         return True
+
+    def is_cleared(
+        self, member: Member, answer: Answer, frame: bytearray, now: float, max_decompressed_bytes: int
+    ) -> bool:
+        """Whether the headers and first records in a request show that it repeats nothing: it is taken as it is."""
+        view: memoryview | None = None
+        for topic, partition, start, end in answer.places:
+            key = topic, partition
+            if self._calm.get(key) is member:
+                continue
+            # of two connections in use each may retry what was not answered on the other: that needs a comparison
+            check = self._checks.of(member, key, now) if self._settled.get(key) is member else None
+            if check is None:
+                return False
+            view = view if view is not None else memoryview(frame)
+            if not check.clears(view[start:end], max_decompressed_bytes):
+                return False
+        return True
+
+    def quick_check(self, member: Member, key: TrackKey, now: float) -> QuickCheck | None:
+        """What tells without a comparison that a batch of this connection repeats nothing; None: compare it."""
+        return self._checks.of(member, key, now)
 
     def hindrance(self, member: Member, answer: Answer, now: float) -> Hindrance | None:
         """What has to be done or to happen before a request can be compared with what is in doubt."""
@@ -252,18 +279,31 @@ class Doubts:
             self._newest[key] = max(self._newest.get(key, member.since), member.since)
             _prune(self.entries, key)
             _prune(member.kept, key)
-            self.disturb(key)
+            self._look_again(key)
             troubled = member.ended or key in self._suspects or self._is_open(member, key)
-            if not troubled and not self._doubtful(member, key, now):
+            if troubled:
+                continue
+            doubtful = self._doubtful(member, key, now)
+            if doubtful:
+                repeated = any(entry.key == key for entry in answer.moved)
+                if self._checks.compared(member, key, doubtful, repeated=repeated, now=now):
+                    self._settled[key] = member
+            else:
                 self._calm[key] = member
 
     # -- what becomes of it
 
     def disturb(self, key: TrackKey) -> None:
+        """The next requests on a partition have to be compared in full."""
+        self._look_again(key)
+        self._checks.reset(key)
+
+    def _look_again(self, key: TrackKey) -> None:
         """The next request on a partition has to be looked at."""
-        member = self._calm.pop(key, None)
-        if member is not None:
-            self.passes(member, key)  # its requests were not looked at: whatever it brought was new
+        for unlooked in (self._calm, self._settled):
+            member = unlooked.pop(key, None)
+            if member is not None:
+                self.passes(member, key)  # its requests were not looked at: whatever it brought was new
 
     def add(self, entry: Entry) -> None:
         """Takes an entry that any connection of the producer may repeat."""
@@ -291,15 +331,14 @@ class Doubts:
 
     def leaves(self, member: Member) -> None:
         """Takes note that a connection is about to end: what it has passed is known from here on."""
-        for key, calm in list(self._calm.items()):
-            if calm is member:
-                self.disturb(key)
+        for key in [key for unlooked in (self._calm, self._settled) for key, one in unlooked.items() if one is member]:
+            self.disturb(key)
 
     def left(self, member: Member) -> None:
         """Takes note that a connection has ended; it may still be read."""
         self.members.remove(member)
         self._draining.add(member)
-        for key in list(self._calm):
+        for key in {*self._calm, *self._checks.keys()}:
             self.disturb(key)
         self.changed()
 
@@ -360,7 +399,13 @@ class Doubts:
 
     @property
     def count(self) -> int:
-        """Batches in doubt, open ones included."""
+        """Batches in doubt, open ones included; without those whose connection ended in good order after the answer."""
+        ended_well = sum(entry.clean for entries in self.entries.values() for entry in entries)
+        return self.held - ended_well
+
+    @property
+    def held(self) -> int:
+        """All batches that a request may be compared with, open ones included."""
         return sum(map(len, self.entries.values())) + sum(map(len, self._open.values()))
 
     @property

@@ -11,6 +11,9 @@ from kproxy.errors import RemoteProtocolError
 
 #: More lanes than an instance has connections and pauses; about 20 MB.
 MOST_LANES: Final = 50_000
+#: What the identities of all lanes may take together, in bytes. kproxy writes short ones only; other entries were
+#: written by an older version, or by somebody else.
+MOST_BYTES: Final = 16 << 20
 
 
 class FormerLanes:
@@ -22,9 +25,10 @@ class FormerLanes:
         self._most = most
         self._lanes: dict[LaneKey, LaneRecord] = {}
         self._by_identity: dict[Identity, dict[LaneKey, LaneRecord]] = {}
+        self._size = 0
         #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
         self.newer = self.damaged = 0
-        #: Lanes beyond ``most``: retries of what was sent under them are not recognised.
+        #: Lanes beyond ``most`` or ``MOST_BYTES``: retries of what was sent under them are not recognised.
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -50,6 +54,7 @@ class FormerLanes:
         lanes = list(self._lanes.values())
         self._lanes.clear()
         self._by_identity.clear()
+        self._size = 0
         return lanes
 
     def _apply(self, record: Record) -> None:
@@ -62,14 +67,20 @@ class FormerLanes:
         lane = decode_value(key, record.value)
         self._lanes[key] = lane
         self._by_identity.setdefault(lane.identity, {})[key] = lane
-        if len(self._lanes) > self._most:
+        self._size += _size(lane)
+        while len(self._lanes) > self._most or self._size > MOST_BYTES:
             self._remove(next(iter(self._lanes)))
             self.dropped += 1
 
     def _remove(self, key: LaneKey) -> None:
         lane = self._lanes.pop(key, None)
         if lane is not None:
+            self._size -= _size(lane)
             lanes = self._by_identity[lane.identity]
             del lanes[key]
             if not lanes:
                 del self._by_identity[lane.identity]
+
+
+def _size(lane: LaneRecord) -> int:
+    return sum(map(len, lane.identity))

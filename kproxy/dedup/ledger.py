@@ -42,7 +42,7 @@ class Ledger:
             if doubts.idle:
                 del self._doubts[identity]
         self.in_doubt = sum(doubts.count for doubts in self._doubts.values())
-        surplus = self.in_doubt - MAX_ENTRIES
+        surplus = sum(doubts.held for doubts in self._doubts.values()) - MAX_ENTRIES
         return self._drop_oldest(surplus) if surplus > 0 else 0
 
     def counts(self) -> dict[Identity, int]:

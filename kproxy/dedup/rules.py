@@ -13,6 +13,8 @@ from kproxy.dedup.entries import Answer, Entry
 _TIMEOUT_MARGIN = 1.5
 #: Seconds. A host may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
 _SLOWEST_ACKNOWLEDGEMENT = 1.0
+#: Times a client's window. More than a client sends before its first retry, if it reconnects under full load.
+_SETTLED_WINDOWS = 2
 #: So many requests, each behind the answer to the one before, show that a client waits for each answer.
 _TELLING_REQUESTS = 100
 
@@ -101,6 +103,19 @@ class Rules:
     def expired(self, entry: Entry, now: float) -> bool:
         """No client goes on trying for so long."""
         return now - entry.since > self.window
+
+    def settled_requests(self, observed: int) -> int:
+        """Requests in a row for a partition, all new, after which a retry shows in a batch's header or first record.
+
+        Clients send retries before new records. What comes later is compared in full only if the timestamps of the
+        batch reach those in doubt, or its first record equals one that may be repeated with another timestamp.
+        """
+        return _SETTLED_WINDOWS * self.depth(observed)
+
+    def ends_of(self, entry: Entry) -> tuple[float, ...]:
+        """The times (s) at which fewer records may repeat an entry than before; the last is when none may."""
+        clean_end = (entry.since + self.clean_window,) if entry.clean else ()
+        return (*clean_end, entry.since + self.window)
 
     def times_agree(self, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
         """Whether the timestamps of a record in doubt and of one that equals it allow that they are one."""

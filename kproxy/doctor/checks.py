@@ -24,6 +24,7 @@ class Told(NamedTuple):
 
 CHECKS: Final = (
     Check("running kproxy", options.running),
+    Check("transaction log", options.transaction_log),
     Check("bootstrap servers", brokers.bootstrap),
     Check("advertised addresses", brokers.advertised),
     Check("releases", brokers.releases),

@@ -139,3 +139,18 @@ def running(examined: Examined) -> Iterator[Finding]:
         yield fail(f"kproxy {status['version']} runs, and is not ready: {'; '.join(status['reasons'])}", "see its log")
     else:
         yield ok(f"kproxy {status['version']} runs as {status['instance_id']} and is ready")
+
+
+def transaction_log(examined: Examined) -> Iterator[Finding]:
+    """Whether a kproxy that runs has found the transaction log without records that it had."""
+    if examined.running is None:
+        yield skipped("no kproxy answers at http or control.socket")
+        return
+    losses = examined.running.get("transactions", {}).get("log_losses", 0)
+    if losses:
+        yield fail(
+            f"the transaction log has lost records {losses} times since kproxy started: committed data may be hidden",
+            "set unknown.producer.ids = wait, and see docs/operations.md: the transaction log is lost",
+        )
+    else:
+        yield ok("the running kproxy has not seen the transaction log lose records")

@@ -36,7 +36,7 @@ class Authorization:
         return Access(self._policy, host, topic_names, self._refused)
 
     def _use(self, rules: Rules) -> None:
-        self._policy.rules = rules
+        self._policy.use(rules)
 
     def _refused(self, subject: Subject, refusal: Refusal) -> None:
         self._audit.refused(subject, refusal, trio.current_time())

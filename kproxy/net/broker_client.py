@@ -61,6 +61,11 @@ class BrokerClient:
         return client
 
     @property
+    def requests(self) -> int:
+        """Requests that are answered or waited for now."""
+        return self._lock.statistics().tasks_waiting + self._lock.locked()
+
+    @property
     def closed(self) -> bool:
         """Whether it can't be used any more."""
         return self._io.closed

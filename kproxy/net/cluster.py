@@ -1,6 +1,7 @@
 """kproxy's own view of the cluster: its brokers and their versions, leaders and coordinators."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 import structlog
 import trio
@@ -25,6 +26,8 @@ _METADATA = 12
 _UNUSED_TIMEOUT_MS = 60_000
 #: A broker without a block of producer ids asks its controller for one, and has none to give meanwhile.
 _PRODUCER_ID_TRIES = 30
+#: Connections of kproxy's own to one broker.
+_MOST_CONNECTIONS: Final = 4
 
 
 class Cluster:
@@ -47,7 +50,7 @@ class Cluster:
         self.map = cluster_map
         self.network = network
         self._networks = clients
-        self._clients: dict[Address, BrokerClient] = {}
+        self._clients: dict[Address, list[BrokerClient]] = {}
         self._connecting: dict[Address, trio.Lock] = {}
         self._turn = 0
         #: Opens a port for a broker that is new; set by the server.
@@ -135,25 +138,36 @@ class Cluster:
     # -- asking
 
     async def client(self, address: Address) -> BrokerClient:
-        """kproxy's own connection to a broker. OSError, RemoteProtocolError if it can't be had."""
+        """A connection of kproxy's own to a broker, an idle one if it can be. OSError, RemoteProtocolError.
+
+        A connection carries one request at a time: over a slow network one connection for all would be a queue.
+        """
+        found = self._open_client(address)
+        if found is not None:
+            return found
         async with self._connecting.setdefault(address, trio.Lock()):
-            known = self._clients.get(address)
-            if known is not None and not known.closed:
-                return known
+            found = self._open_client(address)
+            if found is not None:
+                return found
             client = await BrokerClient.open(
                 self.network,
                 address,
                 self._config.upstream_connect_timeout_ms,
                 self._config.upstream_request_timeout_ms,
             )
-            self._clients[address] = client
+            self._clients.setdefault(address, []).append(client)
             return client
+
+    def _open_client(self, address: Address) -> BrokerClient | None:
+        """The connection with the fewest requests; None if one more may be opened for another request."""
+        known = self._clients[address] = [client for client in self._clients.get(address, ()) if not client.closed]
+        best = min(known, key=lambda client: client.requests, default=None)
+        return best if best is not None and (not best.requests or len(known) >= _MOST_CONNECTIONS) else None
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
         """What a broker serves; asked again after a connection to it was lost. OSError, RemoteProtocolError."""
         if broker.versions is None:
-            known = self._clients.pop(broker.address, None)
-            if known is not None:
+            for known in self._clients.pop(broker.address, ()):
                 known.close()  # it may be from before an upgrade
             client = await self.client(broker.address)
             broker.versions, broker.said = client.versions, client.said
@@ -176,7 +190,7 @@ class Cluster:
         error: OSError | RemoteProtocolError = OSError("no broker is known")
         addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
         # where a connection stands already, ask there first
-        addresses.sort(key=lambda address: address not in self._clients or self._clients[address].closed)
+        addresses.sort(key=lambda address: all(client.closed for client in self._clients.get(address, ())))
         for address in dict.fromkeys(addresses):
             try:
                 client = await self.client(address)
@@ -241,5 +255,6 @@ class Cluster:
 
     def close(self) -> None:
         """Closes kproxy's own connections."""
-        for client in self._clients.values():
-            client.close()
+        for clients in self._clients.values():
+            for client in clients:
+                client.close()

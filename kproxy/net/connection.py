@@ -13,7 +13,7 @@ from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.budget import Budget
+from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.desk import LoginDesk
 from kproxy.net.cluster import Cluster
 from kproxy.net.doubts import DoubtKeeper
@@ -25,6 +25,7 @@ from kproxy.net.resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.handlers.base import Fault
+from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Errand, Session, Waiting
 from kproxy.proxy.stats import Stats
@@ -40,6 +41,11 @@ READ_BYTES = 262_144
 #: Answers longer than this go to the client while they come.
 _STREAM_FROM = 32_768
 _LARGEST_ANSWER = (1 << 31) - 1
+#: What makes an unfinished request the first to go when others wait for memory: its client has sent nothing for so
+#: long, or is slower than this for so long.
+_SILENT_SECONDS = 1.0
+_SLOW_SECONDS = 5.0
+_SLOW_BYTES_A_SECOND = 262_144
 #: A wait that ends sooner was none: there was something to read before it began.
 _AT_ONCE_SECONDS = 0.001
 
@@ -57,6 +63,7 @@ class Connection:
         config: Config,
         stats: Stats,
         budget: Budget,
+        unfinished: Unfinished,
         shared: memoryview,
         choose: Callable[[], Broker | None],
         wall: float,
@@ -89,10 +96,15 @@ class Connection:
         self.stats = stats
         self.client = client
         self._choose = choose
-        self._budget = budget
+        self.budget = budget
+        self._unfinished = unfinished
+        #: As whose bytes what has come of an unfinished request is counted; empty: none is.
+        self._sender = ""
+        #: Waits for memory, and since when it does so no more.
+        self._waits, self._went_on_at = False, self.heard
         self._shared = shared
         largest = _LARGEST_ANSWER if session.login is None else LARGEST_BEFORE_LOGIN
-        self._splitter = FrameSplitter(min(config.max_frame_bytes, largest))
+        self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
         self._answers = FrameSplitter(_LARGEST_ANSWER)
         #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
         self._pending = 0
@@ -134,12 +146,19 @@ class Connection:
     def _close(self) -> None:
         self.client.close()
         self._drop_upstream()
-        self._budget.hold(self, 0)
-        self.stats.buffered_bytes = self._budget.used
+        self.budget.hold(self, 0)
+        self.stats.buffered_bytes = self.budget.used
         self.stats.sends_in_flight -= self.session.gate.producer.in_flight
         self._intake.close(trio.current_time() + self.wall)
         if self.session.ctx.meter is not None:
             self.session.ctx.meter.close()
+        # The connection, its session and their callbacks refer to each other: without this the buffers would stay
+        # in memory until the next full garbage collection, while the budget counts them as free.
+        self._splitter.drop()
+        self._answers.drop()
+        self.session.drop()
+        if self._sender:
+            self._account_unfinished()
 
     # -- evidence of what the client has had
 
@@ -188,10 +207,8 @@ class Connection:
 
     async def _serve(self) -> None:
         while await self._goes_on():
-            if self._budget.full:
-                asked_at = trio.current_time()
-                await self._budget.admit(self)
-                self._frame_since += trio.current_time() - asked_at  # but for that, time goes on: frames may drip
+            if self.budget.full or (self._sender and self._unfinished.full(self._sender)):
+                await self._admitted()
             room = self._splitter.room()
             count = self.client.receive_now([self._shared] if room is None else [room, self._shared])
             if count is None:
@@ -216,6 +233,17 @@ class Connection:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
             elif self.client.had_its_turn():
                 await trio.lowlevel.checkpoint()
+
+    async def _admitted(self) -> None:
+        """Waits until there is memory for more of the client's requests."""
+        asked_at, self._waits = trio.current_time(), True
+        try:
+            if self._sender:
+                await self._unfinished.admit(self._sender, self)
+            await self.budget.admit(self)
+        finally:
+            self._waits, self._went_on_at = False, trio.current_time()
+        self._frame_since += self._went_on_at - asked_at  # but for that, time goes on: frames may drip
 
     async def _goes_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
@@ -265,8 +293,11 @@ class Connection:
         config, stalled_at = self.config, self.client.stalled_at
         if stalled_at is not None and now > stalled_at + config.connections_max_idle_ms / 1000:
             return "idle"
-        if stalled_at is not None and self._budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
+        if stalled_at is not None and self.budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
             return "slow_reader"  # what is kept for it is missing to others
+        if self.client.greets:
+            allowed_ms = min(config.ssl_handshake_timeout_ms, config.connections_max_idle_ms)
+            return "tls_handshake" if now > self._opened_at + allowed_ms / 1000 else None
         login, latest = self.session.login, self._opened_at + config.frame_timeout_ms / 1000
         if login is not None and not login.passed and self._listening and now > latest:
             return "unauthenticated"
@@ -318,13 +349,44 @@ class Connection:
         self._account()
         return frames
 
+    @property
+    def sender(self) -> str:
+        """Whose its unfinished requests are: its principal's or, where it has none, its address's."""
+        principal = self.session.ctx.principal
+        return self.client.peer_host if principal == ANONYMOUS else principal
+
+    def crowds_out(self, now: float) -> float | None:
+        """Since when a request is unfinished through its client's fault: it sends nothing, or little; None if not."""
+        if not self._splitter.in_frame or self._waits:
+            return None
+        age = now - self._frame_since
+        silent = now - max(self.heard, self._went_on_at) > _SILENT_SECONDS
+        slow = age > _SLOW_SECONDS and self._splitter.held < age * _SLOW_BYTES_A_SECOND
+        return self._frame_since if silent or slow else None
+
+    def evict(self) -> int:
+        """Ends the connection, since its unfinished request is in the way of others; the bytes that will be free."""
+        self._count_refusal("evicted")
+        self.client.close()
+        return self._splitter.held
+
+    def _account_unfinished(self) -> None:
+        count = self._splitter.held if self._splitter.in_frame else 0
+        sender = self.sender if count else self._sender
+        if self._sender not in ("", sender):
+            self._unfinished.hold(self._sender, self, 0)
+        self._unfinished.hold(sender, self, count)
+        self._sender = sender if count else ""
+
     def _account(self) -> None:
+        if self._sender or self._splitter.in_frame:
+            self._account_unfinished()
         requests = self.session.held_bytes + self._splitter.held + self._pending
         answers = self._answers.held + self._unwritten
         if self._writing_client:
             answers += sum(map(len, self.session.link.to_client))
-        self._budget.hold(self, requests + answers)
-        self.stats.buffered_bytes = self._budget.used
+        self.budget.hold(self, requests + answers)
+        self.stats.buffered_bytes = self.budget.used
 
     def start_errands(self) -> None:
         """Runs what has to be asked of a coordinator."""
@@ -414,8 +476,8 @@ class Connection:
         self._answers = splitter = FrameSplitter(_LARGEST_ANSWER)
         try:
             while True:
-                if self._budget.full:
-                    await self._budget.admit(self)
+                if self.budget.full:
+                    await self.budget.admit(self)
                 count = io.receive_now([self._shared])
                 if count is None:
                     await io.readable()

@@ -97,6 +97,7 @@ class Facts:
             oldest_open_ms=_age_ms(stats.oldest_open, now),
             unknown_producer_ids=stats.unknown,
             log_lag=stats.log_lag,
+            log_losses=sum(stats.log_losses.values()),
             commits=stats.commits,
             aborts=sum(stats.aborts.values()),
         )
@@ -118,11 +119,13 @@ class Facts:
 
     # -- clients
 
-    def clients(self) -> Rows[ClientFact]:
-        """One row for each client, the busiest first."""
+    def clients(self, client_id: str | None = None) -> Rows[ClientFact]:
+        """One row for each client, the busiest first; of ``client_id`` alone, if it is given."""
         groups: dict[tuple[str, ...], list[Connection]] = {}
         for connection in self._server.connections:
             ctx = connection.session.ctx
+            if client_id not in (None, ctx.client_id):
+                continue
             key = (ctx.client_id, ctx.software, ctx.software_version, connection.client.peer_host, ctx.principal)
             groups.setdefault(key, []).append(connection)
         busiest = sorted(groups.items(), key=lambda row: (-sum(map(self._sampler.answered, row[1])), row[0]))

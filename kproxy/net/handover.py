@@ -114,7 +114,16 @@ class Predecessor:
             listening.sock.close()
 
 
+def _check_user(sock: trio.socket.SocketType) -> int:
+    """The process at the other end. HandOverError if it runs as another user than root or this one."""
+    pid, uid, _ = _peer(sock)
+    if uid not in (0, os.getuid()):
+        raise HandOverError(f"the process {pid} at the other end runs as uid {uid}, not as {os.getuid()} or root")
+    return pid
+
+
 async def _introduced(sock: trio.socket.SocketType) -> Predecessor:
+    _check_user(sock)
     hello, _ = await _receive(sock)
     listening = []
     for _ in range(int(hello["listeners"])):
@@ -159,9 +168,7 @@ class HandOver:
                     sock.close()
 
     async def _offer(self, sock: trio.socket.SocketType) -> None:
-        pid, uid, _ = _peer(sock)
-        if uid not in (0, os.getuid()):
-            raise HandOverError(f"the process {pid} is another user's")
+        pid = _check_user(sock)
         listening = self._listening()
         with trio.fail_after(_ANSWER_SECONDS):
             await _send(sock, {"instance_id": self._instance_id, "listeners": len(listening)})

@@ -135,6 +135,8 @@ class Intake:
             await self._log_in()
         elif need is Need.LANE:
             await self._lease()
+        elif need is Need.CONVERT:
+            await self._convert()
         elif need is Need.LOOK:
             gate, now = self._session.gate, trio.current_time() + self._connection.wall
             assert gate.member is not None
@@ -147,11 +149,18 @@ class Intake:
         elif self._session.blocked:
             await self._connection.progressed()
 
+    async def _convert(self) -> None:
+        """One conversion at a time: each may hold ``decompression.max.bytes``."""
+        gate, budget = self._session.gate, self._connection.budget
+        gate.convert(await trio.to_thread.run_sync(gate.conversion.whole, limiter=budget.converting))
+        budget.peak = max(budget.peak, budget.used + self._config.decompression_max_bytes)
+
     async def _log_in(self) -> None:
         login = self._session.login
         assert login is not None
         assert self._logins is not None
-        await self._logins.serve(login, self._session.ctx.client_id, self._connection.client.peer)
+        client = self._connection.client
+        await self._logins.serve(login, self._session.ctx.client_id, client.peer, client.peer_closed)
 
     def _due(self, frame: bytearray) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""

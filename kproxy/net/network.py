@@ -33,6 +33,10 @@ class ByteIO(Protocol):
         """The certificate (DER) that the peer showed and proved, once it has sent something; None without."""
 
     @property
+    def greets(self) -> bool:
+        """Whether a handshake has to be over before anything can be read or written."""
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
 

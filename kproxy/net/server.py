@@ -14,12 +14,13 @@ from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
-from kproxy.net.budget import Budget
+from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.desk import open_desk
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.draining import Draining
+from kproxy.net.heap import HeapKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
@@ -46,6 +47,10 @@ _BACKLOG = 1024
 _WATCH_SECONDS = 1.0
 #: And how often, between these looks, for requests that must be answered before their clients' time-outs.
 _OPEN_CHECKS = 4
+#: What a connection takes beside its requests, about: its task, its session and, with TLS, OpenSSL's state.
+_CONNECTION_BYTES = 32_768
+#: Where others wait for memory, connections that hold this part of it in unfinished requests are ended at a time.
+_EVICTED_PART = 4
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
 
@@ -83,7 +88,9 @@ class Server:
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
+        self._unfinished = Unfinished(6 * eighth, reserve=eighth)
         stats.connections_limit, stats.buffered_bytes_limit = config.max_connections, 6 * eighth
+        self._heap = HeapKeeper()
         self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         #: Where clients bootstrap, once it listens.
@@ -143,17 +150,21 @@ class Server:
         """Ends what has lasted too long, for ever."""
         try:
             while True:
-                shortest = min(self._config.frame_timeout_ms, self._config.connections_max_idle_ms)
+                config = self._config
+                shortest = min(config.frame_timeout_ms, config.connections_max_idle_ms, config.ssl_handshake_timeout_ms)
                 pause = min(_WATCH_SECONDS, shortest / 4000)
                 for _ in range(_OPEN_CHECKS):
                     due = trio.current_time() + pause / _OPEN_CHECKS
                     await trio.sleep_until(due)
                     self._stats.loop_delays.observe(trio.current_time() - due)
                     self._check_open(trio.current_time())
+                    self._evict(trio.current_time())
+                    self._heap.note(self._held_bytes())
                 now = trio.current_time()
                 for connection in list(self._connections):
                     connection.check(now)
                 self.keeper.sweep(now + self._wall)
+                self._heap.look(self._held_bytes(), now)
         finally:
             self.keeper.broker_log.close()
 
@@ -166,6 +177,25 @@ class Server:
                 since = producer.oldest
                 oldest = since if oldest is None or (since is not None and since < oldest) else oldest
         self._stats.oldest_unacknowledged = oldest
+
+    def _held_bytes(self) -> int:
+        """What clients take now; the most that their requests took since this was last asked is noted."""
+        own = len(self._connections) * _CONNECTION_BYTES
+        self._heap.note(self._budget.peak + own)
+        self._budget.peak = self._budget.used
+        return self._budget.used + own
+
+    def _evict(self, now: float) -> None:
+        """Ends connections whose unfinished requests keep others waiting: of the sender that holds most, the oldest."""
+        if not (self._budget.crowded or self._unfinished.crowded):
+            return
+        found = [(since, one) for one in self._connections if (since := one.crowds_out(now)) is not None]
+        found.sort(key=lambda row: (-self._unfinished.used(row[1].sender), row[0]))
+        wanted = self._budget.used // _EVICTED_PART
+        for _, connection in found:
+            wanted -= connection.evict()
+            if wanted <= 0:
+                break
 
     async def open_broker_port(self, broker: Broker) -> None:
         """Opens a port for a broker; logs what to do if none of the range is free. With one port for all that one."""
@@ -275,6 +305,7 @@ class Server:
             self._config,
             self._stats,
             self._budget,
+            self._unfinished,
             self._shared,
             choose,
             self._wall,
@@ -291,6 +322,7 @@ class Server:
             max_decompressed_bytes=self._config.decompression_max_bytes,
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
+            max_request_elements=self._config.request_max_elements,
             homes=self._config.transactions_home if self._rpcs is not None else None,
             captures=ways_in,
             applications=ways_in if ways_in is not None and ways_in.watches else None,

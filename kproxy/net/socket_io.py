@@ -50,6 +50,11 @@ class SocketIO:
         """Nobody shows one without TLS."""
 
     @property
+    def greets(self) -> bool:
+        """There is no handshake without TLS."""
+        return False
+
+    @property
     def local_host(self) -> str:
         """The address at which the peer reached this end."""
         host: str = self._sock.getsockname()[0]

@@ -134,6 +134,11 @@ class TlsIO:
         """Whether there may be something to read."""
         return not self.closed and (not self._dry or self._inner.pending())
 
+    @property
+    def greets(self) -> bool:
+        """Whether the TLS handshake is not over."""
+        return not self._done
+
     # -- the handshake
 
     async def handshake(self) -> None:

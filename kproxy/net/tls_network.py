@@ -9,6 +9,7 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.net.log_limit import LogLimit
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, client_context, server_context
@@ -72,6 +73,7 @@ class TlsNetwork:
         self._connecting = connecting
         self._stats = stats
         self._scratch = memoryview(bytearray(_READ_BYTES))
+        self._lines = LogLimit()
 
     async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
         """As ``Network``; OSError says what was wrong with the other's certificate."""
@@ -104,7 +106,12 @@ class TlsNetwork:
     def _refused(self, peer: str, why: str) -> None:
         refused = self._stats.connections_refused
         refused["tls_handshake"] = refused.get("tls_handshake", 0) + 1
-        log.info("no TLS with a client", peer=peer, reason="it speaks no TLS" if why in _NO_TLS else why)
+        reason = "it speaks no TLS" if why in _NO_TLS else why
+        left = self._lines.take()
+        if left > 0:
+            log.info("no TLS with a client", peer=peer, reason=reason)
+        elif left == 0:
+            log.warning("many TLS handshakes fail; see kproxy_connections_refused_total", peer=peer, reason=reason)
 
     def wall(self) -> float:
         """As ``Network``."""

@@ -18,7 +18,7 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.header import decode_request_header
-from kproxy.codec.messages import ApiKey, ErrorCode, Message, request_class
+from kproxy.codec.messages import ApiKey, ErrorCode, Message, decode_request
 from kproxy.proxy.asks import CommitAsk
 
 #: What an application's consumer asks that says where its transactions begin and end.
@@ -92,14 +92,19 @@ class Applications(Protocol):
         ...
 
 
-def watch(applications: Applications, client_id: str, connection: int, frame: memoryview) -> CommitAsk | None:
+def watch(
+    applications: Applications, client_id: str, connection: int, frame: memoryview, most_elements: int
+) -> CommitAsk | None:
     """Tells an application what its consumer asks (a request without its length). A commit is its to decide.
+
+    ``most_elements``: the array elements that a request may have.
 
     RemoteProtocolError if the request is malformed.
     """
     header = decode_request_header(frame)
     version = header.api_version
-    request: Any = request_class(header.api_key).decode(frame[header.size :], version, surplus=True)
+    request: Any
+    request, _ = decode_request(header.api_key, frame[header.size :], version, most_elements)
     for group_id in _groups(request, version):
         found = applications.of_consumer(client_id, group_id)
         if found is None:

@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kproxy.codec._generated.produce import ProduceResponse
-from kproxy.codec.legacy import to_v2
 from kproxy.codec.produce import ProduceLayout, TopicRef
-from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import ProducePart
 from kproxy.proxy.batches import MAGIC_AT, check_batch
-from kproxy.proxy.producing import FIRST_V2, ProducerLimits, conversion_error
+from kproxy.proxy.conversion import Converted
 from kproxy.proxy.transactions import produced
 from kproxy.txn.requests import ClientBatch, Written
 
@@ -64,26 +62,18 @@ class CountConverted(Protocol):
 
 
 def captured_parts(
-    frame: bytearray, layout: ProduceLayout, version: int, now_ms: int, limits: ProducerLimits, count: CountConverted
+    frame: bytearray, layout: ProduceLayout, converted: Converted | None, count: CountConverted
 ) -> list[ProducePart]:
     """The batches of a request, or what is wrong with them; a converted partition may have several, or none.
 
-    What has neither records nor an error asks for nothing but a row in the answer.
+    What has neither records nor an error asks for nothing but a row in the answer. ``converted``: one of an old format.
     """
-    if version >= FIRST_V2:
+    if converted is None:
         return _as_they_are(frame, layout)
-    view = memoryview(frame)
     parts: list[ProducePart] = []
-    for place in layout.partitions:
-        try:
-            batches = to_v2(
-                view[place.start : place.end] if place.start >= 0 else b"",
-                arrival_ms=now_ms,
-                max_batch_bytes=limits.max_batch_bytes,
-                max_decompressed_bytes=limits.max_decompressed_bytes,
-            )
-        except RemoteProtocolError as error:
-            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE, conversion_error(error)))
+    for place, batches in zip(layout.partitions, converted.parts, strict=True):
+        if isinstance(batches, int):
+            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE, batches))
             continue
         parts += [
             ProducePart(*place[:2], memoryview(batch.data), batch.record_count, _NO_SEQUENCE) for batch in batches

@@ -11,6 +11,8 @@ from kproxy.txn.ids import Producer
 
 #: Members of which a connection may speak; of one that speaks of more nothing is known.
 _MOST: Final = 64
+#: What the names of these members and of their groups may take, in bytes.
+_MOST_BYTES: Final = 32_768
 
 
 class Membership(NamedTuple):
@@ -43,7 +45,7 @@ class _Connection:
         members[group, request.member_id] = Membership(
             request.generation_id, request.member_id, request.group_instance_id
         )
-        if len(members) > _MOST:
+        if len(members) > _MOST or _size(members.values(), members) > _MOST_BYTES:
             self.members = None
 
     def joins(self, request: JoinGroupRequest) -> None:
@@ -71,7 +73,7 @@ class ClientMemberships:
 
     def __init__(self) -> None:
         self._connections: dict[int, _Connection] = {}
-        #: By group, of connections that have ended; None: they spoke of several members.
+        #: By group, of connections that have ended, the oldest first; None: they spoke of several members.
         self._ended: dict[str, Membership | None] = {}
         #: By producer that is in a transaction, the oldest first, and group.
         self._begun: dict[Producer, dict[str, Membership]] = {}
@@ -85,6 +87,11 @@ class ClientMemberships:
     def is_unknown(self) -> bool:
         """Whether nothing is known of it."""
         return not (self._connections or self._ended or self._begun)
+
+    @property
+    def size(self) -> int:
+        """Bytes of names that are remembered of connections that have ended."""
+        return sum(map(len, self._ended)) + sum(map(_length, filter(None, self._ended.values())))
 
     def note(self, connection: int, request: Any) -> None:
         """Takes note of a request."""
@@ -146,6 +153,8 @@ class ClientMemberships:
         for (group, member_id), member in (known.members or {}).items():
             earlier = self._ended.pop(group, member)
             self._ended[group] = member if earlier is not None and earlier.member_id == member_id else None
+        while len(self._ended) > _MOST or self.size > _MOST_BYTES:
+            del self._ended[next(iter(self._ended))]
         for group, member_id in known.left:
             for members in self._begun.values():
                 if group in members and members[group].member_id == member_id:
@@ -165,3 +174,11 @@ def _newest(group: str, said: Iterable[dict[tuple[str, str], Membership]]) -> li
             if name == group and member.generation_id >= found.get(member_id, member).generation_id:
                 found[member_id] = member
     return list(found.values())
+
+
+def _length(member: Membership) -> int:
+    return len(member.member_id) + len(member.group_instance_id or "")
+
+
+def _size(members: Iterable[Membership], keys: Iterable[tuple[str, str]]) -> int:
+    return sum(map(_length, members)) + sum(len(group) for group, _ in keys)

@@ -105,6 +105,7 @@ class TransactionsFact(NamedTuple):
     oldest_open_ms: int
     unknown_producer_ids: int
     log_lag: int
+    log_losses: int
     commits: int
     aborts: int
 

@@ -120,6 +120,13 @@ class Link:
         """Does not hear the client for a while."""
         self.muted_until = max(self.muted_until, self.now + seconds)
 
+    def drop(self) -> None:
+        """Frees all that is queued in both directions."""
+        self.order.drop()
+        self.expected.clear()
+        self.to_upstream.clear()
+        self.to_client.clear()
+
     def fail(self, slot: Slot) -> None:
         """Notes that a request can't be answered: the connection ends when its turn comes."""
         slot.failed = True

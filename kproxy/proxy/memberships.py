@@ -8,7 +8,7 @@ knows one consumer of the same client in the group, it is taken to be this.
 from typing import Any, Final, NamedTuple
 
 from kproxy.codec.header import decode_request_header
-from kproxy.codec.messages import ApiKey, request_class
+from kproxy.codec.messages import ApiKey, decode_request
 from kproxy.proxy.client_memberships import ClientMemberships, Membership
 from kproxy.txn.ids import Producer
 
@@ -16,6 +16,10 @@ from kproxy.txn.ids import Producer
 ASKED_BY_MEMBERS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP})
 #: Clients without a connection that are remembered.
 _MOST_GONE: Final = 1000
+#: What all of these may take together, in bytes of names; and for how long they are remembered, in seconds: much longer
+#: than a consumer can sleep and still be a member.
+_MOST_GONE_BYTES: Final = 8 << 20
+_GONE_SECONDS: Final = 3600.0
 
 
 class Client(NamedTuple):
@@ -26,6 +30,11 @@ class Client(NamedTuple):
     host: str
 
 
+class _Gone(NamedTuple):
+    since: float
+    size: int
+
+
 class Memberships:
     """Of all clients of this kproxy."""
 
@@ -33,19 +42,24 @@ class Memberships:
         self._clients: dict[Client, ClientMemberships] = {}
         #: By connection that has spoken of groups.
         self._client_of: dict[int, Client] = {}
-        #: Those that have no such connection any more, the oldest first.
-        self._gone: dict[Client, None] = {}
+        #: Those that have no such connection any more, the oldest first: since when, and the bytes of their names.
+        self._gone: dict[Client, _Gone] = {}
+        self._gone_bytes = 0
 
-    def take(self, connection: int, client: Client, frame: memoryview) -> None:
-        """Takes note of a request (without its length) of ``ASKED_BY_MEMBERS``. RemoteProtocolError if malformed."""
+    def take(self, connection: int, client: Client, frame: memoryview, most_elements: int, now: float) -> None:
+        """Records a request (without its length) of ``ASKED_BY_MEMBERS``, at ``now``, in seconds.
+
+        ``most_elements``: the array elements that it may have. RemoteProtocolError if it has more, or is malformed.
+        """
         header = decode_request_header(frame)
-        request: Any = request_class(header.api_key).decode(frame[header.size :], header.api_version, surplus=True)
+        request: Any
+        request, _ = decode_request(header.api_key, frame[header.size :], header.api_version, most_elements)
         if not client.client_id:
             return
         if self._client_of.get(connection, client) != client:
-            self.closed(connection)
+            self.closed(connection, now)
         self._client_of[connection] = client
-        self._gone.pop(client, None)
+        self._back(client)
         self._clients.setdefault(client, ClientMemberships()).note(connection, request)
 
     def begins(self, client: Client, producer: Producer) -> None:
@@ -68,17 +82,29 @@ class Memberships:
         if client in self._clients:
             self._clients[client].refused(group_id)
 
-    def closed(self, connection: int) -> None:
-        """Takes note of the end of a connection."""
+    def closed(self, connection: int, now: float) -> None:
+        """Records the end of a connection at ``now``, in seconds; what is too old or too much is forgotten."""
         client = self._client_of.pop(connection, None)
-        if client is None:
-            return
-        known = self._clients[client]
-        known.closed(connection)
-        if known.is_unknown:
-            del self._clients[client]
-        elif not known.is_connected:
-            self._gone[client] = None
-        if len(self._gone) > _MOST_GONE:
-            oldest = next(iter(self._gone))
-            del self._gone[oldest], self._clients[oldest]
+        if client is not None:
+            known = self._clients[client]
+            known.closed(connection)
+            if known.is_unknown:
+                del self._clients[client]
+            elif not known.is_connected:
+                self._gone[client] = _Gone(now, known.size)
+                self._gone_bytes += known.size
+        self._forget_gone(now)
+
+    def _forget_gone(self, now: float) -> None:
+        while self._gone:
+            oldest, gone = next(iter(self._gone.items()))
+            few = len(self._gone) <= _MOST_GONE and self._gone_bytes <= _MOST_GONE_BYTES
+            if few and now - gone.since <= _GONE_SECONDS:
+                return
+            self._back(oldest)
+            del self._clients[oldest]
+
+    def _back(self, client: Client) -> None:
+        gone = self._gone.pop(client, None)
+        if gone is not None:
+            self._gone_bytes -= gone.size

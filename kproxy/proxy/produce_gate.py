@@ -21,10 +21,12 @@ from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.captures import Captured, captured_parts
+from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.link import Expected, Link
-from kproxy.proxy.producing import Producer, ProducerLimits
+from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, digests_in
+from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import traced_produce
@@ -35,7 +37,9 @@ _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
-_OWN_TOPICS = b"__kproxy_"
+#: Kafka's ``Topic.MAX_NAME_LENGTH``.
+LONGEST_TOPIC = 249
+_OWN_TOPICS = OWN_PREFIX.encode()
 #: A client waits for its time-out, or a little longer. It has to hear of an open fate before, but a broker needs time.
 _TIMEOUT_SHARE = 0.9
 _SHORTEST_TIMEOUT_SECONDS = 1.0
@@ -55,6 +59,8 @@ class Need(Enum):
     """Lease a lane; then ``Session.lease``."""
     PROGRESS = auto()
     """Wait until an answer came or a recovery ended."""
+    CONVERT = auto()
+    """A long conversion: run ``ProduceGate.conversion`` beside the loop, and report with ``ProduceGate.convert``."""
     LOOK = auto()
     """Something is in doubt: do what ``ProduceGate.hindrance`` says."""
     SETTLE = auto()
@@ -104,6 +110,10 @@ class ProduceGate:
         self.member: Member | None = None
         #: Why the last frame could not be taken.
         self.hindrance: Hindrance | None = None
+        #: The frame at hand if it is of an old format, and what is made of it.
+        self._old: tuple[bytearray, Converted] | None = None
+        #: What has to be done for it (``Need.CONVERT``), and for which frame.
+        self._conversion: tuple[bytearray, Conversion] | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
@@ -139,8 +149,7 @@ class ProduceGate:
         elif self._ctx.captures is not None:
             capture = self._ctx.captures.of(self._ctx.client_id)
             if capture is not None:
-                self._capture(slot, frame, layout, capture)
-                return None
+                return self._capture(slot, frame, layout, capture)
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
         return self._produce(slot, frame, layout, upstream)
 
@@ -166,22 +175,67 @@ class ProduceGate:
             who = TxnRequest(name, producer, self._ctx.connection, self._ctx.client_id)
             self._transact(slot, ProduceAsk(who, parts))
 
-    def _capture(self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: Captured) -> None:
+    def _capture(self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: Captured) -> Need | None:
         """Hands on batches for a transaction that was begun for their client."""
+        if self._is_long(slot, frame, layout):
+            return Need.CONVERT
         self._shape = None
         slot.silent = layout.acks == 0
         self._open(slot, slot.api_version)
         if has_kproxy_id(frame, layout):
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
-            return
+            return None
+        converted = self._take_converted(slot, frame)
         now_ms = int(self._link.now * 1000)
-        parts = captured_parts(frame, layout, slot.api_version, now_ms, self._limits.producer, self._count_converted)
+        parts = captured_parts(frame, layout, converted, self._count_converted)
         capture.took(self._ctx.connection, answered=not slot.silent)
-        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts, now_ms))
+        arrival_ms = now_ms if converted is None else converted.arrival_ms
+        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts, arrival_ms))
+        return None
+
+    # -- old formats
+
+    @property
+    def conversion(self) -> Conversion:
+        """What ``Need.CONVERT`` asks for."""
+        assert self._conversion is not None
+        return self._conversion[1]
+
+    def convert(self, converted: Converted) -> None:
+        """Takes what became of ``conversion``; the frame is to be offered again."""
+        assert self._conversion is not None
+        self._old, self._conversion = (self._conversion[0], converted), None
+
+    def _is_long(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> bool:
+        """Whether a frame has to be converted by the shell first; if it is of an old format it is converted else."""
+        if slot.api_version >= FIRST_V2 or (self._old is not None and self._old[0] is frame):
+            return False
+        limits = self._limits.producer
+        now_ms = int(self._link.now * 1000)
+        conversion = Conversion(frame, layout, now_ms, limits.max_batch_bytes, limits.max_decompressed_bytes)
+        converted = conversion.at_once()
+        if converted is None:
+            self._conversion = frame, conversion
+            return True
+        self._old = frame, converted
+        return False
+
+    def _take_converted(self, slot: Slot, frame: bytearray) -> Converted | None:
+        """What was made of a frame whose slot is open; None if it is of no old format."""
+        old, self._old = self._old, None
+        if old is None or old[0] is not frame:
+            return None
+        self._link.order.charge(slot, max(0, old[1].size - len(frame)))
+        return old[1]
 
     def forget_shape(self) -> None:
         """Takes note that the next request has to be looked at whole, whatever the last one looked like."""
         self._shape = None
+
+    def drop(self) -> None:
+        """Frees all requests that it holds, after the connection has ended."""
+        self.producer.drop()
+        self._shape = self._old = self._conversion = None
 
     def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
@@ -204,6 +258,8 @@ class ProduceGate:
         own_ids = self._ctx.cluster.own_topic_ids
         if any(place.topic.startswith(_OWN_TOPICS) or place.topic in own_ids for place in layout.partitions):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"
+        if any(len(place.topic) > LONGEST_TOPIC for place in layout.partitions):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"
         if layout.acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"
         return None
@@ -214,13 +270,15 @@ class ProduceGate:
         if not stamps or layout.transactional or has_producer_id(frame, layout):
             self._pass(slot, frame, layout, upstream)
             return None
-        if self.member is None:
-            return Need.LANE
+        need = self._lacks(slot, frame, layout)
+        if need is not None:
+            return need
+        assert self.member is not None
         owed, retries, calm = None, None, True
         if not slot.silent:
             owed = slot.owed = Answer(layout.partitions, self._due(layout))
             self.member.review()
-            calm = self.member.doubts.is_calm(self.member, owed)
+            calm = self._is_calm(self.member, owed, frame)
             if not calm:
                 need = self._look(self.member, owed)
                 if need is not None:
@@ -231,7 +289,7 @@ class ProduceGate:
         refused = _NO_REFUSALS
         if self.producer.refusals.some or self.member.doubts.refused:
             refused = self._refused(self.member, frame, layout, owed)
-        self.producer.accept(call, frame, layout, int(self._link.now * 1000), retries, refused)
+        self.producer.accept(call, frame, layout, self._take_converted(slot, frame), retries, refused)
         if owed is not None:
             self.member.arrived(owed)
             if not calm:
@@ -243,12 +301,23 @@ class ProduceGate:
             self._finish_calls()
         return None
 
+    def _lacks(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Need | None:
+        if slot.api_version < FIRST_V2 and self._is_long(slot, frame, layout):
+            return Need.CONVERT
+        return Need.LANE if self.member is None else None
+
     def _due(self, layout: ProduceLayout) -> float:
         """When the client has to have an answer: its time counts from before the request waited in a buffer."""
         if layout.timeout_ms != self._timeout_ms:
             self._timeout_ms = layout.timeout_ms
             self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
         return self._link.empty_at + self._allowed
+
+    def _is_calm(self, member: Member, owed: Answer, frame: bytearray) -> bool:
+        doubts = member.doubts
+        return doubts.is_calm(member, owed) or doubts.is_cleared(
+            member, owed, frame, self._link.now, self._limits.producer.max_decompressed_bytes
+        )
 
     def _look(self, member: Member, owed: Answer) -> Need | None:
         self.hindrance = member.doubts.hindrance(member, owed, self._link.now)

@@ -9,16 +9,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kproxy.codec.legacy import to_v2
-from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_response
 from kproxy.codec.produce_shape import ResponseShape
-from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.batches import MAGIC_AT, check_batch
 from kproxy.proxy.calls import Call, Group, Part, build_request
+from kproxy.proxy.conversion import Converted
 from kproxy.proxy.refusals import Refusals
 from kproxy.proxy.retries import Batch, Retries
 
@@ -83,11 +81,11 @@ class Producer:
         call: Call,
         frame: bytearray,
         layout: ProduceLayout,
-        now_ms: int,
+        converted: Converted | None = None,
         retries: Retries | None = None,
         refused: Mapping[TrackKey, int] = _NOTHING,
     ) -> None:
-        """Takes a request; ``ready`` then gives what to send of it.
+        """Takes a request; ``ready`` then gives what to send of it. ``converted``: one of an old format.
 
         ``retries`` takes out what the client had sent before; ``refused``: the errors of what is not to be sent.
 
@@ -98,8 +96,8 @@ class Producer:
         if self._by_id not in (None, by_id):
             raise RemoteProtocolError("topics by name and by id on one connection")
         self._by_id = by_id
-        if call.version < FIRST_V2:
-            groups = self._convert(call, frame, layout, now_ms, retries, refused)
+        if converted is not None:
+            groups = self._converted(call, frame, layout, converted, retries, refused)
         else:
             groups = self._as_it_is(call, frame, layout, retries, refused)
         for group in groups:
@@ -142,41 +140,33 @@ class Producer:
                 frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
         return groups
 
-    def _convert(
+    def _converted(
         self,
         call: Call,
         frame: bytearray,
         layout: ProduceLayout,
-        now_ms: int,
+        converted: Converted,
         retries: Retries | None,
         refused: Mapping[TrackKey, int],
     ) -> list[Group]:
-        view = memoryview(frame)
-        converted: list[Batch] = []
-        for place in layout.partitions:
+        batches: list[Batch] = []
+        arrival_ms = converted.arrival_ms
+        for place, made in zip(layout.partitions, converted.parts, strict=True):
             part = Part(place.topic, place.partition)
             call.parts.append(part)
             part.error_code = refused.get((part.topic, part.index), 0)
-            if part.error_code:
+            if not part.error_code and isinstance(made, int):
+                part.error_code = made
+            if part.error_code or isinstance(made, int):
                 continue
-            try:
-                batches = to_v2(
-                    view[place.start : place.end] if place.start >= 0 else b"",
-                    arrival_ms=now_ms,
-                    max_batch_bytes=self._limits.max_batch_bytes,
-                    max_decompressed_bytes=self._limits.max_decompressed_bytes,
-                )
-            except RemoteProtocolError as error:
-                part.error_code = conversion_error(error)
-                continue
-            magic = frame[place.start + MAGIC_AT] if batches else 0
-            whole = [(part, memoryview(batch.data), batch.record_count) for batch in batches]
+            magic = frame[place.start + MAGIC_AT] if made else 0
+            whole = [(part, memoryview(batch.data), batch.record_count) for batch in made]
             if retries is None:
-                converted += whole
+                batches += whole
             else:
-                converted += [left for batch in whole for left in retries.strip(batch, now_ms if not magic else None)]
-            self._count("up", magic, len(batches), sum(batch.record_count for batch in batches))
-        return _grouped(call, converted)
+                batches += [left for batch in whole for left in retries.strip(batch, arrival_ms if not magic else None)]
+            self._count("up", magic, len(made), sum(batch.record_count for batch in made))
+        return _grouped(call, batches)
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:
         """The requests that may go upstream now, stamped, in order."""
@@ -283,6 +273,12 @@ class Producer:
         self.calls.remove(call)
         self._finished.append(call)
 
+    def drop(self) -> None:
+        """Frees the batches that wait to be sent, and those whose fate nobody waits for any more."""
+        self._waiting.clear()
+        self.calls.clear()
+        self._finished.clear()
+
     def finished(self) -> list[Call]:
         """The calls of which each batch has got a definite fate since this was last asked."""
         done, self._finished = self._finished, []
@@ -307,12 +303,3 @@ def _grouped(call: Call, batches: list[Batch]) -> list[Group]:
 def _names_nobody(group: Group) -> bool:
     """Whether an answer can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
     return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)
-
-
-def conversion_error(error: RemoteProtocolError) -> int:
-    """What to tell a client whose message set can't be converted."""
-    if isinstance(error, DecompressionLimit):
-        return ErrorCode.MESSAGE_TOO_LARGE
-    if isinstance(error, UnsupportedCodec):
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return ErrorCode.CORRUPT_MESSAGE

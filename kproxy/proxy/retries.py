@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, TypeAlias
 
 from kproxy.codec.batch import Record, build_batch, read_header
-from kproxy.codec.legacy import to_v2
+from kproxy.codec.legacy import Room, to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData
 from kproxy.codec.records import CODEC_MASK
@@ -47,10 +47,15 @@ class Retries:
         if count > MOST_RECORDS:
             self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
             return [batch]
+        key, doubts = (part.topic, part.index), self._member.doubts
+        check = doubts.quick_check(self._member, key, self._now)
+        if check is not None and check.clears(data, self._max_bytes, arrival_ms):
+            self.new.add(key)
+            return [batch]
         pairs = read_batch(data, arrival_ms=arrival_ms, max_decompressed_bytes=self._max_bytes)
         if not pairs:
             return [batch]
-        key, digests, doubts = (part.topic, part.index), [digest for digest, _ in pairs], self._member.doubts
+        digests = [digest for digest, _ in pairs]
         if self._member.ended and doubts.rules.drops_orphan(outrun=doubts.is_outrun(self._member, key)):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
@@ -94,8 +99,9 @@ def digests_in(
     try:
         batches = [data]
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
-            limits = {"max_batch_bytes": max_batch_bytes, "max_decompressed_bytes": max_decompressed_bytes}
-            batches = [batch.data for batch in to_v2(data, arrival_ms=UNTIMED, **limits)]
+            room = Room(max_decompressed_bytes, MOST_RECORDS)
+            converted = to_v2(data, arrival_ms=UNTIMED, max_batch_bytes=max_batch_bytes, room=room)
+            batches = [batch.data for batch in converted]
         if sum(read_header(batch).record_count for batch in batches) > MOST_RECORDS:
             return []
     except RemoteProtocolError:

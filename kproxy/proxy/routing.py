@@ -9,7 +9,8 @@ from zlib import crc32
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 
 #: What the names of kproxy's own topics begin with.
-OWN_TOPICS: Final = "__kproxy_"
+#: What the names of kproxy's own topics and transactional ids begin with.
+OWN_PREFIX: Final = "__kproxy_"
 
 VersionRange: TypeAlias = tuple[int, int]
 
@@ -134,7 +135,12 @@ class ClusterMap:
 
 def is_own_topic(name: str) -> bool:
     """Whether a topic is kproxy's own: clients may read it, not write."""
-    return name.startswith(OWN_TOPICS)
+    return is_own_name(name)
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a topic or a transactional id is kproxy's own: clients may not write under it."""
+    return name.startswith(OWN_PREFIX)
 
 
 def preferred_ports(first: int, last: int, node_id: int) -> list[int]:

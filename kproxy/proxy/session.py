@@ -15,7 +15,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
-from kproxy.codec.messages import ApiKey, Message, api_name, request_class, response_class
+from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
 from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.member import Member
@@ -24,6 +24,7 @@ from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.screen import Screening, screen
+from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
@@ -46,7 +47,7 @@ from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
 from kproxy.proxy.sasl import BareTokens
-from kproxy.proxy.slots import Slot
+from kproxy.proxy.slots import ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
 from kproxy.proxy.versions import HIDDEN, LOCAL, TRANSACTIONS, upstream_version
@@ -54,6 +55,8 @@ from kproxy.proxy.versions import HIDDEN, LOCAL, TRANSACTIONS, upstream_version
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
 _PREFIX = 4
+#: The first ApiVersions version that names the client's software.
+_SOFTWARE = 3
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
 NOTHING_TOLD: Mapping[Place, int | None] = MappingProxyType({})
@@ -110,7 +113,7 @@ class Session:
         self.link = Link(stats)
         self.link.meter = ctx.meter
         self.link.trace = None if traces is None else partial(traces.answered, ctx)
-        self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_software)
+        self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_versions)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.errands: list[Errand] = []
         self.waiting: list[Waiting] = []
@@ -198,7 +201,7 @@ class Session:
         """What may go on of a request; None if nothing may."""
         access.renew(self.ctx.principal, self.ctx.client_id)
         if self._screening is None or self._screening[0] is not frame:
-            self._screening = frame, screen(access, frame)
+            self._screening = frame, screen(access, frame, self.ctx.max_request_elements)
             self._note_refusal(access)
         slot.finish = self._screening[1].finish
         return self._screening[1].frame
@@ -221,13 +224,17 @@ class Session:
     def _note_client(self, name: bytes) -> None:
         if name != self._client_id:
             self._client_id = name
-            self.ctx.client_id = name.decode("utf-8", "replace")
+            self.ctx.client_id = kept_client_id(name.decode("utf-8", "replace"))
             self.ctx.transcode = self._transcode_for(self.ctx.client_id)
 
-    def _note_software(self, name: str, version: str) -> None:
-        self.ctx.software, self.ctx.software_version = name, version
+    def _note_versions(self, request: ApiVersionsRequest, version: int) -> None:
+        """Notes how a client asked for versions: from v3 on it names its software (KIP-511)."""
+        ctx, ctx.api_versions = self.ctx, version
+        if version < _SOFTWARE:
+            return
+        ctx.software, ctx.software_version = request.client_software_name, request.client_software_version
         self._stats.software.left(self.software)
-        self.software = self._stats.software.came(name, version)
+        self.software = self._stats.software.came(ctx.software, ctx.software_version)
 
     def _upstream_version(self, slot: Slot) -> int | None:
         """The version for the broker; None if the request was answered here. RemoteProtocolError: not served."""
@@ -269,12 +276,13 @@ class Session:
             self._relay(slot, frame)
             return
         header = decode_request_header(view)
-        request = request_class(slot.api_key).decode(view[header.size :], version, surplus=True)
+        request, elements = decode_request(slot.api_key, view[header.size :], version, self.ctx.max_request_elements)
+        self.link.order.charge(slot, elements * ELEMENT_BYTES)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
         if self.link.trace is not None and slot.traced is None:
             slot.traced = traced_request(request)
-        if isinstance(request, ApiVersionsRequest) and version >= 3:
-            self._note_software(request.client_software_name, request.client_software_version)
+        if isinstance(request, ApiVersionsRequest):
+            self._note_versions(request, version)
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
@@ -290,10 +298,11 @@ class Session:
         """Looks at what consumers ask of their groups; whether the request is another's to answer."""
         ctx = self.ctx
         if slot.api_key in ASKED_BY_MEMBERS and ctx.memberships is not None and ctx.decides_transactions:
-            ctx.memberships.take(ctx.connection, Client(ctx.principal, ctx.client_id, ctx.host), view)
+            client = Client(ctx.principal, ctx.client_id, ctx.host)
+            ctx.memberships.take(ctx.connection, client, view, ctx.max_request_elements, ctx.now)
         if ctx.applications is None or slot.api_key not in WATCHED:
             return False
-        ask = watch(ctx.applications, ctx.client_id, ctx.connection, view)
+        ask = watch(ctx.applications, ctx.client_id, ctx.connection, view, ctx.max_request_elements)
         if ask is None:
             return False
         self.errands.append(Errand(slot, DEFAULT, Exchange(ask.request, slot.api_version, slot.api_version), ask))
@@ -430,6 +439,14 @@ class Session:
                 self.gate.lost(owed.group)
             else:
                 link.fail(owed.slot)
+
+    def drop(self) -> None:
+        """Frees all requests and answers that the session holds, after its connection has ended."""
+        self.link.drop()
+        self.gate.drop()
+        self._client_id = self._screening = None
+        self.errands.clear()
+        self.waiting.clear()
 
     # -- SASL that goes through
 

@@ -12,6 +12,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 #: What a request costs beside its bytes: else a flood of tiny ones would be held by the hundred thousand.
 SLOT_BYTES: Final = 1024
+#: What an element of an array costs when its request is decoded, as an object with a short string.
+ELEMENT_BYTES: Final = 256
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +27,8 @@ class Slot:
     since: float
     #: Bytes that are held for it until it is answered.
     size: int
+    #: Bytes that are held beside these, since the request is decoded.
+    more: int = 0
     #: acks=0: its turn comes, but nothing is written.
     silent: bool = False
     answer: Sequence[Buffer] | None = None
@@ -59,6 +63,11 @@ class AnswerOrder:
         self._slots.append(slot)
         self.held += slot.size + SLOT_BYTES
 
+    def charge(self, slot: Slot, count: int) -> None:
+        """Counts so many more bytes as held until an open slot is answered."""
+        slot.more += count
+        self.held += count
+
     def is_next(self, slot: Slot) -> bool:
         """Whether this slot's answer is the next to be written."""
         return bool(self._slots) and self._slots[0] is slot
@@ -69,6 +78,11 @@ class AnswerOrder:
         slots = self._slots
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
-            self.held -= slot.size + SLOT_BYTES
+            self.held -= slot.size + slot.more + SLOT_BYTES
             ready.append(slot)
         return ready
+
+    def drop(self) -> None:
+        """Frees all slots, answered or not."""
+        self._slots.clear()
+        self.held = 0

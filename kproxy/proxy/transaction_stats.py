@@ -1,5 +1,6 @@
 """Counters of transactions: the coordinator, the follower of the log and the filter of Fetch raise them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kproxy.proxy.durations import Durations
@@ -45,6 +46,8 @@ class TransactionStats:
 
     log_lag: int = 0
     """Records of the transaction log that are not applied yet, over all its partitions."""
+    log_losses: Mapping[str, int] = field(default_factory=dict)
+    """How often the log was found to have lost records, by what happened: recreated, truncated, beginning."""
     log_load_seconds: float = 0.0
     """How long the log took to load, the last time it was loaded."""
 

@@ -30,8 +30,8 @@ TRANSACTIONS: Final = frozenset(
 #: The requests of SASL (KIP-43, KIP-152).
 LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
-#: What needs no right and counts for no limit: who connects has to ask before anything is known of him, and telemetry
-#: is about the client itself (KIP-714).
+#: What needs no right: a client has to ask before anything is known of it, and telemetry is about the client itself
+#: (KIP-714).
 FREE: Final = frozenset(
     {
         ApiKey.API_VERSIONS,

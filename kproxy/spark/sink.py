@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kproxy.client import OwnerId
 from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_control import Decider, owner_for_driver
+from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
@@ -120,8 +121,8 @@ def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWri
     OptionError for an option or a column that is wrong; KafkaError if kproxy can't be asked; Fenced.
     """
     checked, columns = _checked(options, schema, is_stream=True)
-    decider = Decider(checked.control.client(), checked, None)
-    return StreamWriter(_Writer(checked, columns, owner_for_driver(decider, checked, _directory_of_driver())))
+    owner = owner_for_driver(lambda: _take(checked), checked, _directory_of_driver())
+    return StreamWriter(_Writer(checked, columns, owner))
 
 
 def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWriter:
@@ -130,8 +131,14 @@ def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWrite
     Errors as of ``stream_writer``.
     """
     checked, columns = _checked(options, schema, is_stream=False)
-    owner = Decider(checked.control.client(), checked, None).take()
-    return BatchWriter(_Writer(checked, columns, owner), checked.batch_id or uuid4().hex)
+    return BatchWriter(_Writer(checked, columns, _take(checked)), checked.batch_id or uuid4().hex)
+
+
+def _take(options: SinkOptions) -> OwnerId:
+    """Takes the transactional id. KafkaError, before anybody is fenced, if rows would go elsewhere than decisions."""
+    decider = Decider(options.control.client(), options, None)
+    check_one_kproxy(options, decider)
+    return decider.take()
 
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: bool) -> tuple[SinkOptions, Columns]:

@@ -83,10 +83,15 @@ class Decider:
         self._ask(begin)
         return names[-1]
 
-    def prepare(self, member: str) -> None:
-        """From now on only a decision ends the member."""
+    def sees(self, client_id: str) -> bool:
+        """Whether a client of this client.id is connected to the kproxy that decides."""
+        found = self._ask(lambda: self._client.clients(client_id))
+        return any(row["client_id"] == client_id for row in found["clients"])
+
+    def prepare(self, member: str, records: int) -> None:
+        """From now on only a decision ends the member. ``records``: how many were written, and acknowledged."""
         try:
-            self._ask(lambda: self._client.prepare_member(self._id, member))
+            self._ask(lambda: self._client.prepare_member(self._id, member, records=records))
         except KafkaError:
             # It may be done though the answer was lost, and the kproxy that has come back knows it from its log only.
             if not self._is_prepared(member):
@@ -139,8 +144,8 @@ def _may_come_right(error: KproxyError) -> bool:
     return isinstance(error, ControlUnreachable) or (isinstance(error, ControlError) and error.retriable)
 
 
-def owner_for_driver(decider: Decider, options: SinkOptions, directory: Path) -> OwnerId:
-    """The owner as which this driver runs the query; takes the id when it is asked for the first time.
+def owner_for_driver(take: Callable[[], OwnerId], options: SinkOptions, directory: Path) -> OwnerId:
+    """The owner as which this driver runs the query; takes the id, by ``take``, when it is asked for the first time.
 
     Spark makes a writer in a new process for each micro-batch. To take the id again each time would let an older
     driver fence the newer one, back and forth. So the driver remembers that it has taken it, in ``directory``, which
@@ -153,7 +158,7 @@ def owner_for_driver(decider: Decider, options: SinkOptions, directory: Path) ->
             return OwnerId(known["producer_id"], known["producer_epoch"])
     except FileNotFoundError:
         pass
-    owner = decider.take()
+    owner = take()
     written = directory / f"{memory.name}.{uuid4().hex}"
     said = {"checkpoint": options.checkpoint, "producer_id": owner.producer_id, "producer_epoch": owner.producer_epoch}
     written.write_text(json.dumps(said), encoding="utf-8")

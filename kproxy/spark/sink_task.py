@@ -97,7 +97,7 @@ class _Attempt:
 
     def finish(self) -> Written:
         self._sender.flush()
-        self._decider.prepare(self._member)
+        self._decider.prepare(self._member, self._records)
         return Written(self._member, self._records)
 
     def abandon(self) -> None:

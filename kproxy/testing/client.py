@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
@@ -23,6 +24,7 @@ from kproxy.codec._generated.fetch import (
     FetchRequestFetchPartition,
     FetchRequestFetchTopic,
     FetchResponse,
+    FetchResponsePartitionData,
 )
 from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequest,
@@ -45,12 +47,14 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.testing.connection import RawConnection
+from kproxy.txn.visibility import Aborted, visible
 
 __all__ = ["EARLIEST", "LATEST", "ClusterClient", "RawConnection"]
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 _PATIENCE_S: Final = 30.0
 _FETCH_BYTES: Final = 8 << 20
+_API_VERSIONS: Final = 3
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -67,6 +71,7 @@ class ClusterClient:
         self._client_id = client_id
         self._timeout = timeout
         self._connections: dict[tuple[str, int], RawConnection] = {}
+        self._named: set[RawConnection] = set()
 
     def any_broker(self) -> RawConnection:
         """Return a connection to the first bootstrap broker that can be reached.
@@ -191,10 +196,20 @@ class ClusterClient:
             isolation_level=isolation_level,
             topics=[FetchRequestFetchTopic(topic=topic, partitions=[part])],
         )
-        return self.leader(topic, partition).call(request, version, FetchResponse)
+        return self._reader(topic, partition).call(request, version, FetchResponse)
+
+    def _reader(self, topic: str, partition: int) -> RawConnection:
+        """The leader, which knows this client's software: kproxy hides control batches from clients without a name."""
+        connection = self.leader(topic, partition)
+        if connection not in self._named:
+            self._named.add(connection)
+            connection.call(ApiVersionsRequest(client_software_name="kproxy"), _API_VERSIONS, ApiVersionsResponse)
+        return connection
 
     def read_all(self, topic: str, partition: int = 0, *, isolation_level: int = 0) -> bytes:
         """Return all record batches of a partition, from its start to its present end, as the broker keeps them.
+
+        At ``isolation_level`` 1 only what is committed: the broker's list of aborted transactions is applied.
 
         :raises RuntimeError: the leader refuses; the message has Kafka's error.
         """
@@ -204,8 +219,8 @@ class ClusterClient:
         while offset < end:
             answer = self.fetch(topic, partition, offset, isolation_level=isolation_level).responses[0].partitions[0]
             _check(answer.error_code, f"fetch {topic}-{partition} at {offset}")
-            whole, offset = _whole_batches(bytes(answer.records or b""), offset)
-            data += whole
+            start, (whole, offset) = offset, _whole_batches(bytes(answer.records or b""), offset)
+            data += _committed(whole, start, answer) if isolation_level else whole
         return bytes(data)
 
     def close(self) -> None:
@@ -213,6 +228,7 @@ class ClusterClient:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        self._named.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -227,6 +243,7 @@ class ClusterClient:
         if known is None or not known.idle():
             if known is not None:
                 known.close()
+                self._named.discard(known)
             known = RawConnection(*place, client_id=self._client_id, timeout=self._timeout)
         self._connections[place] = known
         return known
@@ -248,6 +265,15 @@ class ClusterClient:
 def _check(error_code: int, what: str) -> None:
     if error_code != ErrorCode.NONE:
         raise RuntimeError(f"cannot {what}: {ErrorCode(error_code).name}")
+
+
+def _committed(batches: bytes, start: int, answer: FetchResponsePartitionData) -> bytes:
+    """Return the batches that a read_committed consumer shows, without the markers of transactions."""
+    aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+    seen = visible(
+        batches, topic="", partition=answer.partition_index, first_offset=start, aborted=aborted, decisions=None
+    )
+    return b"".join(seen.pieces)
 
 
 def _whole_batches(data: bytes, offset: int) -> tuple[bytes, int]:

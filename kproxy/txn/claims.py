@@ -58,20 +58,46 @@ def next_claim(
     )
 
 
-def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id: int) -> Producer:
-    """The identity for a client that asks for one (InitProducerId).
+def is_retry(resumed: Producer, given_for: Producer, given: Producer, known: Producer) -> bool:
+    """Whether an InitProducerId that names an identity (KIP-360) was answered before.
 
-    ``resumed``: the one that it has (KIP-360), or ``NOBODY``. TxnError if that is not, or not any more, the id's.
+    ``resumed``: the identity that it names; ``given_for`` and ``given``: those of the last request that was answered;
+    ``known``: the one that the client has. Such a request is a retry, or late. It gets the same answer and changes
+    nothing: the client that has had the answer may have a transaction open (Kafka returns the same epoch where none is
+    open, and fences the client where one is: ``TransactionMetadata.prepareIncrementProducerEpoch``).
     """
-    known = view.client if view is not None else NOBODY
-    if view is None or view.claim is None or resumed in (NOBODY, known):
-        return next_client(known, fresh_producer_id)
-    if resumed == view.claim.resumed and known == view.claim.client:
-        return known  # it asks again, since it has not had the answer
+    return resumed == given_for != NOBODY and known == given
+
+
+def was_answered(view: IdView | None, resumed: Producer) -> bool:
+    """As ``is_retry``, by what the log says."""
+    claim = view.claim if view is not None else None
+    return view is not None and claim is not None and is_retry(resumed, claim.resumed, claim.client, view.client)
+
+
+def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id: int) -> Producer:
+    """The next identity for a client that asks for one (InitProducerId).
+
+    ``resumed``: the one that it has (KIP-360), or ``NOBODY``. TxnError if that is not, or not any more, the id's; and
+    CONCURRENT_TRANSACTIONS if another copy of the request has been answered.
+    """
+    if was_answered(view, resumed):
+        raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the same InitProducerId has been answered")
+    refuse_replaced(view, resumed)
+    return next_client(view.client if view is not None else NOBODY, fresh_producer_id)
+
+
+def refuse_replaced(view: IdView | None, resumed: Producer) -> None:
+    """TxnError (PRODUCER_FENCED) where an InitProducerId names an identity (KIP-360) that is not the id's any more.
+
+    A client that has not received the answer to its last EndTxn names the identity before that; it has begun nothing.
+    """
+    if view is None or view.claim is None or resumed in (NOBODY, view.client):
+        return
     last = view.last
-    if last is not None and not last.by_claim and (resumed, known) == (last.client, last.next_client):
-        return next_client(known, fresh_producer_id)  # it has not had the answer to its last EndTxn
-    raise TxnError(ErrorCode.PRODUCER_FENCED, f"a newer producer has the transactional id, at epoch {known.epoch}")
+    ended = last is not None and not last.by_claim and (resumed, view.client) == (last.client, last.next_client)
+    if not ended or view.ongoing is not None:
+        raise fenced(view.client)
 
 
 def fenced(known: Producer) -> TxnError:

@@ -121,9 +121,16 @@ class PartitionLoader:
         self._held.append((entry, at))
         return _NOTHING
 
+    def begin_without(self) -> Step:
+        """Continues with the records that the log still has: no snapshot states those before."""
+        held, self.is_sure, self._held = self._held, True, []
+        return Step((), held)
+
     def _snapshot(self, chunk: TransactionSnapshot, at: Stand) -> Step:
-        if not 0 <= chunk.up_to <= at.offset:
+        if chunk.up_to < 0:
             raise RemoteProtocolError(f"snapshot up to {chunk.up_to} at offset {at.offset}")
+        if chunk.up_to > at.offset:
+            return _NOTHING  # of a log that was truncated or recreated while this was on its way
         whole = self._chunks.take(chunk)
         if whole is None or chunk.up_to < self.up_to:
             return _NOTHING

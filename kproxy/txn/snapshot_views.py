@@ -217,5 +217,4 @@ def _fill_offsets(view: IdView, row: TransactionViewsId) -> None:
         view.pending.setdefault(Producer(record.producer_id, record.epoch), []).append(record)
     for unmirrored in row.unmirrored:
         record = decode_stored(TransactionOffsets, unmirrored.record)
-        key = (Producer(record.producer_id, record.epoch), record.group_id)
-        view.unmirrored.setdefault(key, []).append(record)
+        view.unmirrored.add(Producer(record.producer_id, record.epoch), record)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
@@ -21,6 +21,7 @@ from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
+from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, with_newest
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import (
     ASKED,
@@ -39,6 +40,8 @@ from kproxy.txn.view_values import (
 )
 
 __all__ = ["IdView", "Place", "Stand"]
+
+_NOBODY: Final = Producer(-1, -1)
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class IdView:
     bounds: dict[Producer, dict[Place, int]] = field(default_factory=dict)
     pending: dict[Producer, list[TransactionOffsets]] = field(default_factory=dict)
     #: Offsets of committed transactions that the broker's own group offsets may not have yet, the oldest first.
-    unmirrored: dict[tuple[Producer, str], list[TransactionOffsets]] = field(default_factory=dict)
+    unmirrored: UnmirroredOffsets = field(default_factory=UnmirroredOffsets)
     ongoing: Ongoing | None = None
     last: Decided | None = None
     batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
@@ -162,13 +165,7 @@ class IdView:
             return False
         if body.producer_id not in self.generations:
             self.generations.append(body.producer_id)
-        claim = Claim.of(body, at)
-        if claim.client.producer_id < 0:
-            # on behalf of whoever has the id: a decision may have come in between that gave it its next identity
-            former = self.claim
-            resumed = former.resumed if former is not None and former.client == self.client else claim.client
-            claim = replace(claim, client=self.client, resumed=resumed)
-        self.claim = claim
+        self.claim = self._claim_of(body, at)
         if self.ongoing is not None:
             # whoever coordinates next must not take an earlier decision for this transaction's
             was, why = self.ongoing.producer, LOST if self.has_own_data() else LOST_MEMBERS
@@ -176,6 +173,27 @@ class IdView:
         self.client, self.ongoing, self.expired = self.claim.client, None, False
         self._forget_aborted()
         return True
+
+    def _claim_of(self, body: TransactionClaim, at: Stand) -> Claim:
+        """The claim, with the identity that the client has after it.
+
+        A claim that names no new identity is made on behalf of the producer that has the id. So is one whose identity
+        a decision gave to that producer after the claimant had read the log: two producers must not have the same one.
+        """
+        claim, former = Claim.of(body, at), self.claim
+        if self._is_new_client(claim.client):
+            return replace(claim, names_client=True)
+        same = former is not None and former.client == self.client
+        resumed = former.resumed if former is not None and same else _NOBODY
+        return replace(claim, client=self.client, resumed=resumed)
+
+    def _is_new_client(self, client: Producer) -> bool:
+        """Whether an identity comes after the one that the id has: a later epoch, or the first of a new producer id."""
+        if client.producer_id < 0 or self.client.producer_id < 0:
+            return client.producer_id >= 0
+        if client.producer_id == self.client.producer_id:
+            return client.epoch > self.client.epoch
+        return client.epoch == 0
 
     def _is_next(self, body: TransactionClaim) -> bool:
         old = self.claim
@@ -244,7 +262,7 @@ class IdView:
         producer = Producer(body.producer_id, body.epoch)
         if not self._may_write(producer, body.nonce):
             return False
-        self.pending.setdefault(producer, []).append(body)
+        self.pending[producer] = with_newest(self.pending.get(producer, ()), body)
         self._begin(producer, at)
         return True
 
@@ -317,7 +335,7 @@ class IdView:
             return
         self.committed.setdefault(part.producer_id, EpochSet()).add(part.epoch)
         for record in records:
-            self.unmirrored.setdefault((part, record.group_id), []).append(record)
+            self.unmirrored.add(part, record)
 
     def _note_copies(self, part: TransactionDecisionPart) -> None:
         named = {
@@ -330,8 +348,7 @@ class IdView:
             self.copies[Producer(part.producer_id, part.epoch)] = named
 
     def _mirrored(self, body: TransactionMirrored, at: Stand) -> bool:
-        key = (Producer(body.producer_id, body.epoch), body.group_id)
-        return self.unmirrored.pop(key, None) is not None
+        return self.unmirrored.remove(Producer(body.producer_id, body.epoch), body.group_id)
 
     def _ended(self, body: TransactionEnded, at: Stand) -> bool:
         return self.unended.pop(Producer(body.producer_id, body.epoch), None) is not None
@@ -339,7 +356,7 @@ class IdView:
     def _expiry(self, body: TransactionExpiry, at: Stand) -> bool:
         if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.unended:
             return False
-        self.expired, self.last = True, None
+        self.expired = True  # the last decision stays: the client may not have received its answer
         return True
 
 

@@ -1,6 +1,6 @@
 """The values that a view of a transactional id is made of: who claims it, what is open, what was decided."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
@@ -12,6 +12,8 @@ Place: TypeAlias = tuple[str, int]
 
 #: The reason of a decision that the client itself asked for.
 ASKED: Final = "client"
+#: The reason where somebody else asked for it, by hand, while the client's transaction was open: it was not told yet.
+HAND: Final = "by hand"
 #: The reason where kproxy had to abort what a client without transactions wrote, and whoever decides was not told yet.
 DOOMED: Final = "doomed"
 #: The reasons of a claim that aborted what was open: with data of its own, or at most with data of its members.
@@ -45,6 +47,8 @@ class Claim:
     instance_id: str
     client_id: str
     at: Stand
+    #: Whether the client's identity is the one that this claim named. Not in snapshots: then its claimant claims again.
+    names_client: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, body: TransactionClaim, at: Stand) -> "Claim":

@@ -19,6 +19,8 @@ from kproxy.txn.view import IdView, Place, Stand
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 _NONE: Final[frozenset[int]] = frozenset()
+#: About what one entry of ``IdView.copies`` takes in memory.
+COPY_BYTES: Final = 256
 
 
 class Views:
@@ -35,6 +37,8 @@ class Views:
         self._loaders: dict[int, PartitionLoader] = {}
         #: Producer ids that are rejected, by the partition that says so.
         self._rejected: dict[int, set[int]] = {}
+        #: About what group offsets take in memory that the broker may not have yet.
+        self.unmirrored_bytes = 0
         #: Producer ids that readers have met, while the log says nothing of them.
         self.unknown = UnknownProducers()
         #: Partitions with records of a newer kproxy: what follows is undecided, nothing is decided, no snapshot taken.
@@ -46,6 +50,7 @@ class Views:
         """Forgets what one partition of the log said; it is read anew, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
+            self.unmirrored_bytes -= view.unmirrored.size
             for producer_id in view.producer_ids():
                 self._by_producer.pop(producer_id, None)
         self._rejected.pop(partition, None)
@@ -71,6 +76,11 @@ class Views:
             self._reject(partition, producer_id)
         return [entry for entry, stand in step.records if self._apply(partition, entry, stand)]
 
+    def begin_without(self, partition: int) -> list[Entry]:
+        """Continues a partition that has lost its beginning with the records that are left; what they changed."""
+        step = self.loader(partition).begin_without()
+        return [entry for entry, stand in step.records if self._apply(partition, entry, stand)]
+
     def knows(self, partition: int) -> bool:
         """Whether the views are all that a partition says so far: else nothing may be decided, nor stated."""
         return partition not in self.foreign and self.loader(partition).is_sure
@@ -88,8 +98,10 @@ class Views:
             return self._reject(partition, entry.body.producer_id)
         name = entry.transactional_id
         view = self._ids.get(name) or IdView(name)
+        size = view.unmirrored.size
         if _begun_by(entry.body) in self._rejected.get(partition, _NONE) or not view.apply(entry.body, at):
             return False
+        self.unmirrored_bytes += view.unmirrored.size - size
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         self._index(view, entry)
         return True
@@ -106,6 +118,8 @@ class Views:
 
     def _take_over(self, partition: int, view: IdView) -> None:
         name = view.transactional_id
+        former = self._ids.get(name)
+        self.unmirrored_bytes += view.unmirrored.size - (former.unmirrored.size if former is not None else 0)
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         for producer_id in view.producer_ids():
             self._know(producer_id, view)
@@ -174,6 +188,10 @@ class Views:
         view = self._by_producer.get(producer_id)
         copies = view.copies.get(Producer(producer_id, epoch)) if view is not None else None
         return copies is not None and copies.get((topic, partition, base_sequence), base_offset) != base_offset
+
+    def copies_bytes(self) -> int:
+        """About what the offsets of batches take in memory that were sent more than once."""
+        return COPY_BYTES * sum(len(copies) for view in self._ids.values() for copies in view.copies.values())
 
     def bound(self, topic: str, partition: int) -> int | None:
         """The lowest offset of a partition at which undecided data may lie; None if there are none."""

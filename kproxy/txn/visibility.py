@@ -1,8 +1,9 @@
-"""What a read_committed reader may see of a partition: batches of a Fetch answer, judged by their headers alone.
+"""What a reader may see of a partition: batches of a Fetch answer, judged by their headers alone.
 
 A batch of one of kproxy's transactions is seen if its epoch was committed and no other copy of it counts; the first one
 that is undecided ends the answer: that is the last stable offset. Kafka's own transactions are judged by the broker's
-list of aborted ones, as consumers do (``CompletedFetch``). Markers and empty batches are never shown.
+list of aborted ones, as consumers do (``CompletedFetch``). Markers and empty batches are never shown, at any isolation
+level: some clients deliver the records of the first, and fail or stall at the second.
 """
 
 from collections import deque
@@ -25,6 +26,8 @@ _OFFSET: Final = Struct(">q")
 _GLANCE: Final = Struct(">qi4xb4xhi16xq6xi")
 _LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MAGIC_V2: Final = 2
+#: Above all producer ids.
+_NONE: Final = 1 << 63
 #: Key and value of the record in an end marker (Kafka's ``EndTransactionMarker``): version and type; coordinator epoch.
 _ABORT_KEY: Final = bytes(4)
 _MARKER_VALUE: Final = bytes(6)
@@ -63,7 +66,7 @@ def visible(
     partition: int,
     first_offset: int,
     aborted: Iterable[Aborted],
-    decisions: Decisions,
+    decisions: Decisions | None,
     reads_natively: bool = False,
 ) -> Seen:
     """What a reader that asked from ``first_offset`` on may see.
@@ -72,10 +75,12 @@ def visible(
     it for a reader that ``reads_natively`` (passes over markers, and leaves out what is aborted, by the broker's list
     itself) as long as nothing of kproxy's transactions is in it.
     Hidden batches behind a visible one are put into its offsets, so that whoever goes on from there passes them.
-    ``aborted`` is the broker's list for this record set. Raises ``RemoteProtocolError`` if it is no record set.
+    ``aborted`` is the broker's list for this record set. ``decisions`` None: data of kproxy's transactions are shown.
+    Raises ``RemoteProtocolError`` if it is no record set.
     """
     aborted = list(aborted)
-    behind = _behind_plain(record_set, natively=reads_natively, some_aborted=bool(aborted))
+    kproxys = _NONE if decisions is None else TXN_BITS
+    behind = _behind_plain(record_set, natively=reads_natively, some_aborted=bool(aborted), kproxys=kproxys)
     if behind is not None:
         return Seen(max(first_offset, behind), [record_set])
     walk = _Walk(Seen(first_offset), topic, partition, aborted, decisions)
@@ -86,16 +91,17 @@ def visible(
     return walk.seen
 
 
-def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool) -> int | None:
+def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool, kproxys: int) -> int | None:
     """The offset behind a record set of which the reader may be given everything; None if that takes a closer look.
 
     Most are such; so this is one glance at each header and nothing else. -1 if there is no whole batch.
+    ``kproxys`` is the lowest producer id of transactions that have to be judged.
     """
     glance, end, pos, behind = _GLANCE.unpack_from, len(record_set), 0, -1
     special = 0 if natively else CONTROL | TRANSACTIONAL if some_aborted else CONTROL
     while end - pos >= _GLANCE.size:
         base_offset, length, magic, attributes, delta, producer_id, count = glance(record_set, pos)
-        if magic != _MAGIC_V2 or attributes & special or producer_id >= TXN_BITS or count < 1 or length < _LEAST_LENGTH:
+        if magic != _MAGIC_V2 or attributes & special or producer_id >= kproxys or count < 1 or length < _LEAST_LENGTH:
             return None
         pos += LOG_OVERHEAD + length
         if pos > end:
@@ -138,7 +144,7 @@ class _Walk:
     __slots__ = ("_aborted", "_aborting", "_decisions", "_last", "_partition", "_topic", "seen")
 
     def __init__(
-        self, seen: Seen, topic: str, partition: int, aborted: Iterable[Aborted], decisions: Decisions
+        self, seen: Seen, topic: str, partition: int, aborted: Iterable[Aborted], decisions: Decisions | None
     ) -> None:
         self.seen = seen
         self._topic = topic
@@ -186,7 +192,7 @@ class _Walk:
         if natively or header.is_control or not header.record_count:
             return True
         verdict = _verdict(header, self._decisions)
-        if verdict is not Verdict.COMMITTED:
+        if self._decisions is None or verdict is not Verdict.COMMITTED:
             return verdict is Verdict.ABORTED
         return self._decisions.is_other_copy(
             *_producer_of(header), self._topic, self._partition, header.base_sequence, header.base_offset
@@ -205,9 +211,9 @@ class _Walk:
         return header.is_transactional
 
 
-def _verdict(header: BatchHeader, decisions: Decisions) -> Verdict | None:
+def _verdict(header: BatchHeader, decisions: Decisions | None) -> Verdict | None:
     """None for what is not of a transaction of kproxy's; brokers' markers with its producer ids are not."""
-    if header.is_control or not is_transactional_producer_id(header.producer_id):
+    if decisions is None or header.is_control or not is_transactional_producer_id(header.producer_id):
         return None
     return decisions.verdict(header.producer_id, header.producer_epoch)
 

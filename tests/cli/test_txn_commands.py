@@ -62,10 +62,12 @@ async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     def work() -> None:
         assert main(["txn", "begin", "--client-id", "a"]) == ExitCode.OK
-        assert main(["txn", "commit", "kproxy-a", "--member", "x", "--member", "y"]) == ExitCode.FAILURE
+        assert (
+            main(["txn", "commit", "kproxy-a", "--batch-id", "7", "--member", "x", "--member", "y"]) == ExitCode.FAILURE
+        )
 
     await with_control(tmp_path, control, work)
-    assert control.calls[-1] == ("commit", "kproxy-a", None, ("x", "y"), None, False)
+    assert control.calls[-1] == ("commit", "kproxy-a", "7", ("x", "y"), None, False)
     assert "kproxy: INVALID_REQUEST: no members ['x', 'y']." in capsys.readouterr().err
 
 
@@ -89,7 +91,7 @@ async def test_a_group_of_producers(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("initialize", "t", "", 5000),
         ("begin_member", "t", "m", "c", owner, None),
         ("begin_member", "t", "n", "c", None, None),
-        ("prepare_member", "t", "m"),
+        ("prepare_member", "t", "m", None),
         ("abort_member", "t", "n"),
         ("commit", "t", "7", ("m",), owner, True),
         ("abort", "t", (), OwnerId(1000, 7), False),
@@ -128,7 +130,7 @@ async def test_what_kproxy_refuses_is_one_line(tmp_path: Path, capsys: pytest.Ca
     control = FakeTransactions(failures=[TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the time is over")])
 
     def work() -> None:
-        assert main(["txn", "commit", "t"]) == ExitCode.FAILURE
+        assert main(["txn", "commit", "t", "--owner", "1:2"]) == ExitCode.FAILURE
 
     await with_control(tmp_path, control, work)
     assert capsys.readouterr() == (
@@ -174,6 +176,7 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["begin", "--client-id", "a", "--owner", "1:2"], "--owner is for a --member"),
         (["commit", "t", "--owner", "7"], "'7' must be a producer id and an epoch, as 4000:7"),
         (["commit"], "ID"),
+        (["commit", "t", "--member", "m"], "give --owner, as begin or describe shows it, or --batch-id"),
         (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
         (["list", "--url", "localhost:1"], "--url 'localhost:1' must be http://HOST:PORT"),
         (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),

@@ -153,3 +153,27 @@ def test_a_part_of_a_prefix_is_held_and_counts_as_a_frame() -> None:
     assert (splitter.in_frame, splitter.held, splitter.room()) == (True, 2, None)
     assert splitter.feed(memoryview(b"\0\x01x")) == [framed(b"x")]
     assert (splitter.in_frame, splitter.held) == (False, 0)
+
+
+def test_what_has_come_of_a_frame_is_freed_when_it_is_dropped() -> None:
+    splitter = FrameSplitter(LIMIT)
+    splitter.feed(memoryview(framed(bytes(1000))[:500]))
+    splitter.drop()
+    assert not splitter.held
+    assert not splitter.in_frame
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 6, 100])
+def test_only_produce_requests_may_be_longer_than_others(size: int) -> None:
+    produce, metadata = framed(b"\0\0" + bytes(200)), framed(b"\0\3" + bytes(200))
+
+    def feed(data: bytes) -> list[bytearray]:
+        splitter, found = FrameSplitter(LIMIT, 100), list[bytearray]()
+        for at in range(0, len(data), size):
+            found += splitter.feed(memoryview(data[at : at + size]))
+        return found
+
+    assert feed(produce) == [produce]
+    assert feed(framed(b"\0\3" + bytes(98)) + produce) == [framed(b"\0\3" + bytes(98)), produce]
+    with pytest.raises(RemoteProtocolError, match=r"request\.max\.bytes"):
+        feed(metadata)

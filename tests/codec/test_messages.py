@@ -8,12 +8,23 @@ from kproxy.codec._generated.fetch import FetchResponse, FetchResponseFetchableT
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message, api_name, request_class, response_class
+from kproxy.codec.messages import (
+    APIS,
+    ApiKey,
+    ErrorCode,
+    Message,
+    api_name,
+    decode_request,
+    request_class,
+    response_class,
+)
+from kproxy.codec.primitives import MOST_TAGS, TooManyElements
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 
@@ -182,3 +193,22 @@ def test_api_names_are_kafkas() -> None:
         "DescribeProducers",
     ]
     assert api_name(9999) == "9999"
+
+
+def test_a_request_has_so_many_elements_and_no_more() -> None:
+    topics = [OffsetFetchRequestTopic(name, [1, 2, 3]) for name in "ab"]
+    body = OffsetFetchRequest("g", topics=topics).encode(6)
+    request, elements = decode_request(ApiKey.OFFSET_FETCH, body + b"surplus", 6, 2)
+    assert (request, elements) == (OffsetFetchRequest("g", topics=topics), 2)
+    with pytest.raises(TooManyElements):
+        decode_request(ApiKey.OFFSET_FETCH, body, 6, 1)
+
+
+def test_unknown_tagged_fields_are_counted() -> None:
+    request = OffsetFetchRequest("g", topics=[], unknown_tags={100: b"", 101: b""})
+    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 2) == (request, 2)
+    with pytest.raises(TooManyElements):
+        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 1)
+    request.unknown_tags = dict.fromkeys(range(100, 100 + MOST_TAGS + 1), b"")
+    with pytest.raises(RemoteProtocolError, match="tagged fields"):
+        OffsetFetchRequest.decode(request.encode(6), 6)

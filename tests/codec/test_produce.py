@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 
 from kproxy.codec._generated.produce import (
     ProduceRequest,
+    ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
+from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce import (
     FIRST_TOPIC_ID,
+    MOST_PARTITIONS,
     PartitionResult,
     ProduceLayout,
     transactional_id,
@@ -214,3 +217,18 @@ def test_a_transactional_id_that_is_no_text(version: int) -> None:
     data = ProduceRequest(transactional_id="xx").encode(version).replace(b"xx", b"\xff\xfe")
     with pytest.raises(RemoteProtocolError, match="UTF-8"):
         transactional_id(data, 0, version)
+
+
+@pytest.mark.parametrize("version", [2, 9])
+def test_a_request_names_so_many_partitions_and_no_more(version: int) -> None:
+    def request(*counts: int) -> bytes:
+        data = [
+            ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, None)] * count)
+            for count in counts
+        ]
+        return ProduceRequest(acks=1, timeout_ms=1, topic_data=data).encode(version)
+
+    assert len(walk_request(request(MOST_PARTITIONS - 1, 1), 0, version).partitions) == MOST_PARTITIONS
+    for counts in ([MOST_PARTITIONS + 1], [MOST_PARTITIONS, 1], [0] * (MOST_PARTITIONS + 1)):
+        with pytest.raises(TooManyElements):
+            walk_request(request(*counts), 0, version)

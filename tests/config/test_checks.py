@@ -85,4 +85,9 @@ def test_what_can_work_together(changes: dict[str, Any]) -> None:
 def test_given_values_are_never_changed() -> None:
     values = {"buffer_memory": 1_000_000, "max_frame_bytes": 2_000_000}
     fitted = fit_defaults(values)
-    assert fitted == {**values, "connection_buffer_bytes": 1_000_000, "max_message_bytes": 1_048_588}
+    assert fitted == {
+        **values,
+        "request_max_bytes": 2_000_000,
+        "connection_buffer_bytes": 1_000_000,
+        "max_message_bytes": 1_048_588,
+    }

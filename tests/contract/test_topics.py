@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.codec._generated.create_partitions import (
     CreatePartitionsRequest,
+    CreatePartitionsRequestCreatePartitionsAssignment,
     CreatePartitionsRequestCreatePartitionsTopic,
     CreatePartitionsResponse,
 )
@@ -140,6 +141,28 @@ def test_create_topics_with_assignments_and_bad_settings(client: ClusterClient, 
     answer = client.any_broker().call(CreateTopicsRequest(topics=wanted, timeout_ms=5_000), 5, CreateTopicsResponse)
     errors = {found.name: found.error_code for found in answer.topics}
     assert errors == {unique: ErrorCode.NONE, f"{unique}-b": ErrorCode.INVALID_CONFIG}
+
+
+@pytest.mark.parametrize(
+    "placed", [[[]], [[], []], [[1], []], [[1, 1]], [[99]]], ids=["none", "none twice", "uneven", "twice", "unknown"]
+)
+def test_assignments_that_place_no_replicas_are_refused(
+    client: ClusterClient, unique: str, topic: str, placed: list[list[int]]
+) -> None:
+    rows = [CreateTopicsRequestCreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(placed)]
+    name = f"{unique}-placed"
+    wanted = CreateTopicsRequestCreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows)
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=5_000)
+    answer = client.any_broker().call(request, 5, CreateTopicsResponse).topics[0]
+    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    more = [CreatePartitionsRequestCreatePartitionsAssignment(broker_ids=brokers) for brokers in placed]
+    before = len(_ask(client, topic, 9).partitions)
+    grown = CreatePartitionsRequestCreatePartitionsTopic(name=topic, count=before + len(more), assignments=more)
+    refused = client.any_broker().call(
+        CreatePartitionsRequest(topics=[grown], timeout_ms=5_000), 2, CreatePartitionsResponse
+    )
+    assert ErrorCode(refused.results[0].error_code) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert len(_ask(client, topic, 9).partitions) == before
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -67,7 +67,7 @@ STATUS = Status(
     buffer_memory=134_217_728,
     records_matched=77,
     per_second=Traffic(2_500_000.0, 8_000.5, 240.0),
-    transactions=TransactionsFact(1, 2, 30_000, 0, 0, 11, 4),
+    transactions=TransactionsFact(1, 2, 30_000, 0, 0, 0, 11, 4),
     refusals={"acks": 3},
     connections_refused={"max_connections": 1},
     broker_errors={"connect": 2},
@@ -89,8 +89,9 @@ class FakeFacts:
     def status(self) -> Status:
         return self.the_status
 
-    def clients(self) -> Rows[ClientFact]:
-        return Rows(len(self.the_clients) + self.left_out, self.the_clients)
+    def clients(self, client_id: str | None = None) -> Rows[ClientFact]:
+        found = [row for row in self.the_clients if client_id in (None, row.client_id)]
+        return Rows(len(found) + self.left_out, found)
 
     def lanes(self) -> Rows[LaneFact]:
         return Rows(len(self.the_lanes), self.the_lanes)

@@ -106,8 +106,8 @@ class FakeTransactions:
         self._check(transactional_id, owner)
         return self._with(transactional_id, Part(member, next(self._producer_ids), 0, prepared=False))
 
-    async def prepare_member(self, transactional_id: str, member: str) -> Described:
-        await self._called("prepare_member", transactional_id, member)
+    async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
+        await self._called("prepare_member", transactional_id, member, records)
         part = self._member(transactional_id, member)
         return self._with(transactional_id, part._replace(prepared=True))
 

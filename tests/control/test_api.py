@@ -48,7 +48,7 @@ async def test_begin_with_all_that_may_be_said() -> None:
 @pytest.mark.parametrize(
     ("change", "body", "called"),
     [
-        ("commit", None, ("commit", "t", None, (), None, False)),
+        ("commit", {"owner": OWNER}, ("commit", "t", None, (), ID, False)),
         ("commit", {"batch_id": "7", "members": []}, ("commit", "t", "7", (), None, False)),
         ("abort", {}, ("abort", "t", (), None, False)),
         ("prepare", None, ("prepare", "t")),
@@ -76,7 +76,8 @@ async def test_changes(change: str, body: object, called: tuple[object, ...]) ->
             {"client_id": "c", "owner": OWNER, "timeout_ms": 5},
             ("begin_member", "t", "x", "c", ID, 5),
         ),
-        ("members/m/prepare", None, ("prepare_member", "t", "m")),
+        ("members/m/prepare", None, ("prepare_member", "t", "m", None)),
+        ("members/m/prepare", {"records": 5}, ("prepare_member", "t", "m", 5)),
         ("members/m/abort", {}, ("abort_member", "t", "m")),
     ],
 )
@@ -98,8 +99,11 @@ async def test_members(what: str, body: object, called: tuple[object, ...]) -> N
         ("members/m/begin", {}, "client_id"),
         ("members//begin", {"client_id": "c"}, "/v1/openapi.json"),
         ("members/%FF/begin", {"client_id": "c"}, "The member in the path"),
+        ("commit", {}, "one of owner, batch_id must be given"),
+        ("commit", {"members": ["m"]}, "one of owner, batch_id must be given"),
         ("commit", {"owner": {"producer_id": 1}}, "producer_epoch"),
-        ("commit", {"abort_others": 1}, "abort_others must be boolean"),
+        ("members/m/prepare", {"records": -1}, "records"),
+        ("commit", {"batch_id": "7", "abort_others": 1}, "abort_others must be boolean"),
         ("commit", {"owner": OWNER | {"producer_epoch": 7}}, "a newer producer"),
     ],
 )
@@ -115,7 +119,7 @@ async def test_a_slash_is_a_part_of_a_transactional_id() -> None:
     control = FakeTransactions()
     await control.begin(client_id="a", transactional_id="x/commit", timeout_ms=1)
     assert (await call(served(control), "GET", f"{ALL}/x%2Fcommit")).json["transactional_id"] == "x/commit"
-    assert (await post(served(control), f"{ALL}/x%2Fcommit/commit")).status == 200
+    assert (await post(served(control), f"{ALL}/x%2Fcommit/commit", {"batch_id": "7"})).status == 200
     assert (await post(served(control), f"{ALL}/x%2Fcommit")).status == 405
 
 
@@ -146,7 +150,7 @@ async def test_the_document_is_served() -> None:
 )
 async def test_what_the_service_refuses_has_kafkas_name(code: ErrorCode, status: int) -> None:
     control = FakeTransactions(failures=[TxnError(code, "not now")])
-    answer = await post(served(control), f"{ALL}/t/commit")
+    answer = await post(served(control), f"{ALL}/t/commit", {"batch_id": "7"})
     assert (answer.status, answer.error) == (status, code.name)
     assert answer.json["detail"].startswith("not now. ")
 
@@ -154,7 +158,7 @@ async def test_what_the_service_refuses_has_kafkas_name(code: ErrorCode, status:
 async def test_a_flaw_is_answered_and_raised_for_the_log() -> None:
     control = FakeTransactions(failures=[ZeroDivisionError("secret")])
     with pytest.raises(ZeroDivisionError):
-        await post(served(control), f"{ALL}/t/commit")
+        await post(served(control), f"{ALL}/t/commit", {"batch_id": "7"})
 
 
 @pytest.mark.parametrize(
@@ -282,7 +286,7 @@ async def test_a_list_of_what_readers_wait_for() -> None:
     for name in ("open", "prepared", "done"):
         await post(app, ALL, {"transactional_id": name, "client_id": "c"})
     await post(app, f"{ALL}/prepared/prepare")
-    await post(app, f"{ALL}/done/commit")
+    await post(app, f"{ALL}/done/commit", {"batch_id": "7"})
     found = (await call(app, "GET", f"{ALL}?undecided=true")).json["transactions"]
     assert [(row["transactional_id"], row["undecided_parts"]) for row in found] == [("open", 0), ("prepared", 1)]
     assert len((await call(app, "GET", f"{ALL}?undecided=false")).json["transactions"]) == 3

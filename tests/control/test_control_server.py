@@ -70,7 +70,7 @@ async def test_over_the_unix_socket(tmp_path: Path) -> None:
         assert address is None
         over = partial(OverUnix, config.control_socket)
         assert (await ask(over(), "POST", ALL, {"client_id": "loader"}))[0] == 201
-        status, found = await ask(over(), "POST", f"{ALL}/kproxy-loader/commit")
+        status, found = await ask(over(), "POST", f"{ALL}/kproxy-loader/commit", {"batch_id": "7"})
         assert (status, found["state"]) == (200, "CompleteCommit")
         assert (await ask(over(), "GET", ALL, Origin="http://evil.example"))[0] == 403
     assert not config.control_socket.exists()
@@ -119,7 +119,9 @@ async def test_a_client_that_goes_does_not_stop_its_commit(tmp_path: Path) -> No
     assert control.stuck is not None
     async with serving(config, control):
         stream = await trio.open_unix_socket(str(config.control_socket))
-        await stream.send_all(f"POST {ALL}/t/commit HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+        body = '{"batch_id": "7"}'
+        head = f"Host: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        await stream.send_all(f"POST {ALL}/t/commit HTTP/1.1\r\n{head}\r\n\r\n{body}".encode())
         while len(control.calls) < 2:
             await trio.lowlevel.checkpoint()
         await stream.aclose()

@@ -39,5 +39,12 @@ async def test_of_long_lists_the_total_is_told() -> None:
     assert (found["total"], len(found["clients"])) == (6, 1)
 
 
+async def test_clients_by_client_id() -> None:
+    app = make_api(FakeTransactions(), fact_routes(FakeFacts()))
+    name = (await call(app, "GET", "/v1/clients")).json["clients"][0]["client_id"]
+    assert (await call(app, "GET", f"/v1/clients?client_id={name}")).json["total"] == 1
+    assert (await call(app, "GET", "/v1/clients?client_id=another")).json == {"total": 0, "clients": []}
+
+
 async def test_a_status_can_only_be_looked_at() -> None:
     assert (await call(make_api(FakeTransactions(), fact_routes(FakeFacts())), "POST", "/v1/status")).status == 405

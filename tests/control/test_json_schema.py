@@ -22,7 +22,7 @@ KEYS = st.sampled_from(["client_id", "transactional_id", "timeout_ms", "batch_id
         ({"client_id": "loader"}, BEGIN),
         ({"transactional_id": "orders-1", "timeout_ms": 1}, BEGIN),
         ({"client_id": "a", "transactional_id": "x" * 1000, "timeout_ms": 2**31 - 1}, BEGIN),
-        ({}, COMMIT),
+        ({"owner": {"producer_id": 4000, "producer_epoch": 7}}, COMMIT),
         ({"batch_id": "7", "members": ["a", "b"]}, COMMIT),
         ({"members": []}, ABORT),
         ({}, PREPARE),

@@ -34,6 +34,7 @@ def fill_transactions(stats: TransactionStats) -> None:
     stats.claimed("lost")
     stats.appends.observe(0.003)
     stats.log_lag, stats.log_load_seconds, stats.hidden_bytes = 45, 46.5, 47
+    stats.log_losses = {"truncated": 53}
     stats.stable("orders", 3, 48)
     stats.unknown, stats.rejected = 49, 50
 
@@ -142,6 +143,7 @@ def filled() -> Stats:
         ("kproxy_transaction_append_seconds_count", {}, 1),
         ("kproxy_transaction_append_seconds_sum", {}, 0.003),
         ("kproxy_transaction_log_lag", {}, 45),
+        ("kproxy_transaction_log_losses_total", {"reason": "truncated"}, 53),
         ("kproxy_transaction_log_load_seconds", {}, 46.5),
         ("kproxy_last_stable_offset_lag", {"topic": "orders", "partition": "3"}, 48),
         ("kproxy_hidden_bytes_total", {}, 47),

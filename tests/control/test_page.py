@@ -172,6 +172,28 @@ async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> N
     assert "401" in refused
 
 
+async def test_from_another_host_the_page_asks_for_the_token(tmp_path: Path, browser: Chrome) -> None:
+    def run(page: Served) -> None:
+        browser.get(f"http://{FOREIGN_NAME}:{page.address.port}/")
+        try:
+            until(browser, lambda: browser.find_element(By.ID, "key").is_displayed())
+            assert text(browser, "state") == "asking"
+            for word, shown in (("no-such-horse-battery", "That is not the token."), (TOKEN, "")):
+                until(browser, lambda: browser.find_element(By.ID, "key").is_displayed())
+                browser.find_element(By.ID, "key-token").send_keys(word)
+                browser.find_element(By.ID, "key-yes").click()
+                if shown:
+                    until(browser, lambda: text(browser, "key-error") == "That is not the token.")
+            until(browser, lambda: text(browser, "state") == "ready")
+        finally:
+            browser.get("about:blank")
+
+    advertised = Address(FOREIGN_NAME, 9092)
+    async with served(tmp_path, http=Address("0.0.0.0", 0), advertised_address=advertised) as page:
+        await trio.to_thread.run_sync(run, page)
+    assert all("401" in line for line in complaints(browser))
+
+
 async def test_what_is_prepared_is_shown_and_aborted(tmp_path: Path, browser: Chrome) -> None:
     def work(page: Served) -> None:
         until(

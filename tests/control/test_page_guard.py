@@ -46,7 +46,7 @@ def reason(asked: dict[str, Any]) -> str | None:
 )
 def test_who_names_it_rightly_may_look(host: str) -> None:
     assert reason(scope("GET", "/", host=host)) is None
-    assert reason(scope("GET", "/v1/status", host=host)) is None
+    assert reason(scope("GET", "/v1/status", host=host, **BEARER)) is None
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,34 @@ def test_nobody_else_does(token: str) -> None:
 def test_the_token_is_not_asked_for_where_it_could_be_heard() -> None:
     assert reason(scope("POST", ABORT, peer="10.1.2.3", **BEARER)) == "remote"
     assert reason(scope("POST", ABORT, host="10.1.2.3:19644", **BEARER)) == "remote"
+
+
+OPEN = page_rules(Config(bootstrap_servers=(Address("kafka", 9092),), http=Address("0.0.0.0", 19644)), TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (scope("GET", "/v1/clients", peer="10.1.2.3"), "token"),
+        (scope("GET", "/v1/clients", peer="10.1.2.3", authorization="Bearer wrong-horse-battery"), "token"),
+        (scope("GET", "/v1/clients", peer="10.1.2.3", **BEARER), None),
+        (scope("GET", "/v1/clients", host="10.1.2.3:19644"), "token"),
+        (scope("GET", "/v1/clients"), None),
+        (scope("GET", "/", peer="10.1.2.3"), None),
+        (scope("GET", "/metrics", peer="10.1.2.3"), None),
+        (scope("GET", "/readyz", peer="10.1.2.3"), None),
+    ],
+)
+def test_other_hosts_see_who_the_clients_are_only_with_the_token(asked: dict[str, Any], reason: str | None) -> None:
+    found = page_refusal(asked, OPEN)
+    assert (None if found is None else found.reason) == reason
+
+
+def test_without_a_token_other_hosts_see_nothing() -> None:
+    found = page_refusal(scope("GET", "/v1/status", peer="10.1.2.3", **BEARER), OPEN._replace(token=None))
+    assert found is not None
+    assert found.reason == "remote"
+    assert "control.token.file" in str(found.problem)
 
 
 def test_without_a_token_nothing_is_aborted() -> None:

@@ -11,6 +11,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.ledger import Ledger
 from kproxy.dedup.member import Suspect
+from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.rules import Rules
 from kproxy.proxy.calls import Part
 from kproxy.proxy.retries import Retries, digests_at
@@ -107,13 +108,15 @@ class Talk:
 
     def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> Answer:
         """A request with these batches, one after the other on each partition; it must not have to wait."""
-        answer = Answer([PartitionData(*key, 0, 0) for key in keys], due)
-        while (hindrance := self.hindrance(answer)) is not None:
+        frame = bytearray(b"".join(batch_of(text, time) for text in batches))
+        answer = Answer([PartitionData(*key, 0, len(frame)) for key in keys], due)
+        cleared = self.is_cleared(answer, frame)
+        while not cleared and (hindrance := self.hindrance(answer)) is not None:
             assert isinstance(hindrance, ReadBack | Recover), hindrance
             self.world.clear(self, hindrance)
         member, doubts = self.member, self.member.doubts
         retries = None
-        if not doubts.is_calm(member, answer) and doubts.concern(member, answer, self.world.now):
+        if not (cleared or doubts.is_calm(member, answer)) and doubts.concern(member, answer, self.world.now):
             retries = Retries(member, answer, self.world.now, LIMIT, Stats())
         sends: list[Send] = []
         self.parts[answer] = [Part(*key) for key in keys]
@@ -131,8 +134,17 @@ class Talk:
             self._batches[send] = bytes(data)
         answer.sends = sends
         member.arrived(answer)
-        doubts.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
+        if not cleared:
+            doubts.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer
+
+    def is_cleared(self, answer: Answer, frame: bytearray) -> bool:
+        """Whether a request is taken without a comparison though something is in doubt."""
+        doubts = self.member.doubts
+        self.member.review()
+        if doubts.is_calm(self.member, answer):
+            return False
+        return doubts.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
 
     def hindrance(self, answer: Answer | None = None) -> Hindrance | None:
         """What hinders a request on the partition."""
@@ -141,6 +153,10 @@ class Talk:
         if self.member.doubts.is_calm(self.member, answer):
             return None
         return self.member.doubts.hindrance(self.member, answer, self.world.now)
+
+    def check(self) -> QuickCheck | None:
+        """What tells without a comparison that a batch for the partition is new."""
+        return self.member.doubts.quick_check(self.member, KEY, self.world.now)
 
     def write(self, answer: Answer, *, key: TrackKey | None = None) -> None:
         """The batches of a request (of one partition) come into the log; when all have, it is closed."""

@@ -1,6 +1,9 @@
 """What two copies of a record have in common."""
 
+from crc32c import crc32c
+
 from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, Digest, read_batch
 
 LIMIT = 1 << 20
@@ -34,8 +37,18 @@ def test_the_time_of_arrival_is_not_the_clients() -> None:
     assert digest(Record(0, 5, b"k", b"v", ()), arrival_ms=5).timestamp_ms == UNTIMED
 
 
-def test_what_is_damaged_has_no_records() -> None:
+def test_a_time_that_the_broker_put_there_is_not_the_clients() -> None:
+    """With message.timestamp.type=LogAppendTime the header says so, and its CRC is the broker's."""
     data = bytearray(build_batch([Record(0, 5, b"k", b"v", ())]))
-    data[-1] ^= 1
-    assert read_batch(data, arrival_ms=None, max_decompressed_bytes=LIMIT) == []
+    data[22] |= LOG_APPEND_TIME  # the low byte of the attributes
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    ((found, _),) = read_batch(data, arrival_ms=None, max_decompressed_bytes=LIMIT)
+    assert found.timestamp_ms == UNTIMED
+
+
+def test_what_is_damaged_has_no_records() -> None:
+    for at in (-1, -2):  # the number of headers; the value, which any byte may be
+        data = bytearray(build_batch([Record(0, 5, b"k", b"v", ())]))
+        data[at] ^= 1
+        assert read_batch(data, arrival_ms=None, max_decompressed_bytes=LIMIT) == []
     assert read_batch(b"", arrival_ms=None, max_decompressed_bytes=LIMIT) == []

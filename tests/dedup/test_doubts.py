@@ -1,5 +1,7 @@
 """What the connections of one producer share."""
 
+import pytest
+
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.doubts import ReadBack, Recover, Settle
 from kproxy.dedup.entries import Answer
@@ -67,6 +69,24 @@ def test_an_abandoned_lane_is_fenced_where_it_was_used_and_only_there() -> None:
     assert second.hindrance(second.did("b", keys=(OTHER,))) is None
 
 
+def test_a_lane_that_is_abandoned_while_another_is_fenced_is_fenced_after_it() -> None:
+    world = World()
+    first, second, third = world.connect(), world.connect(), world.connect()
+    first.ask("a")
+    request = second.ask("b")
+    late = bytes(request.sends[0].batch)
+    first.close()
+    second.close()
+    first.member.abandon(first.lane, world.now)
+    hindrance = third.hindrance()
+    assert isinstance(hindrance, Recover)
+    second.member.abandon(second.lane, world.now)
+    world.clear(third, hindrance)
+    world.log().append(late)  # the second lane is not fenced yet
+    third.did("b")
+    assert world.text() == "b"
+
+
 def test_of_an_abandoned_lane_only_what_was_open_is_in_doubt() -> None:
     world = World()
     first, second = world.connect(), world.connect()
@@ -116,8 +136,68 @@ def test_a_refusal_is_forgotten_after_a_second() -> None:
     talk = world.connect()
     doubts, later = talk.member.doubts, world.now + 2
     doubts.refuse(KEY, refused(talk, world.now, FIRST))
+    doubts.expire(world.now + 0.5)
+    assert doubts.refused
     doubts.expire(later)
     assert not doubts.refused
     doubts.refuse(KEY, refused(talk, world.now, FIRST))
     assert doubts.take_refused(talk.member, KEY, later) is None
     assert not doubts.refused
+
+
+def test_a_refused_request_that_came_again_at_its_own_broker_is_not_told_to_another() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    doubts, now = former.member.doubts, world.now
+    known = doubts.refuse(KEY, refused(former, now, FIRST))
+    doubts.retried(leader.member, KEY)
+    assert doubts.take_refused(leader.member, KEY, now) == known
+    doubts.refuse(KEY, refused(former, now, FIRST))
+    doubts.retried(former.member, KEY)
+    assert doubts.take_refused(leader.member, KEY, now) is None
+
+
+def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likeliest() -> None:
+    """What a live connection was answered with an error it repeats itself."""
+    world = World()
+    ended, live, retry = world.connect(), world.connect(), world.connect()
+    ended.write(ended.ask("a"))
+    request = live.ask("a")
+    live.member.timed_out(request)
+    live.write(request)
+    ended.close()
+    doubts = retry.member.doubts
+    for talk, last in ((retry, ended), (live, live)):
+        found = doubts.candidates(talk.member, KEY, [KEY], world.now)
+        assert len(found) == 2
+        assert found[-1].origin == last.member.number
+
+
+def test_what_no_client_repeats_any_more_is_new_also_before_it_is_swept_away() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.close(reset=True)
+    world.now += 121
+    second.did("a")
+    assert world.text() == "aa"
+
+
+@pytest.mark.parametrize(("age", "text"), [(119, "a"), (121, "aa")])
+def test_what_was_answered_too_late_is_in_doubt_on_its_connection_for_the_window_of_retries(
+    age: float, text: str
+) -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now)
+    world.now += 1
+    talk.write(request)
+    talk.tell(request)
+    assert talk.hindrance() is not None
+    assert KEY in talk.member.kept
+    world.now += age
+    world.ledger.sweep(world.now)
+    assert (KEY in talk.member.kept) is (text == "a")
+    talk.did("a")
+    assert world.text() == text

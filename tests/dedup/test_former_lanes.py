@@ -1,7 +1,9 @@
 """What a restarted kproxy makes of the entries of its former self."""
 
+import pytest
+
 from kproxy.codec.batch import Record
-from kproxy.dedup.former_lanes import FormerLanes
+from kproxy.dedup.former_lanes import MOST_BYTES, FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
 from kproxy.dedup.sequence import KPROXY_BIT
@@ -30,6 +32,7 @@ def test_a_tombstone_ends_a_lane() -> None:
     former = FormerLanes("me")
     former.apply([entry(lane(1)), entry(lane(2)), entry(lane(1), None), entry(lane(3), None)])
     assert former.of(ONE) == [lane(2)]
+    assert (former.newer, former.damaged) == (0, 0)
 
 
 def test_other_instances_share_the_log() -> None:
@@ -65,3 +68,24 @@ def test_all_are_taken_once() -> None:
     former.apply([entry(lane(1)), entry(lane(2, TWO))])
     assert former.take_all() == [lane(1), lane(2, TWO)]
     assert former.take_all() == former.of(ONE) == former.of(TWO) == []
+
+
+def test_identities_are_kept_within_a_bound_of_bytes() -> None:
+    former = FormerLanes("me")
+    long = 30_000
+    identity = Identity("User:a", "c" * long, "h")
+    former.apply(entry(lane(number, identity)) for number in range(1000))
+    assert former.dropped == 1000 - len(former)
+    assert len(former) == MOST_BYTES // (long + len("User:a") + 1)
+    taken = former.take_all()
+    former.apply(map(entry, taken))
+    assert len(former) == len(taken)
+
+
+@pytest.mark.parametrize("other", ["before me", "other", "me, too"])
+def test_lanes_of_another_instance_are_never_taken_for_own_ones(other: str) -> None:
+    """They may be in use: to fence them would end another kproxy's connections."""
+    former = FormerLanes("me")
+    former.apply([entry(lane(1, instance=other)), entry(lane(2))])
+    assert former.of(ONE) == [lane(2)]
+    assert former.take_all() == [lane(2)]

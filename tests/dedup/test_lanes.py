@@ -3,7 +3,7 @@ import pytest
 from kproxy.codec.batch import crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.fate import Fate
-from kproxy.dedup.lanes import Lane, LanePool, Send, Track
+from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, Lane, LanePool, Send, Track
 from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
@@ -97,6 +97,30 @@ class TestTrack:
 
 
 class TestRefuse:
+    def test_an_error_that_says_what_is_wrong_is_never_believed_for_its_number(self) -> None:
+        """A partition may be without a leader for minutes."""
+        track, (send,) = track_with(1)
+        for _ in range(10 * SERVER_ERROR_PATIENCE):
+            track.answered(send, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+            assert send.fate is not Fate.REFUSED
+
+    def test_what_was_written_first_in_a_log_is_known_to_be_there(self) -> None:
+        track, (send,) = track_with(2)
+        track.answered(send, 0, 0, -1)
+        assert track.written_to == 2
+
+    def test_a_refusal_in_a_new_epoch_costs_no_other(self) -> None:
+        track, (first, second) = track_with(1, 1)
+        track.answered(first, 0, 5, -1)
+        track.bump()
+        track.refuse(second, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (track.epoch, track.next_sequence) == (1, 0)
+
+    def test_a_fence_of_a_track_that_holds_nothing_begins_the_next_epoch(self) -> None:
+        track, _ = track_with()
+        track.fenced({}, NOW_S)
+        assert (track.epoch, track.next_sequence, track.fenced_at) == (1, 0, NOW_S)
+
     def test_what_follows_gets_the_sequence(self) -> None:
         track, (first, second, third) = track_with(3, 1, 2)
         track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
@@ -171,6 +195,22 @@ class TestLane:
 
 
 class TestLanePool:
+    def test_a_lane_of_an_earlier_process_reserves_what_that_noted(self) -> None:
+        assert Lane(PRODUCER, 5, 9).track((b"t", 0)).last_epoch == Lane(PRODUCER, 5, 9).last_epoch == 9
+
+    def test_only_a_track_under_which_nothing_can_be_in_the_log_is_forgotten(self) -> None:
+        """Its next batch would have the same epoch and sequence as one before: a broker takes it for a repeat."""
+        lane = Lane(PRODUCER)
+        unused, held, given_up, written, bumped = (lane.track((b"t", number)) for number in range(5))
+        for track in (held, given_up, written):
+            track.accept(batch_of(0), 1, NOW_S)
+        given_up.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        written.answered(written.sends[0], 0, 5, -1)
+        bumped.bump()
+        tracks = (unused, held, given_up, written, bumped)
+        assert [lane.forget_unused(track) for track in tracks] == [True, False, False, False, False]
+        assert [lane.track(track.key) is track for track in tracks] == [False, True, True, True, True]
+
     def test_a_new_lane_bears_kproxys_bit(self) -> None:
         pool = LanePool()
         assert pool.lease() is None

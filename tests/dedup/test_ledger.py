@@ -31,6 +31,35 @@ def test_what_is_in_doubt_is_counted_and_goes_with_the_window() -> None:
     assert talk.member.doubts.idle
 
 
+def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
+    world = World()
+    assert (world.ledger.in_doubt, world.ledger.sweep(world.now)) == (0, 0)
+    for letter in "ab":
+        talk = world.connect()
+        talk.did(letter)
+        talk.close(reset=True)
+    assert world.ledger.sweep(world.now) == 0
+    last = world.connect()
+    last.did("a")
+    last.did("b")
+    assert world.text() == "ab"
+
+
+def test_a_producer_of_which_nothing_matters_any_more_is_forgotten() -> None:
+    world = World()
+    talk, other = world.connect(), world.connect(Identity("", "another", "localhost"))
+    talk.did("a")
+    talk.close(reset=True)
+    assert list(world.ledger.counts()) == [talk.member.doubts.identity]
+    world.now += 121
+    world.ledger.sweep(world.now)
+    assert not world.ledger.counts()
+    assert world.connect().member.doubts is not talk.member.doubts
+    again = world.connect(Identity("", "another", "localhost"))
+    assert again.member.doubts is other.member.doubts
+
+
 def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 1)
     world = World()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.entries import Entry, Stamp
 from kproxy.dedup.matching import group, match, offset_of
 from kproxy.dedup.rules import Rules
@@ -65,6 +65,15 @@ def test_a_request_whose_records_lie_before_and_behind_each_other_is_found() -> 
     assert found("abc", entry("b", [2]), entry("ac", [5, 6])) == [5, 2, 6]
 
 
+def test_of_equal_records_that_do_not_fit_the_order_the_newest_is_taken_first() -> None:
+    assert found("aab", entry("baa", [4, 5, 6])) == [5, 6, 4]
+
+
+def test_a_record_without_a_time_is_the_newest_of_equal_ones_whatever_their_times() -> None:
+    entries = (entry("a", [4], time=UNTIMED), entry("a", [5], time=8))
+    assert found("a", *entries, time=UNTIMED) == [5]
+
+
 def test_the_same_time_goes_before_another_one() -> None:
     entries = (entry("a", [4], time=7), entry("a", [5], time=8))
     assert found("a", *entries, time=7) == [4]
@@ -80,6 +89,7 @@ def test_a_base_offset_is_told_where_it_is_true_of_all() -> None:
     assert offset_of([4, 6], whole=True) == -1
     assert offset_of([4, 5], whole=False) == -1
     assert offset_of([4, 6, 5, 7], whole=True) == -1
+    assert offset_of([5, 4], whole=True) == -1
 
 
 def test_places_are_grouped_by_entry_in_order() -> None:

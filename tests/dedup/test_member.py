@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.dedup.doubts import Settle
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.rules import Rules
 from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES
 
@@ -180,6 +181,38 @@ def test_behind_its_first_new_record_it_has_given_up_the_rest() -> None:
     assert world.text() == "aba"
 
 
+def test_what_it_has_given_up_comes_over_no_other_connection_either() -> None:
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.did("b")
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == "aba"
+
+
+def test_it_waits_for_nothing_that_it_had_given_up_when_it_sent_something_new() -> None:
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    first.ask("a")
+    second.did("b")
+    first.close()
+    assert second.hindrance() is None
+
+
+@pytest.mark.parametrize(("rules", "hindrance"), [(RULES, None), (ALONE, Settle([KEY]))], ids=["pipelines", "waits"])
+def test_after_the_end_of_a_connection_its_pipelined_requests_do_not_wait_for_each_other(
+    rules: Rules, hindrance: Settle | None
+) -> None:
+    """All that a client pipelined is read, also after the connection has ended: these are no retries of each other."""
+    world = World(rules)
+    talk = world.connect()
+    talk.ask("a")
+    talk.wire.gone = True
+    talk.member.end(world.now)
+    assert talk.hindrance() == hindrance
+
+
 def test_new_records_before_old_ones_in_one_request_do_not_hide_these() -> None:
     """A converted request may become several batches."""
     world = World(ALONE)
@@ -348,6 +381,21 @@ def test_answers_that_are_being_written_may_have_been_had() -> None:
     assert world.text() == "aa"
 
 
+@pytest.mark.parametrize(("age", "text"), [(0.5, "aa"), (1.5, "a")])
+def test_only_an_answer_that_was_not_acknowledged_for_a_second_makes_an_equal_record_of_another_time_a_retry(
+    age: float, text: str
+) -> None:
+    """A host may acknowledge what its client has read up to 0.2 s later; a network may take longer."""
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.wire.missing = 10
+    world.now += age
+    first.close(reset=True)
+    second.did("a", time=9)
+    assert world.text() == text
+
+
 def test_what_nobody_will_learn_is_fenced_before_more_is_written() -> None:
     world = World()
     first, second = world.connect(), world.connect()
@@ -373,10 +421,11 @@ def test_suspects_go_with_the_window() -> None:
     assert doubts.idle
 
 
-def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one() -> None:
+@pytest.mark.parametrize("node_id", [0, 2])
+def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one(node_id: int) -> None:
     world = World()
     former, leader, twin = world.connect(), world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.wire.node_id = node_id
     request = former.ask("a")
     assert leader.hindrance() == Settle([KEY])
     assert twin.hindrance() is None  # another process of that name, at the same broker

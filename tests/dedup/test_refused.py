@@ -44,7 +44,7 @@ def test_its_retry_begins_with_its_records_or_goes_on_with_them_behind_what_had_
     assert refused("ab", 5.0, 5.0).in_retry(made(records))
 
 
-@pytest.mark.parametrize("records", ["", "b", "ac", "xac", "axb"])
+@pytest.mark.parametrize("records", ["", "b", "ac", "aA", "xac", "axb"])
 def test_an_equal_record_before_another_one_is_no_retry(records: str) -> None:
     assert not refused("ab", 5.0, 5.0).in_retry(made(records))
 
@@ -68,6 +68,7 @@ def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
     for found in second, third, third.behind(second):
         assert found.in_retry(made("a"))
         assert not found.in_retry(made("b"))
+    assert second.behind(refused("x", 5.1, 5.1)).in_retry(made("a"))  # what it was known to follow stays
     assert refused("b", 5.6).behind(first).in_retry(made("b"))  # the first one was given up
     assert refused("b", 5.2).behind(None).in_retry(made("b"))
 
@@ -80,6 +81,7 @@ def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
         (made("ab"), made("ab", 1300), 9.0, True),
         (made("ab"), [*made("x", 900), *made("a", 1300)], 9.0, True),
         (made("ab"), made("ac", 1300), 9.0, False),
+        (made("ab"), made("aA", 1300), 9.0, False),
         (made("ab"), made("ab", 7000), 5.29, False),
         (made("a", UNTIMED), made("a", 3), 9.0, True),
     ],

@@ -1,6 +1,7 @@
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
+from kproxy.dedup import repeats as module
 from kproxy.dedup.repeats import MOST_BYTES, Came, Repeats
 
 NOW = 1_000
@@ -26,6 +27,42 @@ def test_a_record_that_comes_again_over_another_connection_is_known(again: Came)
     repeats = Repeats(ROOMY)
     assert not repeats.came(1, [batch("a", "b")])
     assert repeats.came(2, [batch("c"), again])
+    assert repeats.came(1, [again, batch("d")])
+
+
+def test_what_comes_again_over_one_connection_is_new_also_where_others_are_in_use() -> None:
+    repeats = Repeats(ROOMY)
+    assert not repeats.came(2, [batch("a")])
+    assert not repeats.came(1, [batch("b")])
+    assert not repeats.came(1, [batch("b")])
+    assert not repeats.came(2, [batch("a")])
+    assert repeats.came(1, [batch("a")])
+
+
+@pytest.mark.parametrize("times", [(5, NOW), (NOW, 5)])
+def test_a_record_with_a_time_of_its_own_may_come_again_without(times: tuple[int, int]) -> None:
+    repeats = Repeats(ROOMY)
+    first, second = times
+    assert not repeats.came(1, [batch("a", at=first)])
+    assert repeats.came(2, [batch("a", at=second)])
+
+
+def test_hashes_are_bounded_and_those_of_what_came_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_RECORDS", 3)
+    repeats = Repeats(ROOMY)
+    for number in range(20):
+        assert not repeats.came(number % 2, [batch(str(number))])
+        assert repeats.came(2, [batch(str(number))])
+    assert not repeats.came(3, [batch("0")])
+
+
+def test_what_was_hashed_takes_no_room_as_bytes_any_more() -> None:
+    repeats = Repeats(ROOMY)
+    half = [letter * (MOST_BYTES // 2 - 1000) for letter in "abc"]
+    for value in half:
+        repeats.came(1, [batch(value)])
+        repeats.came(2, [batch("new")])
+    assert repeats.came(2, [batch(half[0])])
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,15 @@ class TestPlaybooks:
         assert (track.epoch, first.sequence) == (1, 0)
         assert (header.producer_epoch, header.base_sequence) == (1, 1)
 
+    def test_lost_state_costs_one_epoch_also_if_the_step_is_asked_for_again(self) -> None:
+        """The shell asks again where it could not send: a lease has few epochs."""
+        track, (first,) = in_flight(1)
+        track.answered(first, GAP, -1, -1)
+        next_step(track, NOW_S)
+        step = next_step(track, NOW_S)
+        assert isinstance(step, Resend)
+        assert (step.send, track.epoch) == (first, 1)
+
     def test_no_epoch_left(self) -> None:
         track, (first,) = in_flight(1, LAST_EPOCH)
         track.answered(first, GAP, -1, -1)

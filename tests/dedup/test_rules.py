@@ -40,6 +40,8 @@ def test_the_window_of_retries() -> None:
 def test_late_answers_and_errors_may_be_repeated() -> None:
     answer = Answer((), due=NOW)
     assert not RULES.may_repeat(answer)
+    answer.at = NOW
+    assert not RULES.may_repeat(answer)
     answer.at = NOW + 1
     assert RULES.may_repeat(answer)
     assert RULES.may_repeat(Answer((), due=NOW, failed=True))
@@ -67,3 +69,26 @@ def test_few_requests_one_by_one_do_not_tell_that_all_come_so() -> None:
 def test_only_who_is_known_to_wait_has_no_request_ready_when_it_reads_an_error() -> None:
     assert RULES.has_one_ready()
     assert not replace(RULES, in_flight=1).has_one_ready()
+
+
+def test_only_a_client_that_waits_for_each_answer_gives_up_what_it_does_not_repeat_first() -> None:
+    alone, other = replace(RULES, in_flight=1), replace(RULES, in_flight=2)
+    assert (alone.retires(), other.retires()) == (True, False)
+    assert (alone.gave_up_open(), other.gave_up_open()) == (True, False)
+    assert [alone.goes_on_matching(observed=1, requests=100, had_new=new) for new in (False, True)] == [True, False]
+
+
+def test_a_connection_is_compared_in_full_for_two_windows_of_requests() -> None:
+    assert [RULES.settled_requests(seen) for seen in (1, 9)] == [10, 18]
+
+
+def test_a_comparison_ends_with_the_window_and_after_an_orderly_close_untimed_records_sooner() -> None:
+    assert RULES.ends_of(entry()) == (NOW + RULES.window,)
+    assert RULES.ends_of(entry(clean=True)) == (NOW + RULES.clean_window, NOW + RULES.window)
+    assert RULES.times_agree(entry(clean=True, age=10), UNKNOWN, UNKNOWN, NOW)
+
+
+def test_an_answer_was_surely_not_received_when_the_client_had_a_second_to_acknowledge_its_end() -> None:
+    answer = Answer((), due=NOW, position=10, at=NOW)
+    assert [RULES.surely_not_had(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
+    assert not RULES.surely_not_had(answer, 10, NOW + 60)

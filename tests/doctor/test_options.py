@@ -92,3 +92,11 @@ def test_a_kproxy_that_runs() -> None:
     assert levels(options.running, Examined(make_config(), running=status)) == [Level.OK]
     finding = only(options.running, Examined(make_config(), running=status | {"ready": False, "reasons": ["why"]}))
     assert (finding.level, "why" in finding.found) == (Level.FAIL, True)
+
+
+def test_a_transaction_log_that_lost_records() -> None:
+    assert levels(options.transaction_log, Examined(make_config())) == [Level.SKIPPED]
+    for losses, level in ((0, Level.OK), (2, Level.FAIL)):
+        status = {"transactions": {"log_losses": losses}}
+        assert only(options.transaction_log, Examined(make_config(), running=status)).level is level
+    assert levels(options.transaction_log, Examined(make_config(), running={})) == [Level.OK], "an older kproxy"

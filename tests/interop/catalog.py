@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.support.clients import Command, go_driver, java_driver, node_driver, python_driver
 
@@ -33,6 +33,13 @@ class Abilities:
     reads_empty: bool = True
 
 
+Levels: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+
+
+def _levels(option: str) -> Levels:
+    return {option: "read_uncommitted"}, {option: "read_committed"}
+
+
 @dataclass(frozen=True)
 class Client:
     """One row of the matrix."""
@@ -47,6 +54,8 @@ class Client:
     """Whether Kafka 3.9.1 serves all that it sends: not offsets in ZooKeeper, not yet KIP-848."""
     refused: bool = False
     """Whether Kafka 4 refuses what it sends, so that it works through kproxy only."""
+    isolation: Levels | None = None
+    """Settings of a consumer that reads all records, and of one that reads committed ones; None: it has no choice."""
 
 
 _FIRST: Final = Abilities(
@@ -63,6 +72,8 @@ _THIRD: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS)
 def _java(version: str, can: Abilities, **more: Any) -> Client:
     name = more.pop("name", f"java-{version}")
     coordinate = f"org.apache.kafka:kafka-clients:{version}"
+    if can.headers:
+        more["isolation"] = _levels("isolation.level")
     return Client(name, lambda: java_driver(coordinate, "java"), can=can, **more)
 
 
@@ -75,6 +86,8 @@ def _java08(offsets: int, producer: str, can: Abilities) -> Client:
 
 def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities, **more: Any) -> Client:
     extras = ["lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0"]
+    if release.startswith("3"):
+        more["isolation"] = _levels("isolation_level")
     pinned = "" if version is None else "-pinned-" + ".".join(map(str, version))
     name = more.pop("name", f"kafka-python-{release}{pinned}")
     options = {"version": list(version) if version else None, **more.pop("options", {})}
@@ -87,6 +100,8 @@ def _confluent(release: str, fallback: str | None, can: Abilities, **more: Any) 
     both: dict[str, Any] = {}
     if fallback is not None:
         both = {"api.version.request": False, "broker.version.fallback": fallback}
+    else:
+        more["isolation"] = _levels("isolation.level")
     name = more.pop("name", f"librdkafka-{release}" + (f"-fallback-{fallback}" if fallback else ""))
     options = {"producer": {**both, **more.pop("producer", {})}, "consumer": both, **more.pop("options", {})}
     return Client(name, lambda: python_driver("confluent.py", f"confluent-kafka=={release}"), options, can, **more)
@@ -94,6 +109,8 @@ def _confluent(release: str, fallback: str | None, can: Abilities, **more: Any) 
 
 def _sarama(name: str, modfile: str, version: str, can: Abilities, **more: Any) -> Client:
     tags = ["old"] if modfile == "old.mod" else []
+    if can.headers:
+        more["isolation"] = _levels("isolation")
     return Client(
         f"{name}-{version}", lambda: go_driver(modfile, *tags), {"client": "sarama", "version": version}, can, **more
     )
@@ -101,7 +118,8 @@ def _sarama(name: str, modfile: str, version: str, can: Abilities, **more: Any) 
 
 def _go(client: str, release: str, **more: Any) -> Client:
     options = {"client": client, **more.pop("options", {})}
-    return Client(f"{client}-{release}{more.pop('suffix', '')}", lambda: go_driver("go.mod"), options, **more)
+    name = f"{client}-{release}{more.pop('suffix', '')}"
+    return Client(name, lambda: go_driver("go.mod"), options, isolation=_levels("isolation"), **more)
 
 
 def _node(client: str, release: str, can: Abilities, **more: Any) -> Client:
@@ -177,7 +195,11 @@ CLIENTS: Final = (
         _FIRST,
         refused=True,
     ),
-    Client("aiokafka-0.14.0", lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0")),
+    Client(
+        "aiokafka-0.14.0",
+        lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0"),
+        isolation=_levels("isolation_level"),
+    ),
     _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4), refused=True),
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),
@@ -189,6 +211,7 @@ CLIENTS: Final = (
         "kafkajs",
         "2.2.4",
         Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, recoded=(), null_headers=False),
+        isolation=({"readUncommitted": True}, {"readUncommitted": False}),
     ),
     _node(
         "kafka-node",

@@ -349,12 +349,12 @@ def test_librdkafka_hears_that_a_transactional_id_is_not_for_it(kproxys: KproxyP
 
 
 @pytest.mark.parametrize(
-    ("name", "wait"), [("kafka-python-3.0.12", {"max_block_ms": 3_000}), ("java-4.3.0", {"max.block.ms": 3_000})]
+    ("name", "wait"), [("kafka-python-3.0.12", {"max_block_ms": 30_000}), ("java-4.3.0", {"max.block.ms": 30_000})]
 )
 def test_other_clients_hear_it_as_well(kproxys: KproxyProcess, name: str, wait: dict[str, Any]) -> None:
     client = next(each for each in CLIENTS if each.name == name)
     sent = records.make(name, "none", client.can, session.now_ms())[:1]
-    step = {**session.produce_step(CLOSED, "none", sent), "timeout_ms": 10_000}
+    step = {**session.produce_step(CLOSED, "none", sent), "timeout_ms": 40_000}
     options = {**client.options, "producer": {**client.options.get("producer", {}), **wait}}
     (written,) = run_driver(client.install(), session.job(kproxys.bootstrap, options, [step]), 60)
     assert "authoriz" in written["error"].lower(), written

@@ -108,9 +108,9 @@ def test_kill_9_of_kproxy_aborts_what_is_open_and_leaves_what_is_prepared(stage:
     stage.kproxy.kill()
     with _kproxy(stage.kafka, tmp_path, stage.client_id) as stage.kproxy:
         with pytest.raises(ControlError, match="TRANSACTION_ABORTABLE"):
-            stage.control.commit(open_one.transactional_id)
+            stage.control.commit(open_one.transactional_id, owner=open_one.owner)
         assert stage.read() == stage.everywhere()
-        stage.control.commit(prepared.transactional_id)
+        stage.control.commit(prepared.transactional_id, owner=prepared.owner)
         assert stage.read() == stage.everywhere("1")
         with stage.control.transaction(client_id=stage.client_id):
             stage.write("3")

@@ -87,7 +87,7 @@ def test_what_a_killed_kproxy_left_open_is_aborted_when_its_id_is_begun_anew(sta
     stage.kproxy.kill()
     stage.kproxy.__enter__()
     with pytest.raises(ControlError, match="TRANSACTIONAL_ID_NOT_FOUND"):
-        stage.control.commit(f"kproxy-{stage.name}")
+        stage.control.commit(f"kproxy-{stage.name}", batch_id="1")
     with stage.control.transaction(client_id=stage.name):
         assert stage.write("1") == []
     assert stage.read() == [["1"]] * PARTITIONS
@@ -97,7 +97,7 @@ def test_a_repeated_commit_is_one_and_what_is_open_is_decided_alone(stage: Stage
     stage.control.begin(client_id=stage.name, transactional_id=stage.name)
     for ask in (
         lambda: stage.control.prepare(stage.name),
-        lambda: stage.control.commit(stage.name, members=["a"]),
+        lambda: stage.control.commit(stage.name, batch_id="1", members=["a"]),
         lambda: stage.control.abort(stage.name, abort_others=True),
     ):
         with pytest.raises(ControlError, match=r"INVALID_REQUEST.*begin a member"):

@@ -112,11 +112,20 @@ def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp
                     kproxy.__enter__()
         kproxy.check()
         expected = [[f"{partition}-{at}" for at in range(written)] for partition in range(PARTITIONS)]
-        assert _values(kproxy.bootstrap, target, 1) == expected
+        _compare(_values(kproxy.bootstrap, target, 1), expected)
         everything = sum(map(len, _values(kafka.bootstrap, target, 0)))
         print(f"{home}: {written * PARTITIONS} in, out once and in order; {everything} written, aborted ones included")
         if home == "broker":
-            assert _committed(kafka.bootstrap, target, written * PARTITIONS) == expected
+            _compare(_committed(kafka.bootstrap, target, written * PARTITIONS), expected)
+
+
+def _compare(found: list[list[str]], expected: list[list[str]]) -> None:
+    """Fails with the first difference of each partition."""
+    for partition, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        at = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), len(theirs))
+        assert ours == theirs, (
+            f"partition {partition}: {len(ours)} of {len(theirs)}, at {at} {ours[max(0, at - 3) : at + 5]}"
+        )
 
 
 def _committed(bootstrap: str, topic: str, count: int) -> list[list[str]]:

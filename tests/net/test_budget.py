@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.budget import Budget
+from kproxy.net.budget import Budget, Unfinished
 
 
 async def is_let_in(budget: Budget, owner: object) -> bool:
@@ -80,3 +80,24 @@ async def test_who_holds_little_may_use_the_reserve_until_it_is_used_up(autojump
     assert not await is_let_in(budget, "third")
     budget.hold("new", 0)
     assert await is_let_in(budget, "third")
+
+
+async def test_a_sender_may_have_half_of_the_memory_in_unfinished_requests(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    unfinished = Unfinished(1_000_000, 0)
+    unfinished.hold("one", "a", 300_000)
+    assert not unfinished.full("one")
+    unfinished.hold("one", "b", 300_000)
+    assert (unfinished.full("one"), unfinished.full("two")) == (True, False)
+    assert not unfinished.crowded
+    with trio.fail_after(5):
+        await unfinished.admit("two", "c")
+        await unfinished.admit("one", "a")  # one of them may always go on
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unfinished.admit, "one", "b")
+            await trio.testing.wait_all_tasks_blocked()
+            assert unfinished.crowded
+            unfinished.hold("one", "a", 0)
+    unfinished.hold("one", "b", 0)
+    assert unfinished.used("one") == 0

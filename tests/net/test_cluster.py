@@ -1,10 +1,12 @@
 """kproxy's own view of the cluster."""
 
 import pytest
+import trio
+import trio.testing
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker import Answer
+from kproxy.testing.fake_broker import Answer, Delay
 from tests.net.harness import eventually, proxied, running
 
 
@@ -49,6 +51,27 @@ async def test_questions_go_on_to_the_next_broker_when_one_fails() -> None:
         broker = await proxy.cluster.coordinator("g")
         assert broker is not None
         assert broker.node_id == 2
+
+
+async def test_a_slow_answer_holds_up_no_other_question() -> None:
+    async with proxied() as proxy, trio.open_nursery() as nursery:
+        await proxy.cluster.coordinator("known")
+        proxy.brokers.control(ApiKey.FIND_COORDINATOR, lambda _: Delay(3600), times=1)
+        nursery.start_soon(proxy.cluster.coordinator, "slow")
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        with trio.fail_after(20):
+            assert await proxy.cluster.coordinator("fast") is not None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_is_asked_over_four_connections_at_most() -> None:
+    async with proxied() as proxy, trio.open_nursery() as nursery:
+        control = proxy.brokers.control(ApiKey.FIND_COORDINATOR, lambda _: Delay(3600))
+        for number in range(12):
+            nursery.start_soon(proxy.cluster.coordinator, f"slow {number}")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        assert control.hits == 4  # each waits for the answer to one
+        nursery.cancel_scope.cancel()
 
 
 async def test_versions_are_asked_once_and_again_after_a_loss() -> None:

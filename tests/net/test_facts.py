@@ -34,6 +34,20 @@ async def test_a_client_is_known_by_what_it_says_and_does() -> None:
     assert row.last_error is None
 
 
+async def test_a_client_is_found_by_its_client_id() -> None:
+    async with (
+        watched() as (proxy, facts),
+        await proxy.client(client_id="billing") as one,
+        await proxy.client(client_id="loader") as other,
+    ):
+        await one.call(MetadataRequest(topics=[]), 1)
+        await other.call(MetadataRequest(topics=[]), 1)
+        [row] = facts.clients("loader").rows
+        assert row.client_id == "loader"
+        assert facts.clients().total == 2
+        assert facts.clients("nobody").total == 0
+
+
 async def test_connections_of_one_client_are_one_row() -> None:
     async with watched() as (proxy, facts), await proxy.client() as one, await proxy.client() as other:
         await one.call(MetadataRequest(topics=[]), 1)

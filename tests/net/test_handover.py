@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from kproxy.config import StartupError
+from kproxy.net import handover
 from kproxy.net.handover import HandOver, Predecessor
 
 
@@ -105,6 +106,14 @@ async def test_an_old_one_that_does_not_end_is_killed(
         await found.gone()
         assert killed == [os.getpid()]
         found.close()
+
+
+async def test_neither_side_speaks_with_another_users_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with handing_over(tmp_path) as old:
+        monkeypatch.setattr(handover, "_peer", lambda sock: (7, os.getuid() + 1, 0))
+        with pytest.raises(StartupError, match=r"the process 7 at the other end runs as uid \d+, not as"):
+            await old.find()
+        assert not old.taken.is_set()
 
 
 async def test_nobody_there(tmp_path: Path) -> None:

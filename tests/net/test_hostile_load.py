@@ -6,6 +6,7 @@ While each of them goes on, and behind it, another client writes and reads.
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -15,8 +16,8 @@ from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request
 from tests.codec.message_sets import entry, wrapper
 from tests.net.harness import fetch, records
-from tests.net.hostile import Besieged, besieged, wait_for
 from tests.net.witness import request
+from verification.hostile.target import Besieged, besieged, wait_for
 
 MIB = 1 << 20
 #: The default.
@@ -127,8 +128,34 @@ def test_bombs_from_many_at_once(proxy: Besieged) -> None:
     assert growth() < 4 * 70 * MIB + SLACK
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_half_requests_do_not_keep_a_larger_one_waiting(proxy: Besieged, address: str) -> None:
+    """Once it waited for as long as they had time to end, 29 s; now for few seconds, from another address for none."""
+    half = struct.pack(">ihhih", 8 * MIB, 0, 8, 1, -1) + bytes(7 * MIB)
+    with ExitStack() as stack:
+        for _ in range(16):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port), 20, (address, 0)))
+            sock.settimeout(0.3)
+            _send(sock, half)
+        with proxy.client() as client:
+            began = time.monotonic()
+            assert client.produce("t", 0, build_batch(records(bytes(300_000)))).error_code == 0
+            assert time.monotonic() - began < 15
+        assert proxy.metric("kproxy_buffered_bytes") <= BUFFER_MEMORY
+
+
 def test_half_requests_of_many_leave_room_to_others(proxy: Besieged) -> None:
     with connections(proxy, 20, struct.pack(">i", 8 * MIB) + bytes(7 * MIB)):
-        wait_for(lambda: proxy.metric("kproxy_buffered_bytes") > BUFFER_MEMORY // 2)
+        wait_for(lambda: proxy.metric("kproxy_buffered_bytes") > BUFFER_MEMORY // 4)
         proxy.serves_others()
         assert proxy.metric("kproxy_buffered_bytes") <= BUFFER_MEMORY
+
+
+@pytest.mark.parametrize("size", [60 * MIB, 7 * MIB])
+def test_half_frames_are_freed_when_their_connections_end(proxy: Besieged, size: int) -> None:
+    growth = grown(proxy)
+    for _ in range(14):
+        with connections(proxy, 1, struct.pack(">ihhih", size + 4 * MIB, 0, 8, 1, -1) + bytes(size)):
+            pass
+        wait_for(lambda: proxy.metric("kproxy_connections") == 0)
+    wait_for(lambda: growth() < 10 * MIB)

@@ -4,11 +4,12 @@ import random
 import ssl
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.net.tls_names import unreadable_names_untold
@@ -58,12 +59,14 @@ NO_TLS = {
 
 
 @asynccontextmanager
-async def secured(directory: Path, max_idle_ms: int = 600_000) -> AsyncIterator[tuple[Proxied, Authority]]:
+async def secured(
+    directory: Path, max_idle_ms: int = 600_000, **options: int
+) -> AsyncIterator[tuple[Proxied, Authority]]:
     """A kproxy with TLS; at the end it still serves others."""
     authority = Authority(directory)
     files = authority.issue("localhost")
     with unreadable_names_untold():
-        async with proxied(**listening(files), connections_max_idle_ms=max_idle_ms) as proxy:
+        async with proxied(**listening(files), connections_max_idle_ms=max_idle_ms, **options) as proxy:
             yield proxy, authority
             await eventually(lambda: not proxy.server.connections)
             async with await tls_client(proxy.port, files) as client:
@@ -119,6 +122,34 @@ async def test_a_hello_that_drips_is_ended_when_its_time_is_over(tmp_path: Path)
     async with secured(tmp_path, max_idle_ms=500) as (proxy, _), await proxy.client() as client:
         await client.stream.send_all(HELLO[:-1])
         assert await answered_to_the_end(client) == b""
+
+
+async def test_half_handshakes_end_after_their_own_time(tmp_path: Path) -> None:
+    async with secured(tmp_path, ssl_handshake_timeout_ms=300) as (proxy, _), AsyncExitStack() as stack:
+        for data in [HELLO, HELLO[:50], b""] * 10:
+            await stack.enter_async_context(await sent(proxy, data))
+        await eventually(lambda: proxy.stats.refusals == {"tls_handshake": 30})
+        await eventually(lambda: not proxy.server.connections)
+
+
+async def test_a_finished_handshake_has_no_time_limit(tmp_path: Path) -> None:
+    async with (
+        secured(tmp_path, ssl_handshake_timeout_ms=200) as (proxy, authority),
+        await tls_client(proxy.port, authority.issue("localhost")) as client,
+    ):
+        assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+        await trio.sleep(0.5)
+        assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
+async def test_many_failed_handshakes_are_a_few_lines_of_log(tmp_path: Path) -> None:
+    async with secured(tmp_path) as (proxy, _):
+        with capture_logs() as lines:
+            for _ in range(100):
+                async with await sent(proxy, NO_TLS["HTTP"]) as client:
+                    await answered_to_the_end(client)
+            await eventually(lambda: proxy.stats.connections_refused == {"tls_handshake": 100})
+        assert len([line for line in lines if "TLS" in line["event"]]) == 21
 
 
 async def test_damage_behind_the_handshake_ends_that_connection_alone(tmp_path: Path) -> None:

@@ -71,11 +71,14 @@ class Play:
         held_bytes: int = 1 << 20,
         client_id: str | None = "me",
         homes: Sequence[HomeRule] | None = None,
+        software: str = "",
     ) -> None:
+        """``software`` is what the client has called itself (KIP-511)."""
         limits = SessionLimits(ProducerLimits(5, 1 << 20, 1 << 20), held_bytes, idempotence)
         self.stats = Stats()
         chosen = transcode or {}
         self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
+        self.session.ctx.software = software
         self.session.ctx.homes, self.session.ctx.connection = homes, 7
         self.session.link.connected = True
         self.session.lease(Lane(PID), member())

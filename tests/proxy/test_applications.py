@@ -50,7 +50,7 @@ def hears(message: Message, version: int) -> tuple[list[object], Any]:
     """What is told of a request, and what is to be asked."""
     told = Told()
     frame = memoryview(bytearray(encode_request(message, version, 1, "c")))[4:]
-    ask = watch(told, "c", 7, frame)
+    ask = watch(told, "c", 7, frame, 1000)
     return told.heard, ask
 
 

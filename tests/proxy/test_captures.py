@@ -15,7 +15,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import walk_request
 from kproxy.proxy.asks import ProducePart
 from kproxy.proxy.captures import captured_answer, captured_parts
-from kproxy.proxy.producing import ProducerLimits
+from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.producing import FIRST_V2
 from kproxy.txn.requests import Written
 from tests.codec.message_sets import entry
 
@@ -35,7 +36,8 @@ def parts_of(version: int, *record_sets: bytes | None, most: int = 1 << 20) -> t
     def count(direction: str, magic: int, batches: int, records: int) -> None:
         counted.append((direction, magic, batches, records))
 
-    return captured_parts(frame, layout, version, 5, ProducerLimits(5, most, 1 << 20), count), counted
+    converted = Conversion(frame, layout, 5, most, 1 << 20).whole() if version < FIRST_V2 else None
+    return captured_parts(frame, layout, converted, count), counted
 
 
 def brief(parts: list[ProducePart]) -> list[tuple[int, int, int]]:

@@ -128,3 +128,20 @@ def test_whether_anything_is_known() -> None:
     assert not client.is_unknown
     client.ends(ONE)
     assert client.is_unknown
+
+
+def test_of_groups_that_it_left_with_its_connections_the_last_64_are_remembered() -> None:
+    known = ClientMemberships()
+    for number in range(100):
+        known.note(number, HeartbeatRequest(f"g{number}", 3, "m"))
+        known.closed(number)
+    assert [known.of(f"g{number}") is not None for number in range(100)] == [False] * 36 + [True] * 64
+
+
+def test_names_that_are_too_long_together_are_not_remembered() -> None:
+    known = ClientMemberships()
+    for number in range(3):
+        known.note(1, HeartbeatRequest(f"{number}" * 15_000, 3, "m"))
+    assert known.of("0" * 15_000) is None
+    known.closed(1)
+    assert known.is_unknown

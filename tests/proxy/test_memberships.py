@@ -19,7 +19,7 @@ PRODUCER = Producer(7, 0)
 
 def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Client = ME) -> None:
     frame = encode_request(request, version, 1, client.client_id)
-    known.take(connection, client, memoryview(frame)[4:])
+    known.take(connection, client, memoryview(frame)[4:], 1000, 0.0)
 
 
 def beat(known: Memberships, member: str = "m", generation: int = 3, group: str = "g", **more: object) -> None:
@@ -72,8 +72,8 @@ def test_of_several_members_none_is_chosen() -> None:
     beat(known, "m")
     beat(known, "n", connection=2)
     assert known.reader(ME, PRODUCER, "g") is None
-    known.closed(2)
-    known.closed(2)
+    known.closed(2, 0.0)
+    known.closed(2, 0.0)
     assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     beat(known, "o")
     assert known.reader(ME, PRODUCER, "g") is None
@@ -106,7 +106,7 @@ def test_who_leaves_counts_until_it_is_closed(version: int) -> None:
     gone = [LeaveGroupRequestMemberIdentity("m")]
     tell(known, LeaveGroupRequest("g", members=gone) if version >= 3 else LeaveGroupRequest("g", "m"), version)
     assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
-    known.closed(1)
+    known.closed(1, 0.0)
     assert known.reader(ME, PRODUCER, "g") is None
 
 
@@ -120,7 +120,7 @@ def test_of_a_connection_that_speaks_of_too_many_nothing_is_known_any_more() -> 
     beat(known, group="65")
     assert known.reader(ME, PRODUCER, "63") is None
     assert known.reader(ME, PRODUCER, "g") is None, "it may be a second member"
-    known.closed(1)
+    known.closed(1, 0.0)
     assert known.reader(ME, PRODUCER, "g") is not None
 
 
@@ -140,7 +140,7 @@ def test_who_it_was_counts_behind_the_end_of_its_connection(asked: Message | Non
     beat(known)
     if asked is not None:
         tell(known, asked)
-    known.closed(1)
+    known.closed(1, 0.0)
     assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     assert known.reader(ME, PRODUCER, "h") is None
     assert known.reader(ME._replace(host="h"), PRODUCER, "g") is None
@@ -154,10 +154,10 @@ def test_who_it_was_counts_behind_the_end_of_its_connection(asked: Message | Non
 def test_who_leaves_over_another_connection_counts_until_that_is_closed(member: str, remains: bool) -> None:
     known = Memberships()
     beat(known)
-    known.closed(1)
+    known.closed(1, 0.0)
     tell(known, LeaveGroupRequest("g", member), connection=2)
     assert (known.reader(ME, PRODUCER, "g") is not None) == remains
-    known.closed(2)
+    known.closed(2, 0.0)
     assert known.reader(ME, PRODUCER, "g") is None
 
 
@@ -165,12 +165,12 @@ def test_of_several_whose_connections_have_ended_none_is_chosen() -> None:
     known = Memberships()
     beat(known, "m")
     beat(known, "n", connection=2)
-    known.closed(1)
+    known.closed(1, 0.0)
     assert known.reader(ME, PRODUCER, "g") == (3, "n", None), "whose connection is there"
-    known.closed(2)
+    known.closed(2, 0.0)
     assert known.reader(ME, PRODUCER, "g") is None
     beat(known, "n", connection=3)
-    known.closed(3)
+    known.closed(3, 0.0)
     assert known.reader(ME, PRODUCER, "g") == (3, "n", None)
 
 
@@ -180,7 +180,7 @@ def test_who_was_refused_is_forgotten_with_its_connection() -> None:
     beat(known)
     known.refused(ME, "g")
     assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
-    known.closed(1)
+    known.closed(1, 0.0)
     known.refused(ME, "h")
     assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
     known.refused(ME, "g")
@@ -188,11 +188,34 @@ def test_who_was_refused_is_forgotten_with_its_connection() -> None:
     assert known.reader(ME, PRODUCER, "g") is None
 
 
+def test_a_client_without_a_connection_is_forgotten_after_an_hour() -> None:
+    known, other = Memberships(), ME._replace(host="10.0.0.2")
+    beat(known)
+    known.closed(1, 100.0)
+    known.closed(7, 3700.0)
+    assert known.reader(ME, PRODUCER, "g") == (3, "m", None)
+    beat(known, connection=2, client=other)
+    known.closed(2, 3700.1)
+    assert known.reader(ME, PRODUCER, "g") is None
+    assert known.reader(other, PRODUCER, "g") == (3, "m", None)
+
+
+def test_clients_without_connections_are_remembered_within_bounds_of_bytes() -> None:
+    known = Memberships()
+    for number in range(600):
+        client = ME._replace(host=str(number))
+        beat(known, connection=number, client=client, group="g" * 30_000)
+        known.closed(number, 0.0)
+    found = [known.reader(ME._replace(host=str(number)), PRODUCER, "g" * 30_000) is not None for number in range(600)]
+    assert 200 < sum(found) < 300
+    assert found[-1]
+
+
 def test_the_oldest_of_too_many_clients_without_connections_are_forgotten() -> None:
     known, clients = Memberships(), [ME._replace(host=str(number)) for number in range(1002)]
     for number, client in enumerate(clients):
         beat(known, connection=number, client=client)
-        known.closed(number)
+        known.closed(number, 0.0)
         if number == 999:
             beat(known, connection=5000, client=clients[0])
     assert [known.reader(client, PRODUCER, "g") is not None for client in clients[:3]] == [True, False, True]
@@ -216,4 +239,4 @@ def test_what_began_when_its_client_was_another_member_was_read_by_that() -> Non
 def test_what_is_malformed_is_refused() -> None:
     frame = encode_request(HeartbeatRequest("g", 3, "m"), 1, 1, "c")
     with pytest.raises(RemoteProtocolError):
-        Memberships().take(1, ME, memoryview(frame)[4:-3])
+        Memberships().take(1, ME, memoryview(frame)[4:-3], 1000, 0.0)

@@ -14,7 +14,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.entries import Entry, Stamp
 from kproxy.dedup.lanes import Lane
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
@@ -127,10 +127,35 @@ def test_a_refused_request_shows_no_client_that_went_on() -> None:
     assert member.doubts.candidates(member, (b"t", 0), whole, 0.0) == []
 
 
+def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> None:
+    member = ledger().join(ONE, FakeWire(), 0.0)
+    in_doubt = Entry((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=False, since=0.0)
+    in_doubt.recall([read_batch(batch(b"a"), arrival_ms=None, max_decompressed_bytes=1 << 20)[0][0]], [40])
+    member.doubts.add(in_doubt)
+    play = Play()
+    play.session.lease(Lane(PID), member)
+    new = [
+        bytes(build_batch([Record(0, 1_800_000_000_000 + number, None, b"a", ())]))
+        for number in range(RULES.settled_requests(1) + 3)
+    ]
+    for number, data in enumerate(new):
+        play.ask(produce("t", data), 7)
+        version, correlation_id, _ = play.sent()
+        row = ProduceResponsePartitionProduceResponse(index=0, base_offset=50 + number)
+        topic = ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])
+        play.reply(ProduceResponse(responses=[topic]), version, correlation_id)
+        assert errors(play) == [0]
+    assert member.doubts.quick_check(member, (b"t", 0), 1.0) is not None
+    play.ask(produce("t", batch(b"a")), 7)
+    assert not play.upstream()
+    assert play.answer().responses[0].partition_responses[0].base_offset == 40
+
+
 @pytest.mark.parametrize(
     ("topic", "acks", "error", "reason"),
     [
         ("__kproxy_transaction_state", -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"),
+        ("t" * 250, -1, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"),
         ("t", 2, ErrorCode.INVALID_REQUIRED_ACKS, "acks"),
     ],
 )

@@ -20,7 +20,8 @@ from kproxy.dedup.resend import next_step
 from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.calls import Call, Group, build_response
-from kproxy.proxy.producing import Producer, ProducerLimits
+from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.slots import Slot
 from tests.codec.message_sets import entry
 
@@ -82,7 +83,10 @@ class Shell:
         frame = frame_of(rows, version, acks)
         upstream = version if upstream is None else upstream
         call = Call(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
-        self.producer.accept(call, frame, layout_of(frame, version), NOW, refused=refused or {})
+        layout = layout_of(frame, version)
+        conversion = Conversion(frame, layout, NOW, self.max_batch_bytes, 1 << 20)
+        converted = conversion.whole() if version < FIRST_V2 else None
+        self.producer.accept(call, frame, layout, converted, refused=refused or {})
         return call
 
     def ready(self) -> list[tuple[Group, bytearray | bytes]]:

@@ -319,7 +319,7 @@ def test_a_relayed_answer_without_an_error_is_not_touched_though_it_could_name_a
 
 
 def test_fetch_v16_is_asked_at_v15_so_that_no_address_comes() -> None:
-    play = Play()
+    play = Play(software="apache-kafka-java")
     play.ask(FetchRequest(max_wait_ms=5), 17)
     version, correlation_id, _ = play.sent()
     assert version == 15

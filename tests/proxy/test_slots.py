@@ -57,3 +57,22 @@ def test_whatever_order_they_get_ready_in() -> None:
             taken += order.take_ready()
         assert taken == slots
         assert order.held == 0
+
+
+def test_dropped_slots_hold_nothing() -> None:
+    order = AnswerOrder()
+    order.open(slot(1))
+    order.drop()
+    assert not order.held
+    assert not len(order)
+
+
+def test_what_is_charged_to_a_slot_is_held_until_it_is_answered() -> None:
+    order, one = AnswerOrder(), slot(1)
+    order.open(one)
+    before = order.held
+    order.charge(one, 500)
+    assert order.held == before + 500
+    one.answer = ()
+    order.take_ready()
+    assert not order.held

@@ -43,6 +43,21 @@ class FakeControl:
     prepared: set[str] = field(default_factory=set)
     #: What was done before its answer was lost.
     losing: Callable[[str], bool] = lambda name: False
+    #: What the check of both ends raises, and how often it was made.
+    elsewhere: Exception | None = None
+    checks: int = 0
+    #: Clients that are connected to this kproxy.
+    connected: set[str] = field(default_factory=set)
+
+    def checked(self) -> None:
+        self.checks += 1
+        if self.elsewhere is not None:
+            raise self.elsewhere
+
+    def clients(self, client_id: str | None = None) -> dict[str, Any]:
+        if self.fails and (error := self.fails.pop(0)) is not None:
+            raise error
+        return {"clients": [{"client_id": name} for name in self.connected if client_id in (None, name)]}
 
     def __getattr__(self, name: str) -> Callable[..., Found]:
         def ask(transactional_id: str, *members: str, **how: Any) -> Found:

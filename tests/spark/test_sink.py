@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kproxy.client import ControlError, OwnerId
+from kproxy.spark import sink
 from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
 from kproxy.spark.sink_options import ControlAddress
@@ -20,6 +21,7 @@ _SCHEMA = StructType().add("value", StringType())
 def control(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeControl:
     fake = FakeControl()
     monkeypatch.setattr(ControlAddress, "client", lambda _: fake)
+    monkeypatch.setattr(sink, "check_one_kproxy", lambda options, decider: fake.checked())
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     return fake
 
@@ -79,6 +81,20 @@ def test_each_batch_write_takes_the_id_and_has_a_batch_id_of_its_own(control: Fa
     assert len(control.calls("initialize")) == 3
     batch_writer(PLAIN, _SCHEMA).abort([None])
     assert control.calls("abort")[-1]["abort_others"]
+
+
+def test_a_query_whose_rows_would_go_elsewhere_fences_nobody(control: FakeControl) -> None:
+    control.elsewhere = KafkaError("is not the kproxy")
+    for make in (stream_writer, batch_writer):
+        with pytest.raises(KafkaError, match="is not the kproxy"):
+            make(PLAIN, _SCHEMA)
+    assert control.asked == []
+
+
+def test_a_driver_is_checked_once_for_a_stream_and_for_each_batch_write(control: FakeControl) -> None:
+    for make in (stream_writer, stream_writer, batch_writer, batch_writer):
+        make(PLAIN, _SCHEMA)
+    assert control.checks == 3
 
 
 def test_what_is_wrong_is_told_before_anything_is_asked(control: FakeControl) -> None:

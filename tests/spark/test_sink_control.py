@@ -60,10 +60,10 @@ def test_an_older_driver_is_told_that_it_is_fenced() -> None:
 
 def test_a_prepare_whose_answer_was_lost_with_its_kproxy_counts() -> None:
     control = FakeControl(fails=[None, _refused("INVALID_TXN_STATE")], losing=lambda name: name == "prepare_member")
-    _decider(control).prepare("m")
+    _decider(control).prepare("m", 1)
     control = FakeControl(fails=[_refused("TRANSACTION_ABORTABLE")])
     with pytest.raises(KafkaError, match="TRANSACTION_ABORTABLE"):
-        _decider(control).prepare("m")
+        _decider(control).prepare("m", 1)
 
 
 def test_who_is_given_up_needs_no_answer() -> None:
@@ -73,9 +73,9 @@ def test_who_is_given_up_needs_no_answer() -> None:
 
 def test_a_driver_takes_the_id_once(tmp_path: Path) -> None:
     control = FakeControl()
-    first = owner_for_driver(_decider(control), options(checkpoint="/a"), tmp_path)
-    assert owner_for_driver(_decider(control), options(checkpoint="/a"), tmp_path) == first
+    first = owner_for_driver(_decider(control).take, options(checkpoint="/a"), tmp_path)
+    assert owner_for_driver(_decider(control).take, options(checkpoint="/a"), tmp_path) == first
     assert len(control.calls("initialize")) == 1
-    other = owner_for_driver(_decider(control), options(checkpoint="/b"), tmp_path)
+    other = owner_for_driver(_decider(control).take, options(checkpoint="/b"), tmp_path)
     assert other != first
     assert [json.loads(path.read_text())["checkpoint"] for path in tmp_path.iterdir()] == ["/b"]

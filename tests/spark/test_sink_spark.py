@@ -170,6 +170,16 @@ def test_batch_writes(stage: Stage) -> None:
         rows.write.format("kproxy").options(**stage.options, **{"kafka.acks": "1"}).mode("append").save()
 
 
+def test_a_broker_in_place_of_kproxy_is_refused_and_nobody_is_fenced(stage: Stage, kafka: RealKafka) -> None:
+    owner = stage.control.initialize(stage.id).owner
+    rows = stage.spark.sql("select cast(id as string) value from range(3)")
+    wrong = stage.options | {"kafka.bootstrap.servers": kafka.bootstrap}
+    with pytest.raises(Exception, match="is not the kproxy whose control API is at"):
+        rows.write.format("kproxy").options(**wrong).mode("append").save()
+    assert stage.records() == []
+    assert stage.control.describe(stage.id).owner == owner
+
+
 def _open_parts(stage: Stage) -> Any:
     try:
         return stage.control.describe(stage.id).parts

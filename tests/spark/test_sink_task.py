@@ -29,6 +29,7 @@ def test_rows_are_written_and_prepared() -> None:
     assert written.records == 3
     assert control.prepared == {written.member}
     assert [name for name, _ in control.asked] == ["begin_member", "prepare_member"]
+    assert control.calls("prepare_member") == [{"member": written.member, "records": 3}]
 
 
 def test_no_rows_need_no_member() -> None:

@@ -1,6 +1,7 @@
 """The blocking test client, against a real broker."""
 
 import pytest
+from confluent_kafka import Producer
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec._generated.produce import ProduceRequest
@@ -30,6 +31,20 @@ def test_what_is_produced_can_be_read_back(kafka: RealKafka) -> None:
         assert _values(client.read_all("client-read-back", 1)) == [b"0", b"1", b"2"]
         assert client.read_all("client-read-back", 0) == b""
         client.delete_topic("client-read-back")
+
+
+def test_what_was_aborted_is_left_out_where_only_committed_data_is_read(kafka: RealKafka) -> None:
+    with ClusterClient(kafka.bootstrap) as client:
+        client.create_topic("client-committed")
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "client-committed"})
+        producer.init_transactions(30)
+        for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)) * 2:
+            producer.begin_transaction()
+            producer.produce("client-committed", value, partition=0)
+            producer.flush()
+            ends(30)
+        assert _values(client.read_all("client-committed", isolation_level=1)) == [b"a", b"a"]
+        assert _values(client.read_all("client-committed")) == [b"a", b"b", b"a", b"b"]
 
 
 def test_a_refusal_names_kafkas_error(kafka: RealKafka) -> None:

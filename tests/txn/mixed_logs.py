@@ -31,6 +31,8 @@ class MixedLog:
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  # first offset, end offset, bytes
     #: Offsets of the records that are to be seen, whatever is undecided before them.
     seen: set[int] = field(default_factory=set)
+    #: Offsets of all records, but those of markers.
+    written: set[int] = field(default_factory=set)
     aborted: list[Aborted] = field(default_factory=list)
     end: int = 0
     undecided: list[int] = field(default_factory=list)
@@ -51,6 +53,8 @@ class MixedLog:
         self.end += 1 if kind == "old" or kind.startswith("native-") else count
         self.batches.append((first, self.end, data))
         offsets = range(first, self.end)
+        if kind != "empty" and not kind.startswith("native-"):
+            self.written.update(offsets)
         if kind in ("plain", "lane", "old", "committed"):
             self.seen.update(offsets)
         elif kind == "undecided":
@@ -131,9 +135,10 @@ class MixedLog:
         undecided = [first for first in self.undecided if self.verdicts[UNDECIDED] is Verdict.UNDECIDED]
         return min([self.native_lso, *undecided])
 
-    def read(self, offset: int, max_bytes: int = 1 << 30) -> bytes:
-        """What a broker answers a read_committed reader; the last batch may be cut."""
-        found = [data for _, end, data in self.batches if offset < end <= self.native_lso]
+    def read(self, offset: int, max_bytes: int = 1 << 30, *, committed: bool = True) -> bytes:
+        """What a broker answers, to a read_committed reader or another; the last batch may be cut."""
+        limit = self.native_lso if committed else self.end
+        found = [data for _, end, data in self.batches if offset < end <= limit]
         whole = len(found[0]) if found else 0
         return b"".join(found)[: max(max_bytes, whole)]
 

@@ -3,14 +3,18 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.testing.txn_model import bodies
 from kproxy.txn.claims import (
     NOBODY,
     Claimant,
     initialized_client,
+    is_retry,
     needs_client_producer_id,
     needs_producer_id,
     next_claim,
     next_client,
+    refuse_replaced,
+    was_answered,
 )
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
@@ -66,6 +70,7 @@ def test_a_producer_id_is_left_before_its_epochs_end() -> None:
     [
         (NOBODY, Producer(FRESH, 0)),
         (Producer(7, 0), Producer(7, 1)),
+        (Producer(0, 3), Producer(0, 4)),  # the first id that a cluster gives
         (Producer(7, 32_765), Producer(7, 32_766)),
         (Producer(7, 32_766), Producer(FRESH, 0)),
         (Producer(7, 32_767), Producer(FRESH, 0)),
@@ -76,6 +81,36 @@ def test_the_clients_epoch_rises_until_its_producer_id_is_used_up(known: Produce
     assert needs_client_producer_id(known) is (behind.producer_id == FRESH)
 
 
+@pytest.mark.parametrize(("epochs", "is_needed"), [(62, False), (63, False), (64, True)])
+def test_a_block_may_end_with_the_last_epoch(epochs: int, is_needed: bool) -> None:
+    view = IdView("id")
+    for _ in range(511):
+        claimed(view, claimant())
+    assert needs_producer_id(view, epochs) is is_needed
+    assert (next_claim(view, claimant(), FRESH + 1, epochs).generation == 2) is is_needed
+
+
+@pytest.mark.parametrize(
+    ("resumed", "known", "is_same"),
+    [
+        (Producer(7, 3), Producer(7, 4), True),
+        (Producer(7, 2), Producer(7, 4), False),
+        (Producer(7, 5), Producer(7, 4), False),
+        (Producer(7, 3), Producer(7, 3), False),
+        (Producer(7, 3), Producer(7, 5), False),  # an EndTxn has raised the epoch since
+    ],
+)
+def test_a_request_is_a_retry_as_long_as_the_client_has_what_it_was_given(
+    resumed: Producer, known: Producer, is_same: bool
+) -> None:
+    assert is_retry(resumed, Producer(7, 3), Producer(7, 4), known) is is_same
+    assert not is_retry(NOBODY, NOBODY, Producer(7, 4), Producer(7, 4))
+
+
+def test_nobody_is_as_the_protocol_says() -> None:
+    assert Producer(-1, -1) == NOBODY
+
+
 class TestResuming:
     def test_who_has_the_id_goes_on(self) -> None:
         view = IdView("id")
@@ -83,11 +118,20 @@ class TestResuming:
         assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 4)
         assert initialized_client(view, NOBODY, -1) == Producer(7, 4)
 
-    def test_who_has_not_had_the_answer_gets_it_again(self) -> None:
+    def test_a_request_that_was_answered_claims_nothing(self) -> None:
         view = IdView("id")
+        assert not was_answered(None, Producer(7, 3))
         claimed(view, claimant(Producer(7, 3)))
+        assert not was_answered(view, Producer(7, 3))
         claimed(view, claimant(Producer(7, 4), Producer(7, 3), nonce=2))
-        assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 4)
+        claimed(view, claimant(NOBODY, nonce=3))  # on behalf of the same producer
+        assert was_answered(view, Producer(7, 3))
+        assert not was_answered(view, NOBODY)
+        with pytest.raises(TxnError) as raised:
+            initialized_client(view, Producer(7, 3), -1)
+        assert raised.value.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        claimed(view, claimant(Producer(7, 5), Producer(7, 4), nonce=4))
+        assert not was_answered(view, Producer(7, 3))
 
     @pytest.mark.parametrize("zombie", [Producer(7, 3), Producer(7, 2), Producer(8, 9)])
     def test_who_was_replaced_is_fenced(self, zombie: Producer) -> None:
@@ -97,6 +141,57 @@ class TestResuming:
         with pytest.raises(TxnError) as raised:
             initialized_client(view, zombie, -1)
         assert raised.value.error_code == ErrorCode.PRODUCER_FENCED
+
+    def test_who_has_not_received_the_answer_to_its_end_goes_on_unless_it_has_begun_anew(self) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        first = view.next_epoch()
+        assert first is not None
+        body = bodies.decision(1, first, True, next_client=Producer(7, 4))
+        body.nonce = claimant(NOBODY).nonce
+        assert view.apply(body, Stand(1, 1))
+        refuse_replaced(view, Producer(7, 3))
+        assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 5)
+        second = view.next_epoch()
+        assert second is not None
+        begun = bodies.partitions(1, second, {("t", 0): 0})
+        begun.nonce = claimant(NOBODY).nonce
+        assert view.apply(begun, Stand(2, 2))
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            refuse_replaced(view, Producer(7, 3))
+        refuse_replaced(view, Producer(7, 4))
+
+    @pytest.mark.parametrize("zombie", [Producer(7, 2), Producer(7, 9), Producer(6, 3), Producer(8, 3)])
+    def test_after_an_end_only_the_producer_that_it_ended_goes_on(self, zombie: Producer) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        first = view.next_epoch()
+        assert first is not None
+        body = bodies.decision(1, first, True, next_client=Producer(7, 4))
+        body.nonce = claimant(NOBODY).nonce
+        assert view.apply(body, Stand(1, 1))
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            refuse_replaced(view, zombie)
+
+    def test_a_producer_whose_transaction_another_ones_claim_aborted_is_fenced(self) -> None:
+        view = IdView("id")
+        claimed(view, claimant(Producer(7, 3)))
+        first = view.next_epoch()
+        assert first is not None
+        begun = bodies.partitions(1, first, {("t", 0): 0})
+        begun.nonce = claimant(NOBODY).nonce
+        assert view.apply(begun, Stand(1, 1))
+        claimed(view, claimant(Producer(7, 4), nonce=2))
+        assert view.last is not None
+        assert view.last.by_claim
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            refuse_replaced(view, Producer(7, 3))
+
+    def test_an_id_that_was_never_claimed_has_no_producer_to_fence(self) -> None:
+        view = IdView("id")
+        assert not was_answered(view, Producer(7, 3))
+        refuse_replaced(view, Producer(7, 3))
+        assert next_claim(view, claimant(), FRESH).generation == 1
 
     def test_an_id_that_nobody_has_goes_to_who_asks(self) -> None:
         assert initialized_client(None, Producer(9, 9), FRESH) == Producer(FRESH, 0)

@@ -45,6 +45,7 @@ def test_a_new_epoch_begins_anew() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(0), batch(1))
     sent(sequences, batch(0), client=Producer(7, 1))
+    sent(sequences, batch(0), client=Producer(6, 0))
 
 
 def test_sequences_go_round() -> None:
@@ -56,3 +57,4 @@ def test_sequences_go_round() -> None:
 def test_who_has_no_sequences_always_sends_the_next() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(-1), batch(-1))
+    sent(sequences, batch(0), batch(-1), batch(1), batch(-1), batch(2))

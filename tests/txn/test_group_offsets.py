@@ -105,6 +105,15 @@ def test_of_two_ids_the_later_generation_counts_and_within_one_the_larger_offset
         assert log.offset() == 8
 
 
+def test_of_one_generation_the_last_record_names_the_member_that_the_broker_may_still_know() -> None:
+    log = Log()
+    log.commit("a", 0, 5, generation=4)
+    log.commit("a", 1, 6, generation=4)
+    newest = unmirrored(log.views, "g").newest
+    assert newest is not None
+    assert newest.epoch == 1
+
+
 def test_of_other_groups_nothing_is_said() -> None:
     log = Log()
     log.announce("a", 0, 5, group="other")
@@ -124,7 +133,9 @@ def test_each_member_is_checked_once_and_a_transaction_has_one() -> None:
     ]
     assert is_other_generation(said(2), [said(1)])
     assert is_other_generation(said(1), [said(1, "n")])
-    assert not is_other_generation(said(1), [said(1), said(2, group="h")])
+    assert not is_other_generation(said(1), [said(1), said(2, group="h"), said(2, group="f")])
+    assert is_other_generation(said(1, ""), [said(0, "")])
+    assert is_other_generation(said(-1, "m"), [said(-1, "n")])
     assert not is_other_generation(said(-1, ""), [said(1)])
     assert not is_other_generation(said(1), [said(-1, "")])
     assert is_other_generation(said(2), [said(-1, ""), said(1)])

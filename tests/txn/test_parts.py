@@ -6,9 +6,9 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.parts import EVERYTHING, Also, prepared_parts
+from kproxy.txn.parts import EVERYTHING, Also, named_parts, prepared_parts
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Prepared
+from kproxy.txn.view_values import Joined, Prepared
 
 
 def view_with(*names: str) -> IdView:
@@ -37,6 +37,14 @@ def test_the_owners_own_parts_are_always_covered_and_members_by_name() -> None:
 def test_everything_is_covered_whatever_its_name() -> None:
     found = prepared_parts(view_with("", "a", "b"), EVERYTHING)
     assert [record.epoch for record in found] == [0, 1, 2]
+
+
+def test_members_that_are_open_or_prepared_are_named_the_owners_own_parts_are_not() -> None:
+    view = view_with("", "a", "b")
+    at = Stand(0, 0)
+    view.members[Producer(TXN_BITS | 2, 0)] = Joined(Producer(TXN_BITS | 1, 0), "c", b"", at, None)
+    view.members[Producer(TXN_BITS | 2, 1)] = Joined(Producer(TXN_BITS | 1, 0), "a", b"", at, None)
+    assert named_parts(view) == {"a", "b", "c"}
 
 
 def test_nothing_is_prepared_of_an_id_that_the_log_does_not_know() -> None:

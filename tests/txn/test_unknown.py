@@ -35,6 +35,9 @@ def test_no_more_are_noted_than_may_be() -> None:
     unknown.forget(2)
     unknown.note(3, "t", 2, 7)
     assert [one.producer_id for one in unknown] == [1, 3]
+    for index in range(9):
+        unknown.note(3, "u", index, 7)
+    assert sum(unknown.bound("u", index) is not None for index in range(9)) == 1
 
 
 _notes = st.tuples(st.integers(1, 4), st.sampled_from("tu"), st.integers(0, 1), st.integers(0, 9))

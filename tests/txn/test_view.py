@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
@@ -26,11 +26,12 @@ from kproxy.testing.txn_model.bodies import (
     prepare,
     producer,
 )
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Unended
+from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Ongoing, Unended
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
@@ -81,6 +82,39 @@ def test_of_two_claims_to_one_place_the_first_in_the_log_wins() -> None:
     assert refuses(view, claim(2, Q0))  # also with another producer id of the same generation
     assert view.is_ours(claim(1, P0).nonce)
     assert not view.is_ours(claim(2, P0).nonce)
+
+
+@pytest.mark.parametrize("number", [99, 101])
+def test_a_new_generation_may_have_any_producer_id_that_is_fresh(number: int) -> None:
+    """Brokers give producer ids in blocks: a later one may be lower."""
+    view = view_of(claim(1, P0))
+    fresh = producer(number, 0)
+    assert view.apply(claim(2, fresh, generation=2), Stand(1, 0))
+    assert view.next_epoch() == fresh
+
+
+@pytest.mark.parametrize("number", [0, 7])
+def test_an_identity_is_new_if_its_epoch_is_higher(number: int) -> None:
+    """0 is the first producer id that a cluster gives."""
+    view = view_of(claim(1, P0, client=Producer(number, 3)))
+    for at, epoch, then in ((1, 2, 3), (2, 3, 3), (3, 4, 4)):
+        assert view.apply(claim(at + 1, producer(100, 2 * at), client=Producer(number, epoch)), Stand(at, 0))
+        assert view.client == Producer(number, then)
+        assert view.claim is not None
+        assert view.claim.names_client is (epoch == 4)
+
+
+def test_a_claim_for_nobody_gives_nobody_the_id() -> None:
+    """No kproxy writes it as the first, and none may fail when it reads one."""
+    view = view_of(claim(1, P0, client=NOBODY))
+    assert view.client == NOBODY
+    assert view.apply(claim(2, P2, client=Producer(0, 0)), Stand(1, 0))
+    assert view.client == Producer(0, 0)
+
+
+def test_whether_the_owner_wrote_anything_itself() -> None:
+    wrote = partitions(1, P0, {PLACE: 0}), offsets(1, P0, "g", {PLACE: 5}), member(1, P0, M, 5, "m")
+    assert [view_of(claim(1, P0), body).has_own_data() for body in wrote] == [True, True, False]
 
 
 def test_a_claim_begins_behind_the_block_of_the_last_one() -> None:
@@ -212,7 +246,31 @@ def test_a_decision_tells_the_clients_next_identity() -> None:
     assert view.client == later
     assert view.last is not None
     assert (view.last.client, view.last.next_client, view.last.at) == (CLIENT, later, Stand(1, 1001))
-    assert view_of(claim(1, P0), decision(1, P0, True, next_client=later), claim(2, P2)).client == CLIENT
+
+
+@pytest.mark.parametrize(
+    ("known", "named", "counts"),
+    [
+        (Producer(7, 3), Producer(7, 4), True),
+        (Producer(7, 3), Producer(7, 6), True),
+        (Producer(7, 3), Producer(7, 3), False),
+        (Producer(7, 3), Producer(7, 2), False),
+        (Producer(7, LAST_EPOCH), Producer(8, 0), True),
+        (Producer(8, 0), Producer(7, LAST_EPOCH), False),
+        (Producer(7, 3), Producer(-1, -1), False),
+    ],
+)
+def test_a_claim_names_no_identity_that_a_decision_gave_to_another_producer(
+    known: Producer, named: Producer, counts: bool
+) -> None:
+    """Its claimant had read the log before that decision: it has to claim again. What was open is aborted anyhow."""
+    view = view_of(claim(1, P0), decision(1, P0, True, next_client=known), partitions(1, P1, {PLACE: 0}))
+    assert view.apply(claim(2, P2, client=named), Stand(3, 1003))
+    assert view.claim is not None
+    assert view.claim.names_client is counts
+    assert view.client == view.claim.client == (named if counts else known)
+    assert view.verdict(P1) is A
+    assert view.is_doomed is not counts
 
 
 def test_copies_are_kept_of_what_was_committed() -> None:
@@ -424,7 +482,8 @@ def test_an_id_is_not_given_up_before_the_broker_was_told() -> None:
 def test_an_id_expires_by_a_record_and_comes_back_by_a_claim() -> None:
     view = view_of(claim(1, P0), decision(1, P0, True), expiry(1))
     assert view.expired
-    assert view.last is None
+    assert view.last is not None
+    assert view.last.producer == P0
     assert view.verdict(P0) is C
     for late in (partitions(1, P1, {PLACE: 1}), decision(1, P1, True), member(1, P1, M, 5), prepare(1, P1)):
         assert refuses(view, late)
@@ -546,14 +605,24 @@ def test_a_verdict_that_was_given_is_final(records: list[Message]) -> None:
 
 
 class KeepingView(IdView):
-    """Keeps every member for ever."""
+    """Never drops a member."""
 
     def _forget_members(self) -> None:
         """Drops nothing."""
 
+    def open_since(self) -> Ongoing | None:
+        """Ignores members that are decided: only this view still holds them."""
+        kept = self.members
+        self.members = {part: joined for part, joined in kept.items() if self.verdict(part) is U}
+        try:
+            return super().open_since()
+        finally:
+            self.members = kept
+
 
 @settings(max_examples=400, deadline=None)
 @given(_histories)
+@example([claim(1, P0), member(1, P0, M, 5), claim(2, P2), expiry(2)])  # the claim aborts the member, so the id is idle
 def test_to_forget_members_changes_no_verdict_and_what_counts(records: list[Message]) -> None:
     keeping, view = KeepingView("id"), IdView("id")
     for offset, body in enumerate(records):

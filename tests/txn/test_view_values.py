@@ -10,5 +10,6 @@ def test_a_claim_covers_its_block_alone() -> None:
     assert (found.generation, found.first_epoch, found.end_epoch) == (2, 64, 128)
     assert [found.covers(producer(100, epoch)) for epoch in (63, 64, 127, 128)] == [False, True, True, False]
     assert not found.covers(producer(101, 64))
+    assert not found.covers(producer(99, 64))
     assert (found.client, found.resumed, found.at) == (CLIENT, NOBODY, Stand(7, 8))
     assert (found.instance_id, found.client_id, found.timeout_ms) == ("kproxy-1", "app", 60_000)

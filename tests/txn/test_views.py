@@ -24,7 +24,7 @@ from kproxy.txn.records import Entry, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import Stand
-from kproxy.txn.views import Views
+from kproxy.txn.views import COPY_BYTES, Views
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2 = (producer(100, epoch) for epoch in range(3))
@@ -320,3 +320,7 @@ def test_the_questions_agree_with_the_views(log: list[tuple[str, Message]]) -> N
     assert views.bound(*PLACE) == min((bound for bound in bounds if bound is not None), default=None)
     assert len(list(views.undecided_offsets("g"))) == sum(len(list(view.undecided_groups())) for view in every)
     assert len(list(views.unmirrored_offsets("g"))) == sum(len(x) for view in every for x in view.unmirrored.values())
+    assert views.unmirrored_bytes == sum(view.unmirrored.size for view in every)
+    assert views.copies_bytes() == COPY_BYTES * sum(len(x) for view in every for x in view.copies.values())
+    views.restart(0, 0)
+    assert views.unmirrored_bytes == 0

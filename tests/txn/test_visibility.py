@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.codec.batch import crc_ok, iter_records, read_header
+from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.batch_header import set_transactional
 from kproxy.codec.records import CorruptRecord
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.verdict import NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, Seen, entries, marker, undecided_in, visible
+from tests.codec import message_sets
 from tests.txn.mixed_logs import TXN_PID, UNDECIDED, MixedLog, log_of, steps
 
 
@@ -99,6 +100,30 @@ class TestVisible:
         seen = see(log)
         assert offsets(seen) == [0, 1, 5]
         assert position_behind(seen, 0) == seen.next_offset == log.end
+
+    @pytest.mark.parametrize("kind", ["native-abort", "native-commit"])
+    def test_so_does_a_single_marker(self, kind: str) -> None:
+        """A client that goes on after its last record would ask for the marker's offset for ever."""
+        log = log_of([("plain", 2, 0), (kind, 1, 1)])
+        seen = see(log)
+        assert position_behind(seen, 0) == seen.next_offset == log.end == 3
+
+    def test_the_last_stable_offset_after_a_hole_is_where_the_undecided_batch_begins(self) -> None:
+        log = log_of([("plain", 3, 0), ("plain", 2, 0), ("undecided", 1, 0)])
+        del log.batches[1]  # compacted
+        assert see(log).next_offset == 5
+
+    def test_old_messages_are_not_read_as_batches(self) -> None:
+        """Their bytes could be taken for a header of format v2 with any offset."""
+        data = b"".join(message_sets.entry(at, None, b"\1" * 60, timestamp=0) for at in (4, 5))
+        seen = visible(data, topic="t", partition=0, first_offset=4, aborted=[], decisions=NothingKnown())
+        assert (seen.next_offset, joined(seen)) == (6, data)
+
+    def test_the_first_producer_id_that_a_cluster_gives_is_one_of_a_transaction_too(self) -> None:
+        batch = build_batch([Record(0, 0, None, b"v")], producer_id=TXN_BITS, producer_epoch=UNDECIDED)
+        batch += build_batch([Record(0, 0, None, b"v")], base_offset=1)
+        seen = visible(bytes(batch), topic="t", partition=0, first_offset=0, aborted=[], decisions=NothingKnown())
+        assert (seen.pieces, seen.next_offset) == ([], 0)
 
     def test_an_old_message_set_has_no_room_for_that(self) -> None:
         log = log_of([("old", 1, 0), ("aborted", 3, 0)])

@@ -203,6 +203,17 @@ class TestFailing:
         core.out_of_sequence(send)
         assert (core.failed, send.error_code) == (STATE_LOST, STATE_LOST)
 
+    def test_what_was_written_before_a_failure_stays_written(self) -> None:
+        """Its answer may be on its way; its bytes are given back once."""
+        core = writes()
+        established(core)
+        first, second, third = (accept(core, P, value) for value in (b"a", b"b", b"c"))
+        send_all(core)
+        core.written(second, 2, -1)
+        core.refused(first, ErrorCode.MESSAGE_TOO_LARGE, 0.0)
+        assert [send.error_code for send in (first, second, third)] == [ErrorCode.MESSAGE_TOO_LARGE, 0, GIVEN_UP]
+        assert (core.held, core.held_bytes) == (0, 0)
+
     def test_an_offset_that_nobody_knows(self) -> None:
         core = writes()
         send = accept(core, P, b"a")

@@ -240,8 +240,26 @@ dialog.addEventListener("close", () => {
 
 // -- asking
 
+const key = byId("key");
+
+/** From other hosts the facts need the token. */
+function askForKey() {
+  if (key.open || dialog.open) return;
+  byId("key-error").textContent = token ? "That is not the token." : "";
+  key.showModal();
+}
+
+byId("key-form").addEventListener("submit", () => {
+  token = byId("key-token").value.trim();
+  byId("key-token").value = "";
+  refresh();
+});
+
 async function get(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS) });
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (answer.status === 401) askForKey();
+  if (answer.status === 403) throw new Error((await answer.json()).detail);
   if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
   return JSON.parse((await answer.text()).replace(LONG_IDS, '"producer_id":"$1"'));
 }

@@ -87,6 +87,11 @@ class RenewingIO:
         return self._inner.peer_host
 
     @property
+    def greets(self) -> bool:
+        """As ``ByteIO``."""
+        return self._inner.greets
+
+    @property
     def server_name(self) -> str | None:
         """Nobody asked for this end."""
         return self._inner.server_name

@@ -2,13 +2,16 @@
 
 import hmac
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
+from kproxy.net.log_limit import LogLimit
 from kproxy.proxy.client_login.credentials import DECOY_BYTES, Credentials, Verifier
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck, Verdict
@@ -20,12 +23,12 @@ log = structlog.get_logger("kproxy.login")
 
 #: Hashes of passwords that are computed at a time: clients that reconnect all at once must not take all processors.
 _HASHES_AT_ONCE: Final = 2
-#: So many refusals are logged within such a time.
-_LOGGED_AT_MOST: Final = 20
-_LOG_SECONDS: Final = 10.0
+#: Of these, for the clients of one address: the other is left to somebody else, however many guess there.
+_HASHES_OF_AN_ADDRESS: Final = 1
 _NONCE_BYTES: Final = 24
 _SEAL_KEY_BYTES: Final = 32
 _MOST_SEALED: Final = 10_000
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _BEARER: Final = "OAUTHBEARER"
 
 
@@ -36,11 +39,13 @@ class LoginDesk:
         """StartupError if a file, or what a mechanism needs, is missing. Inside trio."""
         self._delay_seconds = config.connection_failed_authentication_delay_ms / 1000
         self._hashing = trio.CapacityLimiter(_HASHES_AT_ONCE)
+        #: By address, while clients from there wait for a hash.
+        self._queues: dict[str, _Queue] = {}
         #: By verifier the password that it was seen to fit, under a key that dies with this process: when a thousand
         #: clients come back at once, each hash is computed once. Guesses cost as much as ever.
         self._sealed: dict[Verifier, bytes] = {}
         self._seal_key = secrets.token_bytes(_SEAL_KEY_BYTES)
-        self._log_until, self._left_to_log = -float("inf"), 0
+        self._lines = LogLimit()
         self._tokens = _token_checker(config) if _BEARER in config.sasl_enabled_mechanisms else None
         nobody = Credentials(secrets.token_bytes(DECOY_BYTES), {})
         file = _credential_file(config)
@@ -51,40 +56,64 @@ class LoginDesk:
             lambda: secrets.token_urlsafe(_NONCE_BYTES),
         )
 
-    async def serve(self, gate: LoginGate, client_id: str, peer: str) -> None:
-        """Does what a gate waits for, so that the frame can be offered again."""
+    async def serve(
+        self, gate: LoginGate, client_id: str, peer: str, has_gone: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Does what a gate waits for, so that the frame can be offered again. ``has_gone``: the client has hung up."""
         if gate.refused is not None:
             self._log(gate.refused.reason, mechanism=gate.mechanism, client_id=client_id, peer=peer)
             await trio.sleep(self._delay_seconds)
         elif isinstance(gate.check, PasswordCheck):
-            gate.checked(await self._password(gate.check))
+            gate.checked(await self._password(gate.check, peer.rpartition(":")[0], has_gone))
         elif isinstance(gate.check, TokenCheck) and self._tokens is not None:
             gate.checked(await self._tokens.check(gate.check))
 
     def _log(self, reason: str, **who: str) -> None:
         """Tells of a refusal, but not of each when there are many: whoever guesses must not fill the disk."""
-        now = trio.current_time()
-        if now >= self._log_until:
-            self._log_until, self._left_to_log = now + _LOG_SECONDS, _LOGGED_AT_MOST
-        self._left_to_log -= 1
-        if self._left_to_log > 0:
+        left = self._lines.take()
+        if left > 0:
             log.info("login refused", reason=reason, **who)
-        elif self._left_to_log == 0:
+        elif left == 0:
             log.warning("many logins refused; see kproxy_client_logins_total", reason=reason, **who)
 
-    async def _password(self, check: PasswordCheck) -> Verdict:
+    async def _password(self, check: PasswordCheck, address: str, has_gone: Callable[[], bool]) -> Verdict:
         verifier, known = self.policy.credentials().for_plain(check.name)
         seal = hmac.digest(self._seal_key, check.password.encode(), "sha256")
         if known and hmac.compare_digest(self._sealed.get(verifier, b""), seal):
             return Accepted(check.name)
         # of a user that does not exist, too: else the time would tell
-        fits = await trio.to_thread.run_sync(verifier.is_of, check.password, limiter=self._hashing)
+        fits = await self._is_of(verifier, check.password, address, has_gone)
         if known and fits:
             if len(self._sealed) >= _MOST_SEALED:
                 self._sealed.clear()
             self._sealed[verifier] = seal
             return Accepted(check.name)
         return Refused(f"wrong password of {check.name!r}" if known else "no such user")
+
+    async def _is_of(self, verifier: Verifier, password: str, address: str, has_gone: Callable[[], bool]) -> bool:
+        """Computes a hash; of those that wait, one of each address is next in line for the processors.
+
+        False without a hash for a client that has hung up while it waited.
+        """
+        queue = self._queues.setdefault(address, _Queue())
+        queue.waiting += 1
+        try:
+            async with queue.turn:
+                if has_gone():
+                    return False
+                return await trio.to_thread.run_sync(verifier.is_of, password, limiter=self._hashing)
+        finally:
+            queue.waiting -= 1
+            if not queue.waiting:
+                del self._queues[address]
+
+
+class _Queue:
+    """The clients of one address that wait for the hash of a password."""
+
+    def __init__(self) -> None:
+        self.turn = trio.CapacityLimiter(_HASHES_OF_AN_ADDRESS)
+        self.waiting = 0
 
 
 def open_desk(config: Config) -> LoginDesk | None:
@@ -123,4 +152,7 @@ def _token_checker(config: Config) -> "TokenChecker":
         config.sasl_oauthbearer_expected_scope,
     )
     url = config.sasl_oauthbearer_jwks_endpoint_url or ""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        log.warning("the keys of tokens come over plain HTTP: a forged answer lets anybody log in; use https", url=url)
     return TokenChecker(TokenKeys(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms), rules)

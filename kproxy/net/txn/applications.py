@@ -73,7 +73,7 @@ class Turn(Capture):
             await self._quiet()
             if self.doomed is None:
                 await self.begin()
-                await self._decider.commit_offsets(self.request, await offsets())
+                await self._decider.commit_offsets(self.request, await offsets(), implicit=True)
             await self.commit()
         except TxnError as error:
             self.failed(str(error))

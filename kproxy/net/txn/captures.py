@@ -13,14 +13,17 @@ from contextlib import contextmanager
 import structlog
 import trio
 
+from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import Came, Repeats
 from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
+from kproxy.txn.records import Entry
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view_values import DOOMED
+from kproxy.txn.view_values import ASKED, DOOMED, HAND
 
 log = structlog.get_logger("kproxy.transactions")
 
@@ -55,6 +58,8 @@ class Capture:
         self._producer = NOBODY
         self._aborting = trio.Lock()
         self._open = 0
+        #: That were written.
+        self._records = 0
         self._through = trio.lowlevel.ParkingLot()
         #: That wait for answers.
         self._connections: set[int] = set()
@@ -99,6 +104,7 @@ class Capture:
         if self.doomed is not None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
         rows = await self._produce(batches, accepted)
+        self._records += sum(batch.records for batch in batches)
         error = next((row.error_code for row in rows if row.error_code), 0)
         if error:
             self.failed(f"a batch of the client was not written: error {error}")
@@ -133,9 +139,21 @@ class Capture:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
         await self._decide(lambda: self._decider.end(self.request, committed=True, bumps=False, also=also))
 
-    async def prepare(self) -> None:
-        """Leaves what was taken to a later decision. TxnError as of ``commit``."""
-        await self._decide(lambda: self._decider.prepare(self.request))
+    async def prepare(self, records: int | None = None) -> None:
+        """Leaves what was taken to a later decision. TxnError as of ``commit``.
+
+        ``records``: how many the client has written. Unless as many were taken it is aborted: some are elsewhere.
+        """
+        await self._quiet()
+        if records not in (None, self._records):
+            self.failed(
+                f"the client has written {records} records, and kproxy received {self._records} of them: "
+                "bootstrap.servers of the client must be the kproxy where the transaction began"
+            )
+        await self._decide(self._prepare)
+
+    async def _prepare(self) -> None:
+        await self._decider.prepare(self.request)
 
     async def abort(self, also: Also = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
@@ -236,6 +254,17 @@ class Begun:
             self.remove(capture)
             raise
 
+    def heard(self, entry: Entry) -> None:
+        """Ends what the log shows to have been aborted by hand at another kproxy (``ViewSink.listeners``)."""
+        body = entry.body
+        if not isinstance(body, TransactionDecision) or body.committed or body.reason not in (ASKED, HAND):
+            return
+        capture = self.named(entry.transactional_id)
+        client = Producer(body.next_client_producer_id, body.next_client_epoch)
+        if capture is not None and not capture.ends and capture.request.client == client:
+            self.remove(capture)
+            capture.failed("it was aborted at another kproxy")
+
     @contextmanager
     def ending(self, capture: Capture) -> Iterator[None]:
         """Behind it the capture is gone; what its client writes from now on is none of it. TxnError if it ends."""
@@ -259,9 +288,7 @@ class Begun:
             await trio.sleep(_SWEEP_SECONDS)
             for capture in list(self._open.values()):
                 times = (trio.current_time() - capture.since) * 1000 / capture.timeout_ms
-                if capture.ends or times < 1:
-                    continue
-                if capture.doomed is None:
+                if times >= 1 and capture.doomed is None:
                     capture.failed(f"it took longer than its {capture.timeout_ms} ms")
-                elif times >= _TIMES_KEPT:
+                elif times >= _TIMES_KEPT and not capture.ends:
                     self.remove(capture)

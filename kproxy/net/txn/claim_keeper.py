@@ -14,6 +14,7 @@ from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
+from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import Ongoing
 
@@ -100,11 +101,35 @@ class ClaimKeeper:
         """The next block for the same client; all that was open is aborted by it. TxnError, also if it was fenced."""
 
         async def same(view: IdView | None) -> Producer:
-            if view is not None and view.client != self.client:
-                raise self.fenced()
-            return NOBODY
+            return self._same_client(view)
 
         return await self.claim_for(same)
+
+    async def settle(self, producer: Producer) -> IdView:
+        """A view that shows what became of an epoch: a claim aborts it where the log has no decision. TxnError.
+
+        No claim is made once the decision is there, which may have been under way until now: it is the client's own,
+        and has given it its next identity.
+        """
+
+        async def same(view: IdView | None) -> Producer:
+            if view is not None and view.verdict(producer) is not Verdict.UNDECIDED:
+                raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is decided")
+            return self._same_client(view)
+
+        with suppress(_Superseded):
+            return await self.claim_for(same)
+        view = self.view
+        assert view is not None
+        return view
+
+    def _same_client(self, view: IdView | None) -> Producer:
+        """The client for the next claim: the one that the log has, or this one if the log has lost it. TxnError."""
+        if view is None or view.claim is None:
+            return self.client
+        if view.client != self.client:
+            raise self.fenced()
+        return NOBODY
 
     async def end_open(self, since: Ongoing) -> None:
         """Aborts what has been open since then, and is not prepared, by a claim; TxnError.
@@ -137,7 +162,8 @@ class ClaimKeeper:
         except AppendError as error:
             log.debug("claim not acknowledged", transactional_id=self.transactional_id, reason=str(error))
         view = await self.read_to_end()
-        if view is None or view.claim is None or not view.is_ours(nonce):
+        named = client == NOBODY or (view is not None and view.claim is not None and view.claim.names_client)
+        if view is None or view.claim is None or not view.is_ours(nonce) or not named:
             self._tools.stats.claimed("lost")
             return False, view
         self._tools.stats.claimed("won")

@@ -23,7 +23,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.parts import EVERYTHING, Also
 from kproxy.txn.states import State
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import LOST_MEMBERS
+from kproxy.txn.view_values import HAND, LOST_MEMBERS
 
 T = TypeVar("T")
 
@@ -105,8 +105,8 @@ class ControlService:
     ) -> Described:
         """As ``TransactionControl``."""
         if self._native.is_open(transactional_id) or self._native.was_committed(transactional_id, batch_id):
-            _refuse_parts(transactional_id, members or owner or abort_others)
-            return await self._native.commit(transactional_id, batch_id)
+            _refuse_parts(transactional_id, members or abort_others)
+            return await self._native.commit(transactional_id, batch_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
         if batch_id is None or batch_id not in view.batch_ids:
             await self._commit(view, Also(batch_id, members), owner)
@@ -141,7 +141,7 @@ class ControlService:
         if view.has_own_data() and not self._was_mine(view):
             where = view.claim.instance_id
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"it has an open transaction at another kproxy, {where}")
-        lost = view.is_doomed and view.last is not None and view.last.reason != LOST_MEMBERS
+        lost = view.is_doomed and view.last is not None and view.last.reason not in (LOST_MEMBERS, HAND)
         if lost or view.has_own_data():
             why = "what the owner itself wrote is aborted: abort the rest, or initialize the id anew"
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
@@ -156,8 +156,8 @@ class ControlService:
     ) -> Described:
         """As ``TransactionControl``."""
         if self._native.is_open(transactional_id):
-            _refuse_parts(transactional_id, members or owner or abort_others)
-            return await self._native.abort(transactional_id)
+            _refuse_parts(transactional_id, members or abort_others)
+            return await self._native.abort(transactional_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
         also = EVERYTHING if abort_others else Also(None, members)
         capture = self._open_here(transactional_id, owner)
@@ -207,13 +207,13 @@ class ControlService:
         view = await self._read(transactional_id)
         return view.claim.timeout_ms if view is not None and view.claim is not None else DEFAULT_TIMEOUT_MS
 
-    async def prepare_member(self, transactional_id: str, member: str) -> Described:
+    async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         """As ``TransactionControl``."""
         view = await self._found(transactional_id)
         capture = self._begun.named(transactional_id, member)
         if capture is not None:
             with self._begun.ending(capture):
-                await capture.prepare()
+                await capture.prepare(records)
         elif all(part.name != member for part in view.prepared.values()):  # else it is asked again
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"no member {member} of {transactional_id} is open here")
         return self._describe(transactional_id)

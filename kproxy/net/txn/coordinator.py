@@ -20,9 +20,9 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.tools import OwnerTools, Policies
-from kproxy.proxy.routing import is_own_topic
+from kproxy.net.txn.tools import OwnerTools
 from kproxy.txn.claims import NOBODY
+from kproxy.txn.ends import answered_end
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
@@ -50,7 +50,6 @@ class Coordinator:
         self,
         tools: OwnerTools,
         config: Config,
-        policies: Policies,
         nursery: trio.Nursery,
         jobs: Jobs,
         succession: Succession | None = None,
@@ -62,7 +61,6 @@ class Coordinator:
         self._succession = succession or Succession()
         self._tools = tools
         self._config = config
-        self._policies = policies
         self._nursery = nursery
         self._jobs = jobs
         self._owners: dict[str, Owner] = {}
@@ -99,40 +97,45 @@ class Coordinator:
 
     async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
-        errors = await self._refused(places)
+        errors = await self._tools.topics.errors(places)
         if not errors:
             owner = await self._owner(request)
             await self._jobs.run(lambda: owner.join(request, places))
         return errors
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """The group's offsets may follow."""
+        """Adds the group to the transaction: its offsets may follow. TxnError."""
         if not group_id:
             raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
         owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.add_offsets(request))
+        await self._jobs.run(lambda: owner.add_offsets(request, group_id))
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool = False) -> None:
-        """The offsets stand in the log; they hold once the transaction is committed."""
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """Appends the offsets to the log; they hold once the transaction is committed. TxnError."""
         if not offsets.group_id:
             raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
         owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.commit_offsets(request, offsets))
+        await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=implicit))
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
         """What became of each batch. ``accepted`` is called when they have their place in the order."""
-        if implicit:
-            errors = await self._refused([(batch.topic, batch.partition) for batch in batches])
-            if errors:
-                raise TxnError(next(iter(errors.values())), "a topic that can't be written in a transaction")
         owner = await self._owner(request)
         return await self._jobs.run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """The client's producer id and epoch for what follows; TxnError unless the log shows what was asked for."""
-        owner = await self._owner(request)
+        try:
+            owner = await self._owner(request)
+        except TxnError:
+            view = self._tools.log.views.of(request.transactional_id)
+            if view is None or not view.expired:
+                raise
+            told = answered_end(view, request.client, committed=committed)
+            if told is None:
+                raise
+            return told  # the id expired after that; nothing can have begun under the same identity
         return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
 
     async def prepare(self, request: TxnRequest) -> None:
@@ -207,18 +210,6 @@ class Coordinator:
             self._heard[view.transactional_id], since = (offset, now), now
         return now > since + after_ms / 1000
 
-    async def _refused(self, places: Sequence[Place]) -> dict[Place, ErrorCode]:
-        errors: dict[Place, ErrorCode] = {}
-        for topic in dict.fromkeys(topic for topic, _ in places):
-            error = None
-            if is_own_topic(topic):
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif await self._policies.is_compacted(topic):
-                error = ErrorCode.POLICY_VIOLATION  # compaction would keep an aborted record as its key's last value
-            if error is not None:
-                errors.update({place: error for place in places if place[0] == topic})
-        return errors
-
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """As ``Jobs``."""
         return self._jobs.start(work)
@@ -271,7 +262,7 @@ class Coordinator:
     def _note(self) -> None:
         """Tells the metrics what is open and what waits."""
         stats, transactions = self._tools.stats, self._tools.log
-        stats.log_lag = transactions.lag
+        stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
         stats.prepared = sum(len(view.prepared) for view in transactions.views.all())
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         oldest = min(began, default=None)

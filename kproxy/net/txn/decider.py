@@ -37,8 +37,8 @@ class Decider(Protocol):
         """What became of each batch. ``accepted`` is called when they have their place in the order."""
         ...
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
-        """The offsets hold once the transaction is committed."""
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """The offsets hold once the transaction is committed. ``implicit``: the group joins by them (KIP-890)."""
         ...
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:

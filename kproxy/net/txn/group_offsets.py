@@ -19,6 +19,10 @@ class GroupOffsets:
         """Kafka's error code if the group is not at the offsets' generation; 0 if it is, or none was named."""
         return await check_member(self._cluster, offsets)
 
+    def check_room(self) -> None:
+        """As ``kproxy.net.txn.tools.Groups``."""
+        self._mirror.check_room()
+
     def committed(self, transactional_id: str, producer: Producer) -> None:
         """The offsets of this transaction hold now."""
         self._mirror.committed(transactional_id)

@@ -56,9 +56,9 @@ class Homes:
         decider = self._of(request.transactional_id)
         return await decider.produce(request, batches, implicit=implicit, accepted=accepted)
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """As ``Decider``."""
-        await self._of(request.transactional_id).commit_offsets(request, offsets)
+        await self._of(request.transactional_id).commit_offsets(request, offsets, implicit=implicit)
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """As ``Decider``."""

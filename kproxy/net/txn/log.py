@@ -1,14 +1,16 @@
 """The transaction log as kproxy uses it: what it says, what is appended to it, and what the view says behind that."""
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from kproxy.codec._generated.transaction_reject import TransactionReject
+from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.log_appender import LogAppender
-from kproxy.net.txn.log_follower import LogFollower
+from kproxy.net.txn.log_appender import AppendUnknown, LogAppender
+from kproxy.net.txn.log_follower import LogFollower, LogLost
 from kproxy.txn.ids import log_partition, reject_partition
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.view import IdView, Stand
@@ -44,7 +46,14 @@ class ViewSink:
         value: bytes | None,
     ) -> None:
         """As ``LogSink``."""
-        for entry in self._views.apply(partition, Stand(offset, timestamp_ms), key, value):
+        self._tell(self._views.apply(partition, Stand(offset, timestamp_ms), key, value))
+
+    def begin_without(self, partition: int) -> None:
+        """Continues a partition whose beginning is lost with what the log says now."""
+        self._tell(self._views.begin_without(partition))
+
+    def _tell(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
             for listener in self.listeners:
                 listener(entry)
 
@@ -83,6 +92,11 @@ class TransactionLog:
         return self._follower.lag
 
     @property
+    def losses(self) -> Mapping[str, int]:
+        """How often the log was found to have lost records, by what happened."""
+        return self._follower.losses
+
+    @property
     def restarts(self) -> int:
         """How often partitions have been read from their beginning."""
         return self._follower.restarts
@@ -115,8 +129,12 @@ class TransactionLog:
 
         AppendFenced, AppendRefused, AppendUnknown: the log has to be read to its end, to see what became of it.
         """
+        partition = self.partition_of(entry.transactional_id)
         offset = await self.append_unread(entry, producer_id, epoch, sequence)
-        await self._follower.reached(self.partition_of(entry.transactional_id), offset + 1)
+        try:
+            await self._follower.reached(partition, offset + 1)
+        except LogLost as lost:
+            raise AppendUnknown(partition, ErrorCode.OFFSET_OUT_OF_RANGE) from lost
 
     async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
         """As ``append``, without waiting until it is read; its offset."""

@@ -1,6 +1,6 @@
 """Appends to the transaction log: one batch, sent again as it is until the broker's word is definite."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -88,6 +88,8 @@ class LogAppender:
         self._topic = topic
         self._deadline_s = config.upstream_request_timeout_ms / 1000 if deadline_s is None else deadline_s
         self._connections = LogConnections(cluster, config, topic)
+        #: Called with each answer: when the append was sent (trio's clock), and the broker's time in ms, or -1.
+        self.told_time: Callable[[float, int], None] = lambda sent_at, time_ms: None
 
     async def append(
         self, partition: int, producer_id: int, epoch: int, sequence: int, records: Sequence[KeyValue]
@@ -166,10 +168,11 @@ class LogAppender:
         try:
             with trio.move_on_after(self._attempt_ms / 1000):
                 async with self._connections.to_leader(partition) as client:
-                    attempts.sent = True
+                    attempts.sent, sent_at = True, trio.current_time()
                     response = await _call(client, request, ProduceResponse, _PRODUCE)
                 row = next(row for found in response.responses for row in found.partition_responses)
                 offset, attempts.error_code = row.base_offset, row.error_code
+                self.told_time(sent_at, row.log_append_time_ms)
         except NoLeader as lost:
             attempts.error_code = lost.error_code or ErrorCode.LEADER_NOT_AVAILABLE
         except (OSError, RemoteProtocolError, StopIteration):

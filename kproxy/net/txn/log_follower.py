@@ -1,5 +1,6 @@
 """Follows the transaction log: every record of every partition, in order, from the log's start on and for ever."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -19,6 +20,13 @@ from kproxy.net.txn.log_polls import LogPolls
 __all__ = ["NOTHING", "LogFollower", "LogSink"]
 
 _NEVER: Final = 1 << 63
+#: What does not come within this time is asked for again: the log may have lost it.
+_ASK_AGAIN_SECONDS: Final = 5.0
+
+
+class LogLost(OSError):
+    """The log does not have any more what it acknowledged."""
+
 
 log = structlog.get_logger("kproxy.transaction_log")
 
@@ -40,7 +48,9 @@ class LogFollower:
         self._sink = sink
         self._leaders = Leaders(cluster, config)
         self._parts: list[LogPartition] = []
-        self._polls = LogPolls(cluster, config, topic, self._leaders, self._announce)
+        #: How often the log was found to have lost something, by what: recreated, truncated, beginning.
+        self.losses: Counter[str] = Counter()
+        self._polls = LogPolls(cluster, config, topic, self._leaders, self._announce, self.lost)
         self._loaded = trio.Event()
         #: Rises with whatever is told to the sink.
         self.version = 0
@@ -63,15 +73,46 @@ class LogFollower:
         """How often partitions have been read from their beginning."""
         return sum(part.restarts for part in self._parts)
 
+    def readings(self, partition: int) -> int:
+        """How often a partition has been read from its beginning."""
+        return self._parts[partition].restarts
+
+    def is_read(self, partition: int) -> bool:
+        """Whether all is applied that a partition had when its leader was asked last."""
+        return self._parts[partition].has(self._parts[partition].end)
+
+    def log_start(self, partition: int) -> int:
+        """Where the log of a partition began when its leader was asked last."""
+        return self._parts[partition].log_start
+
+    def lost(self, partition: int, reason: str) -> None:
+        """Reports that the log has lost records of a partition."""
+        self.losses[reason] += 1
+        log.error(
+            "the transaction log has lost records: what it says now counts, and what was open there is aborted",
+            topic=self._topic.name,
+            partition=partition,
+            reason=reason,
+            position=self._parts[partition].position,
+            log_start=self._parts[partition].log_start,
+        )
+        self._announce()
+
     def position(self, partition: int) -> int:
         """The offset before which all has been applied; -1 (``NOTHING``) while the partition's start is not known."""
         return self._parts[partition].position
 
     async def reached(self, partition: int, offset: int) -> None:
-        """Waits until all that lies before ``offset`` has been applied; for ever where the log lost it."""
+        """Waits until all that lies before ``offset`` has been applied.
+
+        LogLost if the log has lost it; OSError, RemoteProtocolError if that can't be known.
+        """
         part = self._parts[partition]
         while not part.has(offset):
-            await part.wait(offset)
+            with trio.move_on_after(_ASK_AGAIN_SECONDS):
+                await part.wait(offset)
+            if not part.has(offset) and await self.read_to_end(partition) < offset:
+                raise LogLost(f"{self._topic.name}-{partition} has lost offset {offset - 1}")
 
     async def read_to_end(self, partition: int) -> int:
         """Waits until all has been applied that the log has when its leader is asked now; that end.
@@ -88,13 +129,16 @@ class LogFollower:
         ends: dict[int, int] = {}
         wanted = left = [self._parts[index] for index in partitions]
         while left:
-            restarts = [part.restarts for part in left]
+            known = [(part.restarts, part.position) for part in left]
             places = [(self._topic.name, part.index) for part in left]
             told = await self._leaders.ask(places, _END)
-            for part, place, before in zip(left, places, restarts, strict=True):
+            for part, place, (restarts, position) in zip(left, places, known, strict=True):
                 end = told[place].get(place, "ListOffsets")
-                while not part.has(end) and part.restarts == before:
-                    await part.wait(end)
+                if end < position and part.restarts == restarts:
+                    part.stale = True  # it was truncated, and the poll has not found out yet
+                with trio.move_on_after(_ASK_AGAIN_SECONDS):
+                    while not part.has(end) and part.restarts == restarts:
+                        await part.wait(end)
                 if part.has(end):
                     ends[part.index] = end
             left = [part for part in wanted if not part.has(ends.get(part.index, _NEVER))]

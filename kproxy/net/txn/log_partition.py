@@ -55,6 +55,8 @@ class LogPartition:
         self.stale = True
         #: How often it was.
         self.restarts = 0
+        #: Where the log began when its leader was asked last.
+        self.log_start = 0
         #: When it last had records, as a number that rises over all partitions.
         self.fed = 0
         #: A damaged batch at this position was told of.

@@ -15,7 +15,7 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, Refused, TopicGone, check, pause
 from kproxy.net.txn.log_batches import read_batches
-from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_requests import log_records, log_starts
 from kproxy.proxy.routing import Address
 
@@ -28,9 +28,19 @@ class LogPolls:
     """Asks who leads a partition whenever that is not known, or turned out wrong, and reads from there."""
 
     def __init__(
-        self, cluster: Cluster, config: Config, topic: OwnTopic, leaders: Leaders, announce: Callable[[], None]
+        self,
+        cluster: Cluster,
+        config: Config,
+        topic: OwnTopic,
+        leaders: Leaders,
+        announce: Callable[[], None],
+        lost: Callable[[int, str], None],
     ) -> None:
-        """``leaders`` are asked for metadata only; ``announce`` is called when something was told to the sink."""
+        """``leaders`` are asked for metadata only; ``announce`` is called when something was told to the sink.
+
+        ``lost`` is called with a partition that has lost records, and how.
+        """
+        self._lost_records = lost
         self._cluster = cluster
         self._config = config
         self._topic = topic
@@ -98,7 +108,9 @@ class LogPolls:
             if any(self._topic_id):
                 log.warning("the topic was made anew: what was committed before is not seen", topic=self._topic.name)
                 for part in self._parts:
-                    part.stale = True
+                    if part.position > 0:
+                        self._lost_records(part.index, "recreated")
+                    part.stale, part.position = True, NOTHING
             self._topic_id = found.topic_id
             self._cluster.map.own_topic_ids.add(found.topic_id)
 
@@ -143,7 +155,11 @@ class LogPolls:
         if stale:
             for index, error, start in await log_starts(client, self._topic.name, stale):
                 if self._check("ListOffsets", index, error):
-                    self._parts[index].restart(start)
+                    part = self._parts[index]
+                    part.log_start = start
+                    if part.position > start:
+                        self._lost_records(index, "truncated")
+                    part.restart(start)
                     self._announce()
         fresh = [part for part in parts if not part.stale]
         if not fresh:
@@ -154,6 +170,7 @@ class LogPolls:
                 continue
             part = self._parts[index]
             part.end = row.high_watermark
+            part.log_start = max(part.log_start, row.log_start_offset)
             if row.records and not part.stale:
                 answered = True
                 taken |= self._take(part, memoryview(row.records))

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from kproxy.codec._generated.transaction_member import TransactionMember, TransactionMemberNative
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
-from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.transaction import Transaction, told, why_not_committed
+from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.errors import TxnError
@@ -44,11 +43,11 @@ class Member:
         self._tools = tools
         self._nonce = tools.nonce()
         self._sequence = 0
-        self._lock = trio.Lock()
+        self._turns = Turns()
         self._connections = tools.connections()
         self._transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
-        self._ends = PartitionEnds(tools.ends)
+        self._ends = PartitionEnds(tools.ends, tools.topics)
 
     async def join(self, view: IdView, main: Producer) -> bool:
         """Joins the transaction ``main``; whether the log shows that. It is asked once: another try is another part."""
@@ -68,10 +67,12 @@ class Member:
 
     async def produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> list[Written]:
         """Writes batches; ``accepted`` is called when they have their place in the order. TxnError: none is written."""
-        writer = self._transaction.writer
-        async with self._lock:
-            await self._announce([(batch.topic, batch.partition) for batch in batches])
-            await writer.room(sum(len(batch.batch) for batch in batches))
+        writer, size = self._transaction.writer, sum(len(batch.batch) for batch in batches)
+        async with self._turns.ordinary():
+            if writer.failed is None:
+                with suppress(Interrupted):  # the writer refuses the batches then
+                    await self._announce([(batch.topic, batch.partition) for batch in batches])
+                    await self._turns.wait(lambda: writer.room(size))
             sends = self._transaction.accept(self.producer, batches, self._sequences)
             accepted()
         await writer.settled([send for send in sends if send is not None])
@@ -81,7 +82,8 @@ class Member:
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if not wanted:
             return
-        body = self._transaction.announcement(self._nonce, await self._ends.of(wanted))
+        ends = await self._turns.wait(lambda: self._ends.of(wanted))
+        body = self._transaction.announcement(self._nonce, ends)
         try:
             await self._tools.log.append_unread(self._entry(body), *self.producer, self._next_sequence())
         except AppendError as error:
@@ -93,12 +95,10 @@ class Member:
     async def prepare(self) -> None:
         """Has the log show that the part waits for a decision. TxnError if it is aborted, or that can't be known."""
         writer = self._transaction.writer
-        async with self._lock:
-            await writer.flush()
-            if writer.failed is not None:
-                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"a batch was not written: error {writer.failed}")
-            if (topic := self._ends.made_anew(writer.written())) is not None:
-                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"{topic} was deleted and made anew")
+        async with self._turns.ordinary():
+            await self._turns.wait(writer.flush)
+            if (why := why_not_committed(self._transaction, self._ends, self._tools.log.views)) is not None:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
             body = self._transaction.preparation(self._nonce)
             body.producer_id, body.epoch = self.producer
             await self._until_prepared(body, self._next_sequence())
@@ -118,6 +118,8 @@ class Member:
     async def give_up(self) -> None:
         """It will not be prepared; the log aborts it with what it joined."""
         self._transaction.writer.abandon()
+        async with self._turns.urgent("the member was given up"):
+            pass  # no request waits for data brokers any more
 
     def close(self) -> None:
         """Gives up what is not written, and closes its connections."""

@@ -136,10 +136,10 @@ class MemberCapture(Capture):
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
         return await self._joined.produce(batches, accepted)
 
-    async def prepare(self) -> None:
+    async def prepare(self, records: int | None = None) -> None:
         """Has what was taken wait for a decision. TxnError if it is aborted, or that can't be known."""
         try:
-            await self._decide(self._prepare)
+            await super().prepare(records)
         finally:
             self._leave()
 

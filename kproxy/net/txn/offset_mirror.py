@@ -1,4 +1,4 @@
-"""Keeps the broker's own group offsets behind those that the transaction log commits."""
+"""Writes the group offsets that the transaction log commits to the brokers' own group offsets, soon afterwards."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -7,10 +7,12 @@ import structlog
 import trio
 
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
+from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.log import TransactionLog
-from kproxy.net.txn.offset_writes import fence, write
+from kproxy.net.txn.offset_writes import PREFIX, fence, write
+from kproxy.txn.errors import TxnError
 from kproxy.txn.group_offsets import Commit, unmirrored
 from kproxy.txn.records import Entry
 
@@ -24,6 +26,9 @@ _AT_A_TIME: Final = 4
 #: Groups that are remembered.
 _MOST_GROUPS: Final = 100_000
 _TRIES: Final = 3
+#: What all groups' offsets may take in memory that brokers do not take. None can be dropped before the broker has it:
+#: its group would begin at an older one. So no more are accepted, until some are written.
+_MOST_BYTES: Final = 64 << 20
 
 
 class OffsetMirror:
@@ -52,6 +57,7 @@ class OffsetMirror:
         #: Groups whose offsets were written since they were last fenced here.
         self._unfenced: dict[str, None] = {}
         self._left: set[tuple[Commit, str]] = set()
+        self._is_full = False
 
     def heard(self, entry: Entry) -> None:
         """Takes note of each record that changed a view."""
@@ -59,6 +65,20 @@ class OffsetMirror:
             self._unfenced[entry.body.group_id] = None
             if len(self._unfenced) > _MOST_GROUPS:
                 del self._unfenced[next(iter(self._unfenced))]
+
+    def check_room(self) -> None:
+        """As ``kproxy.net.txn.tools.Groups``."""
+        was_full, self._is_full = self._is_full, self._log.views.unmirrored_bytes >= _MOST_BYTES
+        if not self._is_full:
+            return
+        why = f"offsets of {_MOST_BYTES} bytes could not be written to the brokers' groups"
+        if not was_full:
+            log.warning(
+                "offsets in transactions are refused until earlier ones are written",
+                reason=why,
+                grant=f"Read on the groups, Write on transactional ids that begin with {PREFIX}, to kproxy's principal",
+            )
+        raise TxnError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, why)
 
     def committed(self, transactional_id: str) -> None:
         """Has the offsets written that transactions of an id have committed."""

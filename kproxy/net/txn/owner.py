@@ -4,8 +4,9 @@ prepare (a state that lets nothing else in) -> append -> complete (what the view
 answers to an append decides nothing, nor what the client is told; the view does.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -14,22 +15,35 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
-from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.transaction import Transaction, told, why_not_committed
+from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
-from kproxy.txn.claims import fenced, initialized_client, needs_client_producer_id, next_client
+from kproxy.txn.claims import (
+    NOBODY,
+    fenced,
+    initialized_client,
+    needs_client_producer_id,
+    next_client,
+    refuse_replaced,
+    was_answered,
+)
 from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.ends import answered_end
 from kproxy.txn.errors import TxnError
 from kproxy.txn.group_offsets import is_other_generation, one_of_each_member
 from kproxy.txn.ids import Producer
+from kproxy.txn.late_requests import COORDINATOR, NewestConnections
 from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State, following
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Place
-from kproxy.txn.view_values import ASKED, DOOMED
+from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
 
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
+
+T = TypeVar("T")
 
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
@@ -47,17 +61,18 @@ class Owner:
         self.used_at = trio.current_time()
         self._tools = tools
         self._stats = tools.stats
-        self._lock = trio.Lock()
+        self._turns = Turns()
+        self._lock = self._turns.lock
         self._connections = tools.connections()
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[Place] = set()
-        self._ends = PartitionEnds(tools.ends)
+        self._ends = PartitionEnds(tools.ends, tools.topics)
         #: The transaction of whose decision nothing was heard, and the log could not be read either.
         self._undecided: Transaction | None = None
         #: Why the client's transaction is lost, until the client has aborted it.
         self._doomed: TxnError | None = None
-        self._newest_connection = -1
+        self._connections_used = NewestConnections()
         #: Connections over which the open transaction was asked for anything.
         self._parties: set[int] = set()
         #: The client's connection to its coordinator has ended, and it has not come again.
@@ -68,16 +83,18 @@ class Owner:
     # -- who may ask
 
     async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
-        """InitProducerId: fences whoever had the id, aborts what was open, and gives the client its next identity."""
-        self._refuse_while_pending()
+        """InitProducerId: fences the former producer, aborts what is open, and gives the client its next identity."""
+        self._refuse_while_deciding()
 
         async def identity(view: IdView | None) -> Producer:
             known = view.client if view is not None else Producer(-1, -1)
             fresh = await self._tools.new_producer_id() if needs_client_producer_id(known) else -1
             return initialized_client(view, resumed, fresh)
 
-        async with self._lock:
+        async with self._turn_to_initialize(resumed):
             self.used_at = trio.current_time()
+            if resumed != NOBODY and await self._was_answered(resumed):
+                return self.keeper.client
             self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
             self.keeper.instance_id = self._tools.instance_id
             await self.keeper.claim_for(identity, resumed)
@@ -85,28 +102,78 @@ class Owner:
             self._adopted = False
             self.state, self._doomed = following(self.state, Event.INITIALIZED), None
             self._undecided = None
-            self._newest_connection, self.is_left = -1, False
+            self._connections_used.clear()
+            self.is_left = False
             return self.keeper.client
 
+    async def _was_answered(self, resumed: Producer) -> bool:
+        """Whether the log has an answer to this InitProducerId: then it aborts nothing. Nor does one that is refused.
+
+        Where another kproxy gave the answer this one coordinates the id from now on, unless a transaction is open
+        there: its client has received that answer. TxnError.
+        """
+        view = await self.keeper.read_to_end()
+        if view is None or view.claim is None or not was_answered(view, resumed):
+            refuse_replaced(view, resumed)
+            return False
+        if view.client != self.keeper.client:
+            if view.ongoing is not None and view.claim.instance_id != self._tools.instance_id:
+                raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction is open at {view.claim.instance_id}")
+            self._drop_transaction("fenced")
+            self._undecided, self._doomed = None, None
+            self._connections_used.clear()
+            self.is_left = False
+            await self._continue(view)
+        return True
+
+    def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one where the client will get another identity, and what is open will be aborted."""
+        try:
+            initialized_client(self.keeper.view, resumed, 0)
+        except TxnError:
+            return self._turns.ordinary()
+        return self._turns.urgent("the transactional id was initialized anew")
+
+    def _turn_to_abort(self, why: str) -> AbstractAsyncContextManager[None]:
+        """A turn that waits for no data broker; the open transaction can only be aborted from now on."""
+        if self.transaction is not None:
+            self.transaction.writer.abandon()
+        return self._turns.urgent(why)
+
+    async def _wait(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Waits for data brokers, or a group's coordinator; Interrupted by an abort or a new producer.
+
+        The open transaction lacks what was waited for then, and can only be aborted.
+        """
+        try:
+            return await self._turns.wait(work)
+        except Interrupted:
+            if self.transaction is not None:
+                self.transaction.writer.abandon()
+            raise
+
     async def adopt(self, view: IdView) -> None:
-        """Goes on for a client whose former coordinator is gone; what was open there is aborted. TxnError."""
-        assert view.claim is not None
+        """Coordinates the id for a client whose former coordinator is gone; aborts what was open there. TxnError."""
         async with self._lock:
-            self.keeper.client, self.keeper.client_id = view.client, view.claim.client_id
-            self.keeper.timeout_ms = view.claim.timeout_ms
-            if view.ongoing is not None:
-                view = await self.keeper.claim_again()
-            if view.last is not None:
-                self.state = State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
-            self._adopted = True
-            if view.is_doomed:
-                self._doomed = _restarted()
+            await self._continue(view)
 
-    def admit(self, request: TxnRequest, *, over_coordinator: bool = True) -> None:
-        """Lets in the client that owns the id; TxnError says to others what they are told.
+    async def _continue(self, view: IdView) -> None:
+        assert view.claim is not None
+        self.keeper.client, self.keeper.client_id = view.client, view.claim.client_id
+        self.keeper.timeout_ms = view.claim.timeout_ms
+        if view.ongoing is not None:
+            view = await self.keeper.claim_again()
+        if view.last is not None:
+            self.state = State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+        self._adopted = True
+        if view.is_doomed:
+            self._doomed = _restarted()
 
-        ``over_coordinator``: the request travels over the client's one connection to its coordinator; what comes over
-        an older one was held up on the way, and speaks of a transaction that is over (KAFKA-17754).
+    def admit(self, request: TxnRequest, coordinator: str | None = COORDINATOR) -> None:
+        """Admits a request of the client that owns the id. TxnError with the error for any other.
+
+        ``coordinator``: the one that the client asked, as ``NewestConnections.admit``; None for requests that clients
+        send over any number of connections.
         """
         self.used_at = trio.current_time()
         client, view = self.keeper.client, self.keeper.view
@@ -122,23 +189,27 @@ class Owner:
         if self.transaction is None:
             self._parties = set()
         self._parties.add(request.connection)
-        if over_coordinator:
-            if request.connection < self._newest_connection:
-                # no answer, but the connection's end: who is alive comes again over a new one
-                raise TxnError(ErrorCode.NETWORK_EXCEPTION, "a newer connection of the producer is in use")
-            self._newest_connection, self.is_left = request.connection, False
+        if coordinator is not None:
+            self._connections_used.admit(coordinator, request.connection)
+        if coordinator == COORDINATOR:
+            self.is_left = False
 
     def parties(self) -> Collection[int]:
         """The connections of the open transaction; none if none is open."""
         return self._parties if self.transaction is not None else ()
 
     def closed(self, connection: int) -> None:
-        """Takes note that a client's connection has ended."""
-        self.is_left |= connection == self._newest_connection
+        """Records that a client's connection has ended."""
+        self.is_left |= self._connections_used.is_newest(COORDINATOR, connection)
 
     def _refuse_while_pending(self) -> None:
         if self.state.is_pending:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is being decided")
+
+    def _refuse_while_deciding(self) -> None:
+        """As ``_refuse_while_pending``, unless the decision still waits for data: an abort comes before it then."""
+        if not self._turns.is_waiting:
+            self._refuse_while_pending()
 
     def _refuse_doomed(self) -> None:
         if self._doomed is not None:
@@ -156,24 +227,27 @@ class Owner:
             transaction.joined.update(places)
             self._has_begun()
 
-    async def add_offsets(self, request: TxnRequest) -> None:
-        """AddOffsetsToTxn: nothing is written before the offsets come, which name the group themselves."""
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """AddOffsetsToTxn: adds the group, whose offsets the log is told when they come. TxnError."""
         self._refuse_while_pending()
         async with self._lock:
             self.admit(request)
             self._refuse_doomed()
+            transaction = self.transaction or await self._begin()
+            transaction.added_groups.add(group_id)
+            self._has_begun()
 
     async def _announce(self, transaction: Transaction, places: Sequence[Place]) -> None:
         """Has partitions in the log, before anything is written there."""
-        if not transaction.unannounced(places):
+        if not (written := transaction.unannounced(dict.fromkeys(places))):
             return
-        wanted = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._usual]))
-        ends = await self._ends.of(wanted)
+        added, usual = transaction.unannounced(transaction.joined), transaction.unannounced(self._usual)
+        ends = await self._wait(lambda: self._ends.with_likely(written, added, usual))
         if self.keeper.claim is None:
             raise await self._lose("the claim was lost")
         if not await self.keeper.announce(transaction.announcement(self.keeper.claim.nonce, ends)):
             raise await self._lose("the log did not take the transaction's partitions")
-        transaction.announced.update(wanted)
+        transaction.announced.update(ends)
 
     async def _begin(self) -> Transaction:
         producer = await self.keeper.take_epoch()
@@ -227,14 +301,16 @@ class Owner:
         self._refuse_while_pending()
         places = [(batch.topic, batch.partition) for batch in batches]
         async with self._lock:
-            self.admit(request, over_coordinator=False)
+            self.admit(request, coordinator=None)
             self._refuse_doomed()
             transaction = self.transaction or (await self._begin() if implicit else None)
             if transaction is None or not (implicit or transaction.joined.issuperset(places)):
-                raise self._not_joined()
+                raise self._not_added("the partition")
             self._has_begun()
-            await self._announce(transaction, places)
-            await transaction.writer.room(sum(len(batch.batch) for batch in batches))
+            size = sum(len(batch.batch) for batch in batches)
+            with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
+                await self._announce(transaction, places)
+                await self._wait(lambda: transaction.writer.room(size))
             sends = transaction.accept(request.client, batches, self._sequences)
             accepted()
         await transaction.writer.settled([send for send in sends if send is not None])
@@ -242,26 +318,33 @@ class Owner:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
         return [told(send) for send in sends]
 
-    def _not_joined(self) -> TxnError:
-        """The error for a partition that was not added; or was, but its kproxy died before the log knew of it."""
+    def _not_added(self, what: str) -> TxnError:
+        """The error for what was not added to the transaction; or was, at a kproxy that died before the log knew it."""
         if self._adopted and self.transaction is None:
             # to abort must be a success then: a client gives up for good otherwise
             self._adopted, self.state, self._doomed = False, State.COMPLETE_ABORT, _restarted()
             return self._doomed
-        return TxnError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+        return TxnError(ErrorCode.INVALID_TXN_STATE, f"{what} was not added to the transaction")
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
-        """TxnOffsetCommit: announces the offsets; they move when the transaction is committed."""
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """TxnOffsetCommit: appends the offsets to the log; they move when the transaction is committed. TxnError.
+
+        ``implicit``: the group joins the transaction by them (KIP-890). Otherwise AddOffsetsToTxn must have added it.
+        """
         self._refuse_while_pending()
         async with self._lock:
-            self.admit(request, over_coordinator=False)
+            self.admit(request, offsets.group_id)
             self._refuse_doomed()
-            error = await self._tools.groups.check(offsets)
-            if error:
-                raise TxnError(ErrorCode(error), f"group {offsets.group_id}, generation {offsets.generation_id}")
+            added = self.transaction.added_groups if self.transaction is not None else ()
+            if not implicit and offsets.group_id not in added:
+                raise self._not_added(f"group {offsets.group_id}")
+            await self._check_member(offsets)
             transaction = self.transaction or await self._begin()
             if is_other_generation(offsets, transaction.groups):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
+            if not implicit:
+                self._doomed = transaction.added_groups.receive(offsets, request.connection)
+                self._refuse_doomed()
             if self.keeper.claim is None:
                 raise await self._lose("the claim was lost")
             offsets.nonce = self.keeper.claim.nonce
@@ -272,14 +355,23 @@ class Owner:
             transaction.groups.append(offsets)
             self._has_begun()
 
+    async def _check_member(self, offsets: TransactionOffsets) -> None:
+        """TxnError if the member that read what these offsets say, or its generation, is not current (KIP-447).
+
+        Also while too many offsets wait for brokers that do not take them.
+        """
+        self._tools.groups.check_room()
+        error = await self._wait(lambda: self._tools.groups.check(offsets))
+        if error:
+            raise TxnError(ErrorCode(error), f"group {offsets.group_id}, generation {offsets.generation_id}")
+
     # -- the end
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
         if (repeated := self._repeated(request, committed)) is not None:
             return repeated
-        self._refuse_while_pending()
-        async with self._lock:
+        async with self._turn_to_end(request, committed):
             await self._find_out()
             if (repeated := self._repeated(request, committed)) is not None:
                 return repeated  # it was decided while another had the lock
@@ -297,7 +389,30 @@ class Owner:
             if self._waits(beside):
                 why = "another claim came before the decision: what was prepared still is"
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
+            if bumps:
+                await self._raise_epoch(request.client)
             return self.keeper.client
+
+    async def _raise_epoch(self, client: Producer) -> None:
+        """Gives the client its next identity where a claim has aborted its transaction, which gives none. TxnError.
+
+        The client's sequences begin at 0 after each EndTxn (KIP-890): under the same epoch they would be taken for
+        those of the transaction before.
+        """
+        for _ in range(_MOST_TRIES):
+            if self.keeper.client != client:
+                return
+            await self._decide(await self._begin(), committed=False, bumps=True)
+        raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+
+    def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one for an abort by the client that has the id. TxnError while it is being decided."""
+        if committed or self._undecided is not None:
+            self._refuse_while_pending()
+            return self._turns.ordinary()
+        self._refuse_while_deciding()
+        self.admit(request)
+        return self._turn_to_abort("the client aborted the transaction")
 
     def _was_told_of_doom(self, committed: bool, also: Also) -> bool:
         """Whether who decides aborts what kproxy had to abort before: only then may the rest go on without it."""
@@ -312,13 +427,12 @@ class Owner:
 
     def _repeated(self, request: TxnRequest, committed: bool) -> Producer | None:
         """The answer to an end that was decided before, where its answer was lost, and the epoch rose with it."""
-        view = self.keeper.view
-        last = view.last if view is not None else None
-        if last is None or last.client != request.client or last.next_client == request.client:
+        found = answered_end(self.keeper.view, request.client, committed=committed)
+        if found is None or not found == self.keeper.client != request.client:
             return None
-        if last.by_claim:
-            return None  # nobody ended it: the next identity is another producer's
-        return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
+        if self.transaction is None and not committed:
+            self._doomed = None  # the client has aborted what was lost
+        return found
 
     async def _decide(
         self,
@@ -336,8 +450,9 @@ class Owner:
             why = await self._why_not(transaction) if committed else reason
             if why is None:
                 self._tools.traces.step(self.keeper.transactional_id, "data acknowledged")
+            as_asked = why is None or not committed  # else the client has to abort, which raises its epoch
             verdict = await self._until_decided(
-                transaction, why, bumps, beside if why is None or not committed else NOTHING_BESIDE
+                transaction, why, bumps and as_asked, beside if as_asked else NOTHING_BESIDE
             )
         except BaseException:
             # what became of it has to be found out before anybody is told; nothing goes on before
@@ -348,7 +463,7 @@ class Owner:
         if verdict is Verdict.COMMITTED:
             self._committed(transaction)
             return
-        self._drop_transaction("client" if why == ASKED else "failed")
+        self._drop_transaction("client" if why in (ASKED, HAND) else "failed")
         if committed:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why or "another claim aborted the transaction")
             raise self._doomed
@@ -360,7 +475,7 @@ class Owner:
             return
         view = await self.keeper.read_to_end()
         if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
-            view = await self.keeper.claim_again()
+            view = await self.keeper.settle(transaction.producer)
         self._undecided = None
         self._take_decided(view, transaction)
         if view.verdict(transaction.producer) is Verdict.COMMITTED:
@@ -369,19 +484,29 @@ class Owner:
         else:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the decision did not reach the log")
 
-    def _take_decided(self, view: IdView | None, transaction: Transaction) -> None:
-        """The client's identity behind a decision of its own; behind another's claim it would be another's."""
-        last = view.last if view is not None else None
-        if view is not None and last is not None and last.producer == transaction.producer and not last.by_claim:
-            self.keeper.client = view.client
+    def _take_decided(self, view: IdView, transaction: Transaction) -> None:
+        """The client's identity after a decision of its own: the one that this decision gave it.
+
+        After a claim it keeps its own. The view's may be another producer's, whose claim follows in the log: what
+        this client asks for next is fenced then.
+        """
+        last = view.last
+        is_last = last is not None and last.producer == transaction.producer and not last.by_claim
+        counted = is_last or view.verdict(transaction.producer) is Verdict.COMMITTED
+        if counted and transaction.next_client is not None:
+            self.keeper.client = transaction.next_client
 
     async def _why_not(self, transaction: Transaction) -> str | None:
         """Why a transaction can't be committed; None if it can: all its data are acknowledged."""
+        try:
+            return await self._wait(lambda: self._find_fault(transaction))
+        except Interrupted as error:
+            return error.message
+
+    async def _find_fault(self, transaction: Transaction) -> str | None:
         await transaction.writer.flush()
-        if transaction.writer.failed is not None:
-            return f"a batch was not written: error {transaction.writer.failed}"
-        if (topic := self._ends.made_anew(transaction.writer.written())) is not None:
-            return f"{topic} was deleted and made anew"
+        if (why := why_not_committed(transaction, self._ends, self._tools.log.views)) is not None:
+            return why
         for offsets in one_of_each_member(transaction.groups):
             error = await self._tools.groups.check(offsets)
             if error:
@@ -401,9 +526,9 @@ class Owner:
         else:
             body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "", beside)
             view = await self.keeper.append(body)
-        self._take_decided(view, transaction)
         if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
-            view = await self.keeper.claim_again()
+            view = await self.keeper.settle(transaction.producer)
+        self._take_decided(view, transaction)
         self._stats.appends.observe(trio.current_time() - began)
         if written is not None:
             self._usual = set(written)
@@ -421,7 +546,7 @@ class Owner:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
         self._refuse_while_pending()
         async with self._lock:
-            self.admit(request, over_coordinator=False)
+            self.admit(request, coordinator=None)
             self._refuse_doomed()
             transaction = self.transaction or await self._begin()
             self._has_begun()
@@ -445,8 +570,7 @@ class Owner:
         What is open here is aborted by an abort; a commit is CONCURRENT_TRANSACTIONS then. TxnError unless the log
         shows the decision.
         """
-        self._refuse_while_pending()
-        async with self._lock:
+        async with self._turn_to_decide(client, committed):
             self.used_at = trio.current_time()
             await self._find_out()
             for _ in range(_MOST_TRIES):
@@ -459,6 +583,14 @@ class Owner:
                 if await self._decided(committed, Beside(also.batch_id if committed else None, parts)):
                     return
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+
+    def _turn_to_decide(self, client: Producer | None, committed: bool) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one for an abort, unless it names another client than this instance knows. TxnError."""
+        if committed or client not in (None, self.keeper.client):
+            self._refuse_while_pending()
+            return self._turns.ordinary()
+        self._refuse_while_deciding()
+        return self._turn_to_abort("the transaction was aborted by hand")
 
     async def _follow(self, client: Producer | None) -> IdView:
         """What the log says now; where another claim holds, this goes on in the name of that one. TxnError."""
@@ -480,7 +612,9 @@ class Owner:
         if committed and transaction is not None:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
         try:
-            await self._decide(transaction or await self._begin(), committed, bumps=False, beside=beside)
+            part = transaction or await self._begin()
+            reason = HAND if transaction is not None or self._is_client_unaware() else ASKED
+            await self._decide(part, committed, bumps=False, beside=beside, reason=reason)
         except TxnError as error:
             if error.error_code is not ErrorCode.TRANSACTION_ABORTABLE:
                 raise
@@ -489,6 +623,12 @@ class Owner:
         if transaction is not None:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted by hand")
         return not self._waits(beside)
+
+    def _is_client_unaware(self) -> bool:
+        """Whether what the client itself wrote is aborted, by a claim or by kproxy, and the client may not know it."""
+        view = self.keeper.view
+        last = view.last if view is not None and view.is_doomed else None
+        return last is not None and last.reason != LOST_MEMBERS
 
     def _waits(self, beside: Beside) -> bool:
         """Whether parts are still undecided: a claim came before the decision, and aborted only what was open."""
@@ -505,19 +645,21 @@ class Owner:
 
     async def give_up(self, client: Producer, why: str) -> None:
         """Aborts this client's open transaction by a claim, on somebody else's behalf; its client is told why."""
-        self._refuse_while_pending()
-        async with self._lock:
+        self._refuse_while_deciding()
+        if self.transaction is None or client != self.keeper.client:
+            return
+        async with self._turn_to_abort(why):
             if self.transaction is not None and client == self.keeper.client:
-                self.transaction.writer.abandon()
                 await self._lose(why)
 
     async def time_out(self) -> None:
         """Aborts the open transaction by a claim if it is overdue. TxnError if that can't be done now."""
-        async with self._lock:
+        if not self.is_overdue(trio.current_time()):
+            return
+        why = f"the transaction took longer than its {self.keeper.timeout_ms} ms"
+        async with self._turn_to_abort(why):
             if self.is_overdue(trio.current_time()):
-                assert self.transaction is not None
-                self.transaction.writer.abandon()
-                await self._lose(f"the transaction took longer than its {self.keeper.timeout_ms} ms")
+                await self._lose(why)
 
     def close(self) -> None:
         """Closes its connections."""

@@ -1,34 +1,46 @@
-"""Where partitions ended when transactions announced them: below that lies nothing of their data."""
+"""What kproxy's log says of a partition before a transaction writes there: the end that it had at that time.
+
+No data of the transaction lie below that offset. All that kproxy's own transactions write passes here first, whoever
+the client is (KIP-98's, the control API's, members, applications): so here partitions are refused that may not be
+written.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import trio
+
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import LogError
-from kproxy.net.txn.tools import Ends
+from kproxy.net.txn.tools import Ends, Topics
 from kproxy.txn.errors import TxnError
 from kproxy.txn.view import Place
 from kproxy.txn.writes import Written
 
 #: Partitions whose ends are remembered, so that the next transaction need not ask for them.
 _MOST_ENDS: Final = 10_000
+#: The wait for the ends of partitions that are not written yet; without an answer they are announced when they are.
+_AHEAD_SECONDS: Final = 1.0
 
 
 class PartitionEnds:
-    """Of those that one transactional id writes, as far as they are known."""
+    """The ends of the partitions that one transactional id writes."""
 
-    def __init__(self, ask: Ends) -> None:
-        """``ask``: who knows them all."""
+    def __init__(self, ask: Ends, topics: Topics) -> None:
+        """``ask`` gives the ends of partitions from their leaders."""
         self._ask = ask
+        self._topics = topics
         self._ends: dict[Place, int] = {}
 
     async def of(self, places: Sequence[Place]) -> dict[Place, int]:
-        """An offset for each that its end has reached. TxnError if one can't be had."""
-        missing = [place for place in places if place not in self._ends]
-        if len(self._ends) + len(missing) > _MOST_ENDS:
-            self._ends.clear()
-            missing = list(places)
+        """For each partition an offset that its end has reached.
+
+        TxnError if one may not be written (POLICY_VIOLATION: its topic is compacted), or is unavailable.
+        """
+        for (topic, index), error in (await self._topics.errors(places)).items():
+            raise TxnError(error, f"{topic}-{index} can't be written in a transaction that kproxy decides")
+        missing = self._missing(places)
         if missing:
             try:
                 self._ends.update(await self._ask(missing))
@@ -38,12 +50,45 @@ class PartitionEnds:
                 raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ends of partitions: {error}") from error
         return {place: self._ends[place] for place in places}
 
+    async def with_likely(
+        self, written: Sequence[Place], added: Sequence[Place], usual: Sequence[Place]
+    ) -> dict[Place, int]:
+        """The ends of partitions that are to be written, and of others that probably will be. TxnError.
+
+        Only ``written`` can fail the request. Partitions that the client has ``added`` are left out if their leaders
+        do not answer soon, and the ``usual`` ones of the last transaction unless their ends are known; both unless it
+        is known that they may be written.
+        """
+        added, usual = ([one for one in more if self._topics.is_known_writable(one)] for more in (added, usual))
+        wanted: Sequence[Place] = list(dict.fromkeys([*written, *added]))
+        if len(wanted) > len(written) and self._missing(wanted):
+            wanted = await self._ahead(wanted) or written
+        ends = await self.of(wanted)
+        return {**ends, **{place: self._ends[place] for place in usual if place in self._ends}}
+
+    async def _ahead(self, places: Sequence[Place]) -> Sequence[Place]:
+        """These partitions if the ends of all of them are known after a short time; else none."""
+        with trio.move_on_after(_AHEAD_SECONDS):
+            try:
+                await self.of(places)
+            except TxnError:
+                return ()
+            return places
+        return ()
+
+    def _missing(self, places: Sequence[Place]) -> Sequence[Place]:
+        missing = [place for place in places if place not in self._ends]
+        if missing and len(self._ends) + len(missing) > _MOST_ENDS:
+            self._ends.clear()
+            return places
+        return missing
+
     def note(self, written: Mapping[Place, Written]) -> None:
-        """They reach behind what was written."""
+        """Records the ends of committed data."""
         self._ends.update({place: done.end_offset for place, done in written.items()})
 
     def made_anew(self, written: Mapping[Place, Written]) -> str | None:
-        """A topic that was deleted and made anew since its end was asked for: what was announced is of another log."""
+        """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced."""
         for place, done in written.items():
             if done.end_offset <= self._ends.get(place, 0):
                 self._ends.clear()

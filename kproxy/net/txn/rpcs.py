@@ -85,7 +85,7 @@ class Rpcs:
         """Takes note that a client's connection has ended; ``had_all``: it surely has had every answer."""
         self._coordinator.closed(connection)
         self.ways_in.closed(connection, had_all=had_all)
-        self.memberships.closed(connection)
+        self.memberships.closed(connection, self._cluster.network.wall())
 
     async def abort(self, ask: AbortAsk) -> Message:
         """The answer to an operator's marker (``kafka-transactions.sh abort``)."""

@@ -7,6 +7,7 @@ from functools import partial
 import structlog
 import trio
 
+from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Leaders
@@ -15,6 +16,7 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
 from kproxy.net.succession import Succession
 from kproxy.net.txn.applications import ApplicationsByRule
+from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
@@ -26,6 +28,7 @@ from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
+from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.native.control import NativeControl
 from kproxy.net.txn.native.coordinator import NativeCoordinator
@@ -50,6 +53,8 @@ from kproxy.net.txn.ways_in import Parties, WaysIn
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.records import Entry
 from kproxy.txn.view import Place
 
 log = structlog.get_logger("kproxy.transaction_log")
@@ -86,9 +91,12 @@ class Transactions:
         sink = ViewSink(self.views)
         self.follower = LogFollower(cluster, config, self._topic, sink)
         self._appender = LogAppender(cluster, config, TOPIC)
+        self._time = BrokerTime(cluster.network)
+        self._appender.told_time = self._time.heard
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self.snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
+        self._beginnings = LostBeginnings(self.views, self.follower, self.snapshots, sink.begin_without)
         reads = Together(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.heard)
@@ -99,13 +107,14 @@ class Transactions:
             stats=stats.transactions,
             groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
+            topics=TopicPolicies(cluster),
             connections=connections,
             nonce=_nonce,
             instance_id=config.instance_id,
             traces=traces or NoTraces(),
         )
         self._jobs = Jobs(nursery)
-        self.coordinator = Coordinator(tools, config, TopicPolicies(cluster), nursery, self._jobs, self._succession)
+        self.coordinator = Coordinator(tools, config, nursery, self._jobs, self._succession)
         self._native = NativeCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
         self._fenced = FencedCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
         homes = Homes(config.transactions_home, self.coordinator, self._native)
@@ -119,6 +128,7 @@ class Transactions:
             by_itself=config.unknown_producer_ids == "reject",
         )
         begun, longest = Begun(), config.transaction_max_timeout_ms
+        sink.listeners.append(begun.heard)
         #: For clients that know nothing of transactions.
         self.ways_in = WaysIn(
             begun,
@@ -127,7 +137,7 @@ class Transactions:
         )
         patience_s = config.delivery_timeout_ms / 1000
         self._told_ends = NativeEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
-        self._deadlines = Deadlines(self.log, stats.transactions, cluster.network)
+        self._deadlines = Deadlines(self.log, stats.transactions, self._time)
         slots = Slots(config.instance_id, tools.new_producer_id)
         sink.listeners.append(slots.heard)
         #: Transactions by hand.
@@ -140,7 +150,7 @@ class Transactions:
             self.rejects,
             begun,
             members,
-            Told(Votes(cluster, patience_s), self._told_ends),
+            Told(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends),
             cluster,
         )
         #: For connections that show committed data alone.
@@ -201,6 +211,7 @@ class Transactions:
                     await self._until_wanted()
                     await self._load(nursery)
                 nursery.start_soon(self.snapshots.run)
+                nursery.start_soon(self._beginnings.run)
                 nursery.start_soon(self._told_ends.run)
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)
@@ -220,7 +231,8 @@ class Transactions:
         self.log.opened.set()
         if lost := self.log.views.without_beginning(range(self.follower.partitions)):
             log.error(
-                "the beginning of the transaction log is lost: nothing is decided there, and readers wait at it",
+                "the beginning of the transaction log is lost: nothing is decided there, and readers wait at it, "
+                "until another instance writes a snapshot of it, or kproxy continues without",
                 topic=TOPIC,
                 partitions=len(lost),
                 partition=lost[0],
@@ -252,6 +264,11 @@ class Transactions:
             await self.log.read_all_to_end()
         if scope.cancelled_caught:
             raise OSError("the transaction log can't be read to its end")
+
+    async def broker_now_ms(self, transactional_id: str) -> float:
+        """The brokers' time; a record that says nothing is appended for it if need be. TxnError."""
+        nothing = Entry(transactional_id, TransactionEnded(*NOBODY))
+        return await self._time.now_ms(partial(self.log.append_unfenced, nothing))
 
     async def _is_there(self) -> bool:
         backoff_ms = self._config.retry_backoff_ms

@@ -71,13 +71,16 @@ class Snapshots:
         """
         if not self._views.knows(partition):
             return False
-        up_to = self._follower.position(partition)
+        up_to, reading = self._follower.position(partition), self._follower.readings(partition)
         views, rejected = self._views.of_partition(partition), self._views.rejected(partition)
         chunks = snapshot_records(views, up_to, self._nonce(), chunk_bytes, rejected)
         last = up_to
         try:
             for chunk in chunks:
                 last = await self._appender.append_unfenced(partition, [chunk])
+            await self._follower.read_to_end(partition)
+            if last < up_to or self._follower.readings(partition) != reading:
+                raise OSError("the log is not the one that was read")  # nothing of it may be deleted
             await self._appender.delete_records(partition, up_to)
         except (AppendError, OSError, RemoteProtocolError, Refused) as error:
             log.warning("no snapshot of the transaction log", partition=partition, reason=str(error))

@@ -24,16 +24,24 @@ class Groups(Protocol):
         """Kafka's error code if the group has moved on since the offsets' generation; 0 if it has not."""
         ...
 
+    def check_room(self) -> None:
+        """TxnError (COORDINATOR_LOAD_IN_PROGRESS) if too many wait for brokers that do not take them."""
+        ...
+
     def committed(self, transactional_id: str, producer: Producer) -> None:
         """The offsets of this transaction hold now; the broker's own group offsets are to follow."""
         ...
 
 
-class Policies(Protocol):
-    """What topics are made for."""
+class Topics(Protocol):
+    """Which topics may hold data of transactions that kproxy's own log decides."""
 
-    async def is_compacted(self, topic: str) -> bool:
-        """Whether old records of a key go: then nothing of a transaction may be written there."""
+    async def errors(self, places: Collection[Place]) -> Mapping[Place, ErrorCode]:
+        """Of these partitions those that may not, with the error for the client. TxnError if that is unknown."""
+        ...
+
+    def is_known_writable(self, place: Place) -> bool:
+        """Whether a partition may, as far as that is known without asking a broker."""
         ...
 
 
@@ -54,6 +62,7 @@ class OwnerTools:
     stats: TransactionStats
     groups: Groups
     ends: Ends
+    topics: Topics
     #: Connections for the data of one transactional id.
     connections: Callable[[], WriterConnections]
     #: 16 random bytes.

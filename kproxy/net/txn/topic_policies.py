@@ -1,9 +1,10 @@
-"""Which topics are compacted: nothing of a transaction may be written there.
+"""Which topics may hold data of transactions that kproxy's own log decides: no compacted ones, and none of kproxy's.
 
-Compaction knows nothing of kproxy's transactions: a key's committed value goes when a later record that was aborted has
-the same key.
+Compaction does not know kproxy's transactions: it deletes a key's committed value when a later record that was aborted
+has the same key.
 """
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import structlog
@@ -19,7 +20,9 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, TopicGone, check
+from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.errors import TxnError
+from kproxy.txn.view import Place
 
 log = structlog.get_logger("kproxy.topic_policies")
 
@@ -38,7 +41,7 @@ class _Known(NamedTuple):
 
 
 class TopicPolicies:
-    """Asks brokers, and remembers their answers for a minute."""
+    """Asks brokers for the cleanup.policy of topics, and remembers their answers for a minute."""
 
     def __init__(self, cluster: Cluster) -> None:
         """``cluster`` knows the brokers."""
@@ -46,6 +49,21 @@ class TopicPolicies:
         self._known: dict[str, _Known] = {}
         self._asking = trio.Lock()
         self._warned = False
+
+    async def errors(self, places: Collection[Place]) -> dict[Place, ErrorCode]:
+        """As ``kproxy.net.txn.tools.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) if no broker can be asked."""
+        errors: dict[str, ErrorCode] = {}
+        for topic in dict.fromkeys(topic for topic, _ in places):
+            if is_own_topic(topic):
+                errors[topic] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif await self.is_compacted(topic):
+                errors[topic] = ErrorCode.POLICY_VIOLATION
+        return {place: errors[place[0]] for place in places if place[0] in errors}
+
+    def is_known_writable(self, place: Place) -> bool:
+        """As ``kproxy.net.txn.tools.Topics``."""
+        known = self._fresh(place[0])
+        return known is not None and not known.compacted and not is_own_topic(place[0])
 
     async def is_compacted(self, topic: str) -> bool:
         """Whether a topic's cleanup.policy has compact; False where brokers will not tell kproxy, or it is not there.

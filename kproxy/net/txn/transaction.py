@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -25,17 +25,26 @@ from kproxy.codec._generated.transaction_prepare import (
     TransactionPrepareTopic,
 )
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
+from kproxy.txn.late_requests import AddedGroups
 from kproxy.txn.parts import NOTHING_BESIDE, Beside
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.view import Place
+from kproxy.txn.views import Views
 from kproxy.txn.writes import TxnSend, Written
 
 if TYPE_CHECKING:
     from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+
+
+#: What the offsets may take in memory that say which copy counts of batches that were sent more than once. None can be
+#: dropped while the data may be read: where a broker took a second copy, its readers would be shown both. So at this
+#: limit a transaction that had to send a batch again is aborted, and only such a one: its client tries it again.
+_MOST_COPIES_BYTES: Final = 64 << 20
 
 
 class Transaction:
@@ -51,8 +60,12 @@ class Transaction:
         self.joined: set[Place] = set()
         #: Partitions that stand in the log.
         self.announced: set[Place] = set()
-        #: Offsets of groups that stand in the log.
+        #: Offsets of groups that are in the log.
         self.groups: list[TransactionOffsets] = []
+        #: Groups that the client has added to it.
+        self.added_groups = AddedGroups()
+        #: The identity that its decision gives the client, once that was sent to the log.
+        self.next_client: Producer | None = None
 
     def unannounced(self, places: Iterable[Place]) -> list[Place]:
         """Those that the log does not name yet."""
@@ -93,6 +106,7 @@ class Transaction:
         beside: Beside = NOTHING_BESIDE,
     ) -> TransactionDecision:
         """The record that commits what was written, or (None) aborts, and what was prepared with it."""
+        self.next_client = next_client
         part = TransactionDecisionPart(*self.producer, _topics(written or {}))
         others = [
             TransactionDecisionPart(row.producer_id, row.epoch, _topics(_prepared(row)) if written is not None else [])
@@ -118,6 +132,18 @@ class Transaction:
             copies = [TransactionPrepareCopy(*copy) for copy in done.copies]
             topic.partitions.append(TransactionPreparePartition(index, done.end_offset, copies))
         return TransactionPrepare(nonce, *self.producer, list(topics.values()))
+
+
+def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: Views) -> str | None:
+    """Why data that are all settled can't be committed, now or after a prepare; None if they can."""
+    if transaction.writer.failed is not None:
+        return f"a batch was not written: error {transaction.writer.failed}"
+    written = transaction.writer.written()
+    if (topic := ends.made_anew(written)) is not None:
+        return f"{topic} was deleted and made anew"
+    if any(done.copies for done in written.values()) and views.copies_bytes() >= _MOST_COPIES_BYTES:
+        return f"batches were sent again, and {_MOST_COPIES_BYTES} bytes of offsets of such batches are kept already"
+    return None
 
 
 def told(send: TxnSend | None) -> WrittenBatch:

@@ -1,7 +1,6 @@
 """What one connection may do: the rules about it, decisions remembered, and refusals told."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import ErrorCode
@@ -16,8 +15,12 @@ from kproxy.proxy.authorization.rules import (
     plain_address,
 )
 
-#: Decisions remembered for a connection; about 1 MB.
-_MOST_DECISIONS: Final = 5_000
+#: What all remembered decisions may take together, in bytes; then all are forgotten and made again when asked for.
+_MOST_BYTES: Final = 16 << 20
+#: What a decision takes beside its name.
+_DECISION_BYTES: Final = 256
+#: No decision about a longer name is remembered, and no refusal shows more of it. Kafka's longest topic name has 249.
+LONGEST_NAME: Final = 255
 
 #: What a refusal is called on the wire.
 ERRORS: Final[Mapping[ResourceType, ErrorCode]] = {
@@ -32,11 +35,52 @@ _CODES: Final[Mapping[Operation, int]] = {
 }
 
 
-@dataclass(slots=True)
+#: By operation, type and name of a resource, whether it is allowed to one subject.
+_Decisions: TypeAlias = dict[tuple[Operation, ResourceType, str], bool]
+
+
+class Decided:
+    """The decisions of one set of rules, shared by all connections of a subject, within ``_MOST_BYTES``."""
+
+    def __init__(self) -> None:
+        """Nothing is decided."""
+        self._by_subject: dict[Subject, _Decisions] = {}
+        self.size = 0
+
+    def of(self, subject: Subject) -> _Decisions:
+        """What is remembered of a subject; to be read, not written."""
+        found = self._by_subject.get(subject)
+        if found is None:
+            self._charge(_DECISION_BYTES + len(subject.client_id))
+            found = self._by_subject[subject] = {}
+        return found
+
+    def add(self, subject: Subject, key: tuple[Operation, ResourceType, str], allowed: bool) -> None:
+        """Remembers a decision, unless its name is too long."""
+        if len(key[2]) <= LONGEST_NAME:
+            self._charge(_DECISION_BYTES + len(key[2]))
+            self.of(subject)[key] = allowed
+
+    def _charge(self, count: int) -> None:
+        if self.size + count > _MOST_BYTES:
+            for decisions in self._by_subject.values():
+                decisions.clear()  # connections read from these
+            self._by_subject.clear()
+            self.size = 0
+        self.size += count
+
+
 class Policy:
     """The rules in force. The shell replaces them when their file has changed."""
 
-    rules: Rules
+    def __init__(self, rules: Rules) -> None:
+        """Nothing is decided yet."""
+        self.use(rules)
+
+    def use(self, rules: Rules) -> None:
+        """Puts other rules in force; all decisions are forgotten."""
+        self.rules = rules
+        self.decided = Decided()
 
 
 class Refusal(NamedTuple):
@@ -63,13 +107,15 @@ class Access:
         self._names = topic_names
         self._tell = tell
         self._rules = policy.rules
-        self._decided: dict[tuple[Operation, ResourceType, str], bool] = {}
         #: The API of the request at hand.
         self.api_key = -1
         #: Whether topics may be made for the Metadata request at hand.
         self.makes_topics = True
         self.subject = Subject("", self._host, "")
         self._about = self._rules.of(self.subject)
+        #: What is decided by these rules, of this subject; not by newer ones that it has not been renewed by.
+        self._book = policy.decided
+        self._decided = self._book.of(self.subject)
         #: The last that was told; whoever takes note of it sets it to None.
         self.last_refusal: Refusal | None = None
 
@@ -81,7 +127,8 @@ class Access:
         self._rules = self._policy.rules
         self.subject = Subject(principal, self._host, client_id)
         self._about = self._rules.of(self.subject)
-        self._decided.clear()
+        self._book = self._policy.decided
+        self._decided = self._book.of(self.subject)
         return True
 
     def sees(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
@@ -89,9 +136,9 @@ class Access:
         key = operation, type_, name
         allowed = self._decided.get(key)
         if allowed is None:
-            if len(self._decided) >= _MOST_DECISIONS:
-                self._decided.clear()
-            allowed = self._decided[key] = self._about.decide(operation, type_, name).allowed
+            allowed = self._about.decide(operation, type_, name).allowed
+            self._book.add(self.subject, key, allowed)
+            self._decided = self._book.of(self.subject)
         return allowed
 
     def may(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
@@ -99,7 +146,7 @@ class Access:
         if self.sees(operation, type_, name):
             return True
         rule = self._about.decide(operation, type_, name).rule
-        self.last_refusal = Refusal(self.api_key, operation, type_, name, rule)
+        self.last_refusal = Refusal(self.api_key, operation, type_, name[:LONGEST_NAME], rule)
         self._tell(self.subject, self.last_refusal)
         return False
 

@@ -219,41 +219,41 @@ def offset_fetch(access: Access, request: OffsetFetchRequest, version: int) -> S
 def _fetch_groups(access: Access, request: OffsetFetchRequest) -> Screened:
     kept: list[OffsetFetchRequestGroup] = []
     refused: list[OffsetFetchResponseGroup] = []
-    changes: dict[str, Amend] = {}
+    # a request may name a group twice: each rule holds for all of its rows
+    filtered: set[str] = set()
+    refused_topics: dict[str, list[Any]] = {}
     for group in request.groups:
         error = access.error(Operation.DESCRIBE, _GROUP, group.group_id)
         if error:
             refused.append(OffsetFetchResponseGroup(group.group_id, error_code=error))
             continue
-        rest, change = _group_topics(access, group)
+        rest, rows = _group_topics(access, group)
         kept.append(rest)
-        if change is not None:
-            changes[group.group_id] = change
+        if group.topics is None:
+            filtered.add(group.group_id)
+        if rows:
+            refused_topics.setdefault(group.group_id, []).extend(rows)
     if not kept:
         return Screened(answer=OffsetFetchResponse(groups=refused))
-    if not refused and not changes:
+    if not (refused or filtered or refused_topics):
         return PASSED
 
     def amend(answer: OffsetFetchResponse) -> None:
+        seen = _topics_seen(access)
         for row in answer.groups:
-            if row.group_id in changes:
-                changes[row.group_id](row)
+            if row.group_id in filtered:
+                seen(row)
+            row.topics.extend(refused_topics.pop(row.group_id, ()))
         answer.groups.extend(refused)
 
     return Screened(request=replace(request, groups=kept), amend=amend)
 
 
-def _group_topics(access: Access, group: OffsetFetchRequestGroup) -> tuple[OffsetFetchRequestGroup, Amend | None]:
-    """What is left to ask of a group, and what has to be done to the answer."""
-    if group.topics is None:
-        return group, _topics_seen(access)
-    errors = [access.topic_error(Operation.DESCRIBE, topic) for topic in group.topics]
+def _group_topics(access: Access, group: OffsetFetchRequestGroup) -> tuple[OffsetFetchRequestGroup, list[Any]]:
+    """The part of a group's request that may be asked, and the rows that refuse the rest."""
+    errors = [access.topic_error(Operation.DESCRIBE, topic) for topic in group.topics or ()]
     if not any(errors):
-        return group, None
-    rows: list[Any] = [_ROWS(topic, error) for topic, error in zip(group.topics, errors, strict=True) if error]
-    kept = [topic for topic, error in zip(group.topics, errors, strict=True) if not error]
-
-    def change(row: OffsetFetchResponseGroup) -> None:
-        row.topics.extend(rows)
-
-    return replace(group, topics=kept), change
+        return group, []
+    topics = group.topics or []
+    rows: list[Any] = [_ROWS(topic, error) for topic, error in zip(topics, errors, strict=True) if error]
+    return replace(group, topics=[topic for topic, error in zip(topics, errors, strict=True) if not error]), rows

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
-from kproxy.codec.messages import ApiKey, Message, request_class, response_class
+from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
+from kproxy.codec.produce import walk_request
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.apis import GUARDS
@@ -31,8 +32,11 @@ class Screening(NamedTuple):
     finish: Finish | None = None
 
 
-def screen(access: Access, frame: bytearray) -> Screening:
-    """What may go on of a request (prefix included). RemoteProtocolError if it is malformed, or of no known API."""
+def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
+    """What may go on of a request (prefix included), which may have so many array elements unless it is Produce.
+
+    RemoteProtocolError if it is malformed, or of no known API.
+    """
     view = memoryview(frame)[_PREFIX:]
     header = decode_request_header(view)
     if header.api_key in FREE:
@@ -42,7 +46,10 @@ def screen(access: Access, frame: bytearray) -> Screening:
         raise RemoteProtocolError(f"API key {header.api_key} is not served")
     version = header.api_version
     access.api_key = header.api_key
-    request: Any = request_class(header.api_key).decode(view[header.size :], version, surplus=True)
+    if header.api_key == ApiKey.PRODUCE:
+        walk_request(frame, _PREFIX + header.size, version)  # counts the partitions before they are decoded
+    request: Any
+    request, _ = decode_request(header.api_key, view[header.size :], version, most_elements)
     screened = guard(access, request, version)
     if screened.answer is not None:
         waits = header.api_key != ApiKey.PRODUCE or request.acks != 0

@@ -19,7 +19,12 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsResponseListOffsetsPartitionResponse,
     ListOffsetsResponseListOffsetsTopicResponse,
 )
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from kproxy.codec._generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kproxy.codec._generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
@@ -126,8 +131,11 @@ def metadata(access: Access, request: MetadataRequest, version: int) -> Screened
     topics = request.topics
     if topics is None or (version == 0 and not topics):
         return Screened(amend=_describes(access, is_all=True))
-    refused = [each for each in topics if each.name and not access.may(Operation.DESCRIBE, _TOPIC, each.name)]
-    kept = [topic for topic in topics if topic not in refused]
+    refused: list[MetadataRequestTopic] = []
+    kept: list[MetadataRequestTopic] = []
+    for topic in topics:
+        is_refused = topic.name and not access.may(Operation.DESCRIBE, _TOPIC, topic.name)
+        (refused if is_refused else kept).append(topic)
     access.makes_topics = all(_may_make(access, topic.name or "") for topic in kept)
     amend = _describes(access, is_all=False)
     if not refused:

@@ -10,7 +10,7 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 #: SCRAM's mechanisms and their hashes, the strongest first.
@@ -58,26 +58,32 @@ class Credentials:
         """``verifiers`` by user's name and mechanism; ``decoy``: the secret of the file."""
         self.decoy = decoy
         self.verifiers = dict(verifiers)
-        shapes = Counter((made.mechanism, made.iterations, len(made.salt)) for made in self.verifiers.values())
+        shapes = Counter(map(_shape, self.verifiers.values()))
         self._shapes = [shape for shape, _ in shapes.most_common()]
+        users = {name for name, _ in self.verifiers}
+        preferred = Counter(_shape(made) for name in users if (made := self._preferred(name)) is not None)
+        #: For PLAIN: the time of a check must not tell whether the user exists.
+        self._plain_shapes = [shape for shape, _ in preferred.most_common()]
 
     def for_scram(self, name: str, mechanism: str) -> tuple[Verifier, bool]:
         """What to compare a user's proof with, and whether there is such a user."""
-        made_up = self._made_up(name, mechanism)
+        made_up = self._made_up(name, mechanism, [shape for shape in self._shapes if shape.mechanism == mechanism])
         found = self.verifiers.get((name, mechanism))
         return (made_up, False) if found is None else (found, True)
 
     def for_plain(self, name: str) -> tuple[Verifier, bool]:
         """What to compare a user's password with, and whether there is such a user."""
-        made_up = self._made_up(name, None)
-        found = next((self.verifiers[name, each] for each in SCRAM_HASHES if (name, each) in self.verifiers), None)
+        made_up = self._made_up(name, next(iter(SCRAM_HASHES)), self._plain_shapes)
+        found = self._preferred(name)
         return (made_up, False) if found is None else (found, True)
 
-    def _made_up(self, name: str, mechanism: str | None) -> Verifier:
-        """As most users' verifiers are, and the same whenever it is asked for; no password fits it."""
-        shapes = [shape for shape in self._shapes if mechanism in (None, shape[0])]
-        default = (mechanism or next(iter(SCRAM_HASHES)), USUAL_ITERATIONS, SALT_BYTES)
-        kind, iterations, size = shapes[0] if shapes else default
+    def _preferred(self, name: str) -> Verifier | None:
+        """The user's strongest verifier."""
+        return next((self.verifiers[name, each] for each in SCRAM_HASHES if (name, each) in self.verifiers), None)
+
+    def _made_up(self, name: str, mechanism: str, shapes: Sequence["_Shape"]) -> Verifier:
+        """A verifier of the most common shape, the same at each call; no password fits it."""
+        kind, iterations, size = shapes[0] if shapes else _Shape(mechanism, USUAL_ITERATIONS, SALT_BYTES)
 
         def some(what: str, count: int) -> bytes:
             seed = hmac.digest(self.decoy, f"{what}\0{kind}\0{name}".encode("utf-8", "surrogatepass"), "sha512")
@@ -85,6 +91,18 @@ class Credentials:
 
         key_bytes = hashlib.new(SCRAM_HASHES[kind]).digest_size
         return Verifier(kind, iterations, some("salt", size), some("stored", key_bytes), some("server", key_bytes))
+
+
+class _Shape(NamedTuple):
+    """What the time of a check depends on."""
+
+    mechanism: str
+    iterations: int
+    salt_bytes: int
+
+
+def _shape(made: Verifier) -> _Shape:
+    return _Shape(made.mechanism, made.iterations, len(made.salt))
 
 
 def parse_credentials(text: str) -> Credentials:

@@ -14,6 +14,7 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec.header import RequestHeader, decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, api_name
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.credentials import Credentials
 from kproxy.proxy.client_login.mechanisms import begin
 from kproxy.proxy.client_login.steps import (
@@ -42,7 +43,6 @@ OTHER_MECHANISM: Final = "(other)"
 
 _PREFIX: Final = 4
 #: The first ApiVersions in which a client says what it is (KIP-511).
-_SOFTWARE: Final = 3
 _WRONG: Final = {"OAUTHBEARER": "the token is not accepted"}
 
 
@@ -88,17 +88,22 @@ class LoginGate:
     """Takes the requests of one connection that are about its login, and refuses others until it is done."""
 
     def __init__(
-        self, ctx: Context, link: Link, stats: Stats, policy: LoginPolicy, note_software: Callable[[str, str], None]
+        self,
+        ctx: Context,
+        link: Link,
+        stats: Stats,
+        policy: LoginPolicy,
+        note_versions: Callable[[ApiVersionsRequest, int], None],
     ) -> None:
         """Sets ``ctx.principal`` when the client is known; answers go into ``link``.
 
-        ``note_software`` is told the name and version of the client's software, if it says them.
+        ``note_versions`` gets each ApiVersions request and its version.
         """
         self._ctx = ctx
         self._link = link
         self._stats = stats
         self._policy = policy
-        self._note_software = note_software
+        self._note_versions = note_versions
         self._login: _Login | None = None
         self._outcome: Challenge | Verdict | None = None
         #: Who has logged in, by which mechanism, and until when (seconds since the epoch; None: for good).
@@ -134,7 +139,7 @@ class LoginGate:
             return self._token(_Asked(None, len(frame), now), login, bytes(frame[_PREFIX:]))
         view = memoryview(frame)[_PREFIX:]
         header = decode_request_header(view)
-        self._ctx.client_id = header.client_id or ""
+        self._ctx.client_id = kept_client_id(header.client_id or "")
         return self._request(_Asked(header, len(frame), now), header, view[header.size :])
 
     def checked(self, verdict: Verdict) -> None:
@@ -168,8 +173,7 @@ class LoginGate:
             self._answer(asked, unsupported_version(newest), version=0)
             return None
         request = ApiVersionsRequest.decode(body, header.api_version, surplus=True)
-        if header.api_version >= _SOFTWARE:
-            self._note_software(request.client_software_name, request.client_software_version)
+        self._note_versions(request, header.api_version)
         self._answer(asked, own_answer(self._ctx, said))
         return None
 

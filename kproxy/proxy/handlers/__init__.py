@@ -13,14 +13,17 @@ from kproxy.proxy.handlers.list_offsets import ListOffsets
 from kproxy.proxy.handlers.offsets import OffsetCommit, OffsetFetch
 from kproxy.proxy.handlers.own_topics import (
     AlterConfigs,
+    AlterPartitionReassignments,
     CreatePartitions,
     CreateTopics,
     DeleteRecords,
     DeleteTopics,
+    ElectLeaders,
     IncrementalAlterConfigs,
 )
 from kproxy.proxy.handlers.produce import PassedProduce
 from kproxy.proxy.handlers.sasl import SaslAuthenticate, SaslHandshake
+from kproxy.proxy.handlers.topic_pages import DescribeTopicPartitions
 from kproxy.proxy.handlers.transaction_admin import (
     DescribeProducers,
     DescribeTransactions,
@@ -61,9 +64,12 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducers(),
         ApiKey.SASL_AUTHENTICATE: SaslAuthenticate(),
         ApiKey.CREATE_PARTITIONS: CreatePartitions(),
+        ApiKey.ELECT_LEADERS: ElectLeaders(),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignments(),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),
         ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitions(),
     }
 )
 DEFAULT = Handler()

@@ -12,7 +12,7 @@ from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.quotas.meter import Meter
-from kproxy.proxy.routing import Address, ClusterMap, VersionRange
+from kproxy.proxy.routing import Address, ClusterMap, VersionRange, is_own_name
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
@@ -39,6 +39,8 @@ class Passed(NamedTuple):
     start: int
     next_offset: int
     undecided: Producer | None
+    #: The isolation level for which this holds.
+    level: int = 0
 
 
 def _as_asked(client_id: str) -> None:
@@ -57,6 +59,8 @@ class Context:
     fetch_max_bytes: int
     #: By compression type, the one to deliver instead, for this client (codes of Kafka's ``CompressionType``).
     transcode: Mapping[int, int]
+    #: Array elements that one request may have, other than Produce.
+    max_request_elements: int = 20_000
     client_id: str = ""
     #: Who the client is, in Kafka's form; surely known once a request is taken.
     principal: str = ANONYMOUS
@@ -85,6 +89,8 @@ class Context:
     #: What ApiVersions v3 and later called the client's software (KIP-511).
     software: str = ""
     software_version: str = ""
+    #: The version of its last ApiVersions request; -1 if it has sent none.
+    api_versions: int = -1
     #: The last thing that was refused to this client, or that its broker answered with an error; for people.
     fault: Fault | None = None
     #: What kproxy's transaction log says; None if it is not read.
@@ -128,7 +134,9 @@ class Context:
         return self.homes is not None and is_kproxys(self.homes, transactional_id, self.broker_versions)
 
     def may_use(self, transactional_id: str) -> bool:
-        """Whether this client may use a transactional id."""
+        """Whether this client may use a transactional id; those of kproxy's own writers are nobody else's."""
+        if is_own_name(transactional_id):
+            return False
         return self.permits.may_use(transactional_id, self.client_id, self.principal)
 
     def advertised(self, node_id: int) -> Address | None:

@@ -4,7 +4,9 @@
 - v4-v9 can't carry zstd (KIP-110). Brokers before 4.0 say UNSUPPORTED_COMPRESSION_TYPE, which many clients swallow and
   hang on: kproxy asks again at v10 and re-encodes, and from then on the connection's fetches have no session (KIP-227).
   Brokers since 4.0 send the batches all the same (KIP-724): they are re-encoded on the way.
-- Who reads committed data only is answered by ``fetch_reading``, which hides what is not, and has no session either.
+- A read_committed consumer is answered by ``fetch_reading``, which hides what is not committed. So is each client that
+  is not proven to skip control batches (``handlers.control_batches``): at any isolation level it gets none. Neither
+  has a session.
 """
 
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.recode import has_codec
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered, Place
+from kproxy.proxy.handlers.control_batches import skips_control_batches
 from kproxy.proxy.handlers.fetch_reading import FetchReading
 from kproxy.proxy.handlers.fetch_rows import (
     FIRST_V2,
@@ -41,7 +44,7 @@ class Fetch(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Whether the records may need a change, whatever is asked for."""
-        return version < FIRST_ZSTD or upstream != version or bool(ctx.transcode)
+        return version < FIRST_ZSTD or upstream != version or bool(ctx.transcode) or not skips_control_batches(ctx)
 
     def rewrites_this(self, ctx: Context, version: int, request: memoryview) -> bool:
         """Whether the isolation level that is asked for makes a difference."""
@@ -62,7 +65,7 @@ class Fetch(Handler):
         request: FetchRequest = exchange.request
         version = exchange.client_version
         isolation = isolation_of(ctx, request.isolation_level if version >= FIRST_V2 else None)
-        relays = isolation.as_asked and not isolation.filtered
+        relays = isolation.as_asked and not isolation.filtered and skips_control_batches(ctx)
         if relays and version >= FIRST_V2 and not _reencodes(ctx, version):
             return request
         if request.session_id:

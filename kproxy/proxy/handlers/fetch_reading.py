@@ -1,8 +1,8 @@
 """One Fetch whose records kproxy has to look through: what to ask the broker, and when to answer the client what.
 
-- Hidden batches: ``kproxy.txn.visibility``. Where an answer holds nothing else, kproxy reads on until the client's
-  ``max_wait_ms`` is over, one answer at a time, so that memory stays bounded. Then clients known to pass over a marker
-  get one; for others the place is remembered: they come again with the old offset.
+- Hidden batches: ``kproxy.txn.visibility``. Where a response holds nothing else, kproxy reads on until the client's
+  ``max_wait_ms`` has passed, one response at a time, so that memory stays bounded. Then clients known to skip a marker
+  get one; for others kproxy remembers the position, because they ask again from the old offset.
 - At an undecided batch the partition waits for its decision, and is not read again before; the others are looked at in
   between. An answer with an empty batch would make clients stall or repeat (sarama 1.19, kafka-go), so none has one.
 """
@@ -18,6 +18,7 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Place
+from kproxy.proxy.handlers.control_batches import may_end_with_marker, skips_control_batches
 from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
 from kproxy.proxy.handlers.isolation import Isolation
@@ -29,10 +30,6 @@ from kproxy.txn.visibility import Aborted, Seen, marker, visible
 _LOOK_SECONDS: Final = 0.05
 #: Places that are remembered for one connection.
 _MOST_PASSED: Final = 10_000
-#: Clients that were seen to pass over a marker: by the name of their software (KIP-511), or by their Fetch version.
-_PASS_MARKERS: Final = frozenset({"apache-kafka-java", "librdkafka", "kgo", "sarama"})
-_MARKER_VERSIONS: Final = frozenset({6, 7, 8, 9})
-_MARKERS_FROM: Final = 11
 
 
 class FetchReading:
@@ -45,6 +42,9 @@ class FetchReading:
         self._version = version
         self._isolation = isolation
         self._decisions: Decisions = NothingKnown() if ctx.decisions is None else ctx.decisions
+        #: Whether the client skips control batches by itself.
+        self._skips = skips_control_batches(ctx)
+        self._may_end_with_marker = version >= FIRST_V2 and may_end_with_marker(ctx, version, request.session_epoch)
         self._deadline = ctx.now + (request.max_wait_ms / 1000 if request.min_bytes > 0 else 0)
         self._look_at = self._deadline
         self._parts: dict[Place, Part] = {}
@@ -80,7 +80,7 @@ class FetchReading:
         limited = set()
         for key, part in self._parts.items():
             passed = self._ctx.passed.get(key)
-            if passed is None or passed.start != part.start:
+            if passed is None or (passed.start, passed.level) != (part.start, self._isolation.level):
                 continue
             part.position, part.undecided = passed.next_offset, passed.undecided
             if self._waits(part):
@@ -127,8 +127,9 @@ class FetchReading:
 
     def _look_through(self, part: Part, row: FetchResponsePartitionData, data: Records) -> Records:
         seen = Seen(part.position, [data])
-        # the batches of kproxy's own topics bear its producer ids, and are nobody's transaction
-        if self._isolation.filtered and not is_own_topic(part.name):
+        # batches of kproxy's own topics carry its producer ids, but are part of no transaction
+        judged = self._isolation.filtered and not is_own_topic(part.name)
+        if judged or not self._skips:
             aborted = [Aborted(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
             seen = visible(
                 data,
@@ -136,7 +137,7 @@ class FetchReading:
                 partition=row.partition_index,
                 first_offset=part.position,
                 aborted=aborted,
-                decisions=self._decisions,
+                decisions=self._decisions if judged else None,
                 reads_natively=self._reads_natively,
             )
             if seen.changed:
@@ -188,7 +189,7 @@ class FetchReading:
 
     def _may_answer(self) -> bool:
         """Whether there is something to tell after all, or the broker waited in vain."""
-        if self._passes_markers and any(part.position > part.start for part in self._parts.values()):
+        if self._may_end_with_marker and any(part.position > part.start for part in self._parts.values()):
             return True
         return self._waits_there and not any(self._waits(part) for part in self._parts.values())
 
@@ -218,14 +219,7 @@ class FetchReading:
     @property
     def _reads_natively(self) -> bool:
         """Whether the client is known to leave out what Kafka's own transactions aborted, and asked for that."""
-        return self._isolation.as_asked and self._ctx.software in _PASS_MARKERS
-
-    @property
-    def _passes_markers(self) -> bool:
-        version = self._version
-        if version < FIRST_V2 or not self._isolation.filtered:
-            return False
-        return self._ctx.software in _PASS_MARKERS or version in _MARKER_VERSIONS or version >= _MARKERS_FROM
+        return self._isolation.as_asked and self._skips
 
     def _finish(self, key: Place, part: Part, row: FetchResponsePartitionData) -> None:
         """Completes what is told of a partition, and remembers what its client can't be told."""
@@ -236,18 +230,18 @@ class FetchReading:
         if row.error_code:
             return
         start, empty = part.start, not row.records
-        if empty and part.position > start and part.leader_epoch >= 0 and self._passes_markers:
+        if empty and part.position > start and part.leader_epoch >= 0 and self._may_end_with_marker:
             start, row.records, self._changed = part.position, bytes(marker(part.position, part.leader_epoch)), True
         if empty and (part.undecided is not None or part.position > start):
             if len(passed) >= _MOST_PASSED:
                 passed.clear()
-            passed[key] = Passed(start, part.position, part.undecided)
+            passed[key] = Passed(start, part.position, part.undecided, self._isolation.level)
         if empty and part.undecided is not None:
             row.last_stable_offset = part.position
         if self._isolation.filtered and row.last_stable_offset >= 0:
             self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
-        if self._isolation.filtered and self._version < FIRST_V2:
-            _end_at_stable(part, row)
+        if self._version < FIRST_V2:
+            _end_for_old(part, row, filtered=self._isolation.filtered)
 
     def _answer(self) -> FetchResponse | AsItIs:
         response = self._response
@@ -266,7 +260,7 @@ class FetchReading:
         return response
 
 
-def _end_at_stable(part: Part, row: FetchResponsePartitionData) -> None:
-    """Old clients take the high watermark for the end of what there is; where nothing is left, it is where they are."""
-    end = row.last_stable_offset if row.last_stable_offset >= 0 else row.high_watermark
+def _end_for_old(part: Part, row: FetchResponsePartitionData, *, filtered: bool) -> None:
+    """Old clients read until the high watermark; where nothing visible is left, it is their own offset."""
+    end = row.last_stable_offset if filtered and row.last_stable_offset >= 0 else row.high_watermark
     row.high_watermark = part.start if not row.records and part.position >= end else min(end, row.high_watermark)

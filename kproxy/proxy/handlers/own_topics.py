@@ -1,4 +1,4 @@
-"""The requests that make, change or empty topics: those on kproxy's own topics are refused, the others go on.
+"""The requests that create, change, move or empty topics: kproxy's own topics are refused, the others pass.
 
 What the state topic says decides which epochs a restarted kproxy fences: no client may write it, by whatever way. Who
 runs the cluster can still do all this at the brokers themselves.
@@ -8,6 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.alter_configs import AlterConfigsResponse, AlterConfigsResponseAlterConfigsResourceResponse
+from kproxy.codec._generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    AlterPartitionReassignmentsResponseReassignablePartitionResponse,
+    AlterPartitionReassignmentsResponseReassignableTopicResponse,
+)
 from kproxy.codec._generated.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsResponseCreatePartitionsTopicResult,
@@ -19,6 +24,11 @@ from kproxy.codec._generated.delete_records import (
     DeleteRecordsResponseDeleteRecordsTopicResult,
 )
 from kproxy.codec._generated.delete_topics import DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult
+from kproxy.codec._generated.elect_leaders import (
+    ElectLeadersResponse,
+    ElectLeadersResponsePartitionResult,
+    ElectLeadersResponseReplicaElectionResult,
+)
 from kproxy.codec._generated.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
@@ -28,6 +38,8 @@ from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
 from kproxy.proxy.routing import is_own_topic
 
 _TOPIC = 2
+#: ElectLeaders' election type (KIP-460).
+_UNCLEAN = 1
 _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _WHY = "a topic of kproxy's own"
 
@@ -51,6 +63,8 @@ class _Guarded(Handler):
         refused = []
         for name in self.asked:
             items = getattr(request, name)
+            if items is None:
+                continue
             kept[name] = [item for item in items if not self.is_own(ctx, item)]
             refused += [self.refusal(item) for item in items if self.is_own(ctx, item)]
         if not refused:
@@ -173,3 +187,42 @@ class IncrementalAlterConfigs(AlterConfigs):
 
     response = IncrementalAlterConfigsResponse
     row = IncrementalAlterConfigsResponseAlterConfigsResourceResponse
+
+
+class AlterPartitionReassignments(_Guarded):
+    """AlterPartitionReassignments (45, KIP-455)."""
+
+    response = AlterPartitionReassignmentsResponse
+    told = "responses"
+
+    def refusal(self, item: Any) -> object:
+        """No replica moves."""
+        rows = [
+            AlterPartitionReassignmentsResponseReassignablePartitionResponse(row.partition_index, _REFUSED, _WHY)
+            for row in item.partitions
+        ]
+        return AlterPartitionReassignmentsResponseReassignableTopicResponse(item.name, rows)
+
+
+class ElectLeaders(_Guarded):
+    """ElectLeaders (43, KIP-460). A request for all partitions passes if the election is not unclean."""
+
+    response = ElectLeadersResponse
+    asked = ("topic_partitions",)
+    told = "replica_election_results"
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+        """An unclean election of all partitions would take kproxy's own topics along: refused as a whole."""
+        request = exchange.request
+        if request.topic_partitions is None and request.election_type == _UNCLEAN:
+            return Local(ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        return super().lift(ctx, exchange)
+
+    def is_own(self, ctx: Context, item: Any) -> bool:
+        """By the topic's name."""
+        return is_own_topic(item.topic)
+
+    def refusal(self, item: Any) -> object:
+        """No leader changes."""
+        rows = [ElectLeadersResponsePartitionResult(index, _REFUSED, _WHY) for index in item.partitions]
+        return ElectLeadersResponseReplicaElectionResult(item.topic, rows)

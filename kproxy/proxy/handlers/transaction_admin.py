@@ -49,20 +49,21 @@ class ListTransactions(_Beside):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's and kproxy's."""
         if ctx.views is not None and not response.error_code:
+            states, producer_ids = set(exchange.request.state_filters), set(exchange.request.producer_id_filters)
             response.transaction_states += [
                 ListTransactionsResponseTransactionState(one.transactional_id, one.producer_id, one.state)
                 for one in map(describe, ctx.views.all())
-                if ctx.cluster.coordinator(one.transactional_id) == ctx.node_id
+                if (not states or one.state in states)
+                and (not producer_ids or one.producer_id in producer_ids)
                 and _is_wanted(exchange.request, one, ctx.now)
+                and ctx.cluster.coordinator(one.transactional_id) == ctx.node_id
             ]
         answer: Message = response
         return answer
 
 
 def _is_wanted(request: ListTransactionsRequest, one: Described, now: float) -> bool:
-    states, producer_ids, pattern = request.state_filters, request.producer_id_filters, request.transactional_id_pattern
-    if (states and one.state not in states) or (producer_ids and one.producer_id not in producer_ids):
-        return False
+    pattern = request.transactional_id_pattern
     age_ms = -1 if one.started_ms is None else now * 1000 - one.started_ms
     if request.duration_filter >= 0 and age_ms <= request.duration_filter:
         return False

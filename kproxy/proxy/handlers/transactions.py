@@ -12,6 +12,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import Ask, TransactionAsk
 from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.proxy.memberships import Client
+from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.transactions import failed, who_asks
 from kproxy.proxy.versions import upstream_version
 from kproxy.txn.ids import Producer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 
 _FIRST_OF_BROKERS = 4
+_OWN = OWN_PREFIX.encode()
 _ASKED_HERE = "asked_here"
 _NAMED_HERE = "named_here"
 #: What offsets of a member that its group does not know are told, the last one below version 3.
@@ -40,6 +42,10 @@ class Transactional(Handler):
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Where kproxy decides transactions, or who may use an id, it has to look whose this is."""
         return ctx.decides_transactions or bool(ctx.permits.rules) or upstream != version
+
+    def rewrites_this(self, ctx: Context, version: int, request: memoryview) -> bool:
+        """A request that may name a transactional id of kproxy's own writers: these fence each other."""
+        return _OWN in bytes(request)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
         """For the coordinator of the id's home."""

@@ -8,8 +8,10 @@ from kproxy.codec.messages import ApiKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.quotas.buckets import Buckets
 from kproxy.proxy.quotas.rules import Entity, Limit, QuotaRules, Share
-from kproxy.proxy.versions import FREE
+from kproxy.proxy.versions import FREE, LOGINS
 
+#: Requests of ``FREE`` that a connection may send before its client is taken as known: enough for a login.
+_MOST_FREE: Final = 5
 #: Which bytes count for which limit.
 _WRITTEN: Final = ApiKey.PRODUCE
 _READ: Final = ApiKey.FETCH
@@ -46,7 +48,7 @@ class Quotas:
 class Meter:
     """One connection's part in it."""
 
-    __slots__ = ("_client", "_counted", "_identified_by", "_quotas", "_rules", "_shares")
+    __slots__ = ("_client", "_counted", "_free", "_identified_by", "_quotas", "_rules", "_shares")
 
     def __init__(self, quotas: Quotas) -> None:
         """Nothing is known of who it is."""
@@ -55,6 +57,7 @@ class Meter:
         #: The rules by which it was counted among the connections.
         self._identified_by: QuotaRules | None = None
         self._client: tuple[str, str] | None = None
+        self._free = 0
         self._shares: dict[Limit, Share] = {}
         #: As whose connection this one is counted.
         self._counted: Entity | None = None
@@ -71,7 +74,10 @@ class Meter:
         """
         client = (principal, client_id)
         rules = self._quotas.rules
-        if api_key in FREE or (self._client == client and self._identified_by is rules):
+        if self._client == client and self._identified_by is rules:
+            return 0.0
+        if api_key in FREE and self._free < _MOST_FREE:
+            self._free += 1
             return 0.0
         is_new = self._client is None
         self._client = client
@@ -101,7 +107,7 @@ class Meter:
         """Counts a request when its answer leaves; the seconds for which its client must not be heard."""
         if self._rules is not self._quotas.rules:
             self._renew(self._quotas.rules)
-        if api_key in FREE or not self._shares:
+        if api_key in LOGINS or not self._shares:
             return 0.0
         wait = self._used(Limit.REQUEST_RATE, 1, now)
         if api_key == _WRITTEN:

@@ -1,5 +1,6 @@
 """A kproxy that can be killed, frozen, started again, and looked at from outside."""
 
+import http.client
 import re
 import signal
 import subprocess
@@ -135,7 +136,7 @@ class KproxyProcess:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=1) as answer:
                 page = answer.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the latter if it is killed while it answers
             return {}
         found: dict[str, float] = {}
         for name, value in _SAMPLE.findall(page):

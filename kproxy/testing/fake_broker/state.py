@@ -109,26 +109,37 @@ class ClusterState:
         placed: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> ErrorCode:
-        """Create a topic as CreateTopics does; -1 stands for the broker's default.
+        """Create a topic as CreateTopics does; -1 stands for what ``placed`` says, or the broker's default.
 
         :param placed: the replicas of each partition, the leader first; omitted: dealt out to the live brokers.
         """
-        partitions = self.config.num_partitions if partitions == -1 else partitions
-        replication = self.config.default_replication_factor if replication == -1 else replication
+        if partitions == -1:
+            partitions = len(placed) or self.config.num_partitions
+        if replication == -1:
+            replication = len(placed[0]) if placed else self.config.default_replication_factor
         if not legal_topic_name(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if name in self.topics:
             return ErrorCode.TOPIC_ALREADY_EXISTS
         if partitions <= 0:
             return ErrorCode.INVALID_PARTITIONS
-        alive = [broker.node_id for broker in self.brokers.values() if broker.alive]
-        if not 0 < replication <= len(alive):
+        if placed and not self.can_place(placed, partitions, replication):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        serving = sum(broker.serves for broker in self.brokers.values())
+        if not 0 < replication <= serving:
             return ErrorCode.INVALID_REPLICATION_FACTOR
         if not validate_only:
             topic_id = (self.count("topic") + 1).to_bytes(16, "big")
             topic = self.topics[name] = self._topics_by_id[topic_id] = Topic(name, topic_id, dict(config or {}))
             self.add_partitions(topic, partitions, replication, placed)
         return ErrorCode.NONE
+
+    def can_place(self, placed: Sequence[Sequence[int]], partitions: int, replication: int) -> bool:
+        """Whether an assignment names ``replication`` different brokers for each of so many partitions."""
+        return len(placed) == partitions and all(
+            0 < len(replicas) == len(set(replicas)) == replication and self.brokers.keys() >= set(replicas)
+            for replicas in placed
+        )
 
     def add_partitions(self, topic: Topic, count: int, replication: int, placed: Sequence[Sequence[int]] = ()) -> None:
         """Add ``count`` partitions to a topic, on the replicas of ``placed``, else dealt out to the live brokers."""

@@ -3,7 +3,7 @@
 from kproxy.testing.history.anomaly import Anomaly, AnomalyKind
 from kproxy.testing.history.check import check
 from kproxy.testing.history.files import MalformedHistory, decode, encode, read_history, write_history
-from kproxy.testing.history.operations import Commit, Kind, Operation, Outcome, Poll, Send
+from kproxy.testing.history.operations import Commit, Kind, Operation, Outcome, Poll, Producer, Send, Source
 
 __all__ = [
     "Anomaly",
@@ -14,7 +14,9 @@ __all__ = [
     "Operation",
     "Outcome",
     "Poll",
+    "Producer",
     "Send",
+    "Source",
     "check",
     "decode",
     "encode",

@@ -2,15 +2,31 @@
 
 ``{"process": "p1", "kind": "send", "outcome": "ok", "invoke": 5, "complete": 9, "sends": [["topic", 0, 17, "v"]]}``,
 ``"polls": [["topic", 0, [[17, "v"]]]]``, ``"commits": [["topic", 0, 18]]``, ``"group"``, ``"final"``, ``"error"``,
-``"asked"``.
+``"asked"``, ``"transactional_id"``, ``"producer": [4000, 7]``, ``"delivered"``, ``"sources": [["topic", 0, 17]]``,
+``"uncommitted"``.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kproxy.testing.history.operations import Commit, Kind, Operation, Outcome, Poll, Send
+from kproxy.testing.history.operations import Commit, Kind, Operation, Outcome, Poll, Producer, Send, Source
+
+_OPTIONAL: Final = (
+    "sends",
+    "polls",
+    "commits",
+    "group",
+    "final",
+    "error",
+    "asked",
+    "transactional_id",
+    "producer",
+    "delivered",
+    "sources",
+    "uncommitted",
+)
 
 
 class MalformedHistory(ValueError):
@@ -26,8 +42,8 @@ def encode(operation: Operation) -> str:
         "invoke": operation.invoke,
         "complete": operation.complete,
     }
-    for name in ("sends", "polls", "commits", "group", "final", "error", "asked"):
-        if value := getattr(operation, name):
+    for name in _OPTIONAL:
+        if (value := getattr(operation, name)) or (value == 0 and value is not False):
             fields[name] = value
     return json.dumps(fields, separators=(",", ":"))
 
@@ -44,14 +60,19 @@ def decode(line: str) -> Operation:
             kind=Kind(fields["kind"]),
             outcome=Outcome(fields["outcome"]),
             invoke=int(fields["invoke"]),
-            complete=None if fields.get("complete") is None else int(fields["complete"]),
+            complete=_number(fields.get("complete")),
             sends=tuple(_send(*entry) for entry in fields.get("sends", ())),
             polls=tuple(_poll(*entry) for entry in fields.get("polls", ())),
             commits=tuple(Commit(str(topic), int(part), int(at)) for topic, part, at in fields.get("commits", ())),
             group=str(fields.get("group", "")),
             final=bool(fields.get("final", False)),
             error=str(fields.get("error", "")),
-            asked=None if fields.get("asked") is None else int(fields["asked"]),
+            asked=_number(fields.get("asked")),
+            transactional_id=str(fields.get("transactional_id", "")),
+            producer=_producer(fields.get("producer")),
+            delivered=_number(fields.get("delivered")),
+            sources=tuple(Source(str(topic), int(part), int(at)) for topic, part, at in fields.get("sources", ())),
+            uncommitted=bool(fields.get("uncommitted", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedHistory(f"{type(error).__name__}: {error}") from error
@@ -80,6 +101,17 @@ def write_history(path: Path, operations: Iterable[Operation]) -> None:
     """
     with path.open("w", encoding="utf-8") as lines:
         lines.writelines(f"{encode(operation)}\n" for operation in operations)
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _producer(value: Any) -> Producer | None:
+    if value is None:
+        return None
+    producer_id, epoch = value
+    return Producer(int(producer_id), int(epoch))
 
 
 def _send(topic: Any, partition: Any, offset: Any, value: Any) -> Send:

@@ -22,6 +22,12 @@ class Kind(StrEnum):
     """Sends, polls and commits that hold all together or not at all."""
     ASSIGN = "assign"
     """The process takes its partitions and positions anew: what it polls next need not follow what it polled before."""
+    INIT = "init"
+    """An InitProducerId of ``transactional_id``; ``producer`` is the identity in the response."""
+    END = "end"
+    """One EndTxn of ``producer``: commit or abort. Several of them may belong to one transaction."""
+    GROUP = "group"
+    """A group's committed offsets, as the process read them; they are in ``commits``."""
     STABLE = "stable"
     """Last stable offsets of partitions, as the process was told them; they stand among the commits."""
     SUBSCRIBE = "subscribe"
@@ -63,6 +69,21 @@ class Commit(NamedTuple):
     offset: int
 
 
+class Producer(NamedTuple):
+    """A producer's identity."""
+
+    producer_id: int
+    epoch: int
+
+
+class Source(NamedTuple):
+    """The input record that an output record was made from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation. Times are nanoseconds of one clock for all processes; ``complete`` is None if it never ended."""
@@ -81,3 +102,12 @@ class Operation:
     error: str = ""
     asked: int | None = None
     """When a transaction's commit was asked for; None: it was not, or nobody noted it."""
+    transactional_id: str = ""
+    producer: Producer | None = None
+    """The identity that the process used, or, of INIT, received; None if nobody noted it."""
+    delivered: int | None = None
+    """Of END: when the network handed the request to the coordinator; None if nobody noted it."""
+    sources: tuple[Source, ...] = ()
+    """The input of each record in ``sends``, in their order. An input gives one output; ``group`` reads the inputs."""
+    uncommitted: bool = False
+    """Whether the polls were made with ``read_uncommitted``, to be compared with those of ``read_committed``."""

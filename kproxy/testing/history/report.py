@@ -61,8 +61,8 @@ def make_console() -> Console:
 
 
 def _example(anomaly: Anomaly) -> Text:
-    where = f"{anomaly.topic}-{anomaly.partition}"
-    text = Text.assemble((anomaly.kind.title, "bold red"), f" {where}: {anomaly.detail}")
+    where = f" {anomaly.topic}-{anomaly.partition}" if anomaly.partition >= 0 else ""
+    text = Text.assemble((anomaly.kind.title, "bold red"), f"{where}: {anomaly.detail}")
     for operation in anomaly.operations:
         text.append(f"\n    {encode(operation)[:_LONGEST_LINE]}", "dim")
     return text

@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from shlex import quote
 from typing import Final
 
 import click
@@ -20,7 +21,12 @@ _CHUNK: Final = 25
 def main(wanted: Wanted, faults: tuple[str, ...]) -> None:
     """Simulates kproxy among clients, brokers and faults, and checks what it promises."""
     one = partial(run_seed, Taste(faults=faults))
-    sys.exit(simulate(Simulation(one, shrink, lambda plan: plan.clients, "requests", _CHUNK), wanted))
+    only = "" if faults == FAULTS else f" --faults {quote(','.join(faults))}"
+
+    def again(seed: int) -> str:
+        return f"--first-seed {seed} --seeds 1{only}"
+
+    sys.exit(simulate(Simulation(one, shrink, lambda plan: plan.clients, "requests", _CHUNK, again), wanted))
 
 
 if __name__ == "__main__":

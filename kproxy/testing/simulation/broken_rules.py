@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from kproxy.dedup.entries import Answer, Entry
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, LanePool, Track
 from kproxy.dedup.matching import Place
+from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 from kproxy.net.broker_log import BrokerLog
@@ -25,6 +27,7 @@ from kproxy.proxy.calls import Part
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 
+_CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _READ_BATCH: Final = read_batch
 _PRODUCE: Final = ProduceGate._produce
@@ -39,6 +42,16 @@ def no(*_: Any, **__: Any) -> bool:
 def yes(*_: Any, **__: Any) -> bool:
     """Any question of a rule."""
     return True
+
+
+def zero(*_: Any, **__: Any) -> int:
+    """A count that a rule demands."""
+    return 0
+
+
+def clears_by_time(check: QuickCheck, *args: Any) -> bool:
+    """The timestamps in the header decide alone."""
+    return _CLEARS(replace(check, at_any_time=frozenset(), untimed=frozenset()), *args)
 
 
 async def nothing(*_: Any, **__: Any) -> None:
@@ -145,8 +158,8 @@ def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, ups
         return need
     found, accept = self._retries(self.member, owed), self.producer.accept
 
-    def accept_compared(call: Any, frame: bytearray, layout: Any, arrival_ms: int, _: Any, refused: Any) -> None:
-        accept(call, frame, layout, arrival_ms, found, refused)
+    def accept_compared(call: Any, frame: bytearray, layout: Any, converted: Any, _: Any, refused: Any) -> None:
+        accept(call, frame, layout, converted, found, refused)
 
     with patch.object(self.producer, "accept", accept_compared):
         return _PRODUCE(self, slot, frame, layout, upstream)

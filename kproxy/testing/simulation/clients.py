@@ -213,7 +213,7 @@ class Client:
         self._say(f"sends {number}: {_show(request)}")
         for sent in _all(request):
             sent.state = State.OK if sent.state is State.OK else State.OPEN
-            sent.tries, sent.evident = sent.tries + 1, False
+            sent.tries, sent.evident, sent.sent_at = sent.tries + 1, False, trio.current_time()
         if plan.acks == 0:
             await self._io.send(message, plan.version, silent=True)
             return
@@ -348,7 +348,7 @@ class Client:
         if self.plan.ready and self.link is not None:
             stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
             if stalled_until > deadline - self.plan.request_timeout:
-                self._history.held_up.add(self.plan.number)
+                self._history.holds_up(self.plan)
 
     def _note_unseen_round(self, *, refused: bool) -> None:
         """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
@@ -359,7 +359,7 @@ class Client:
         if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
             self._seen = True
         elif refused and not self._seen:
-            self._history.held_up.add(self.plan.number)
+            self._history.holds_up(self.plan)
 
     def _note_unseen_end(self, io: FrameIO) -> None:
         """The end of a connection comes too late if it is held up, and some of what is sent again was not."""

@@ -1,6 +1,7 @@
 """What the commands of the simulations have in common: options, progress, the sum of it, the shortest failing trace."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +17,11 @@ from kproxy.testing.simulation.world import Outcome
 
 #: So many of the seeds that failed are named.
 _MOST_NAMED: Final = 20
+#: Of the simulation with equal records: what nobody can judge, of how many.
+_SHARES: Final = (
+    ("values of which a second copy would be excused", "values", "excused_copies"),
+    ("groups of equal records of which a merge would be excused", "groups", "excused_merges"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class Simulation:
     unit: str
     #: Seeds that a process runs at a time.
     chunk: int
+    #: The options of the command that run a seed again.
+    again: Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +132,16 @@ def _sum_up(console: Console, tallies: list[Tally], unit: str) -> None:
     totals = [sum(getattr(tally, name) for tally in tallies) for name in ("runs", "sends", "faults", "acknowledged")]
     runs, sends, faults, acknowledged = (f"{total:,}" for total in totals)
     console.print(f"{runs} runs: {sends} {unit}, {faults} faults, {acknowledged} records acknowledged")
+    seen = sum((tally.seen for tally in tallies), Counter[str]())
+    for what, of, excused in _SHARES:
+        if seen[of]:
+            console.print(f"{what}: {seen[excused]:,} of {seen[of]:,} ({seen[excused] / seen[of]:.1%})")
 
 
 def _explain(console: Console, simulation: Simulation, failures: list[Failure]) -> None:
     for failure in islice(failures, _MOST_NAMED):
-        console.print(f"seed {failure.seed}: [red]{failure.invariant}[/red]: {failure.how}", markup=True)
+        console.print(f"seed {failure.seed}: {failure.invariant}: {failure.how}", markup=False, style="red")
+        console.print(f"again: {simulation.again(failure.seed)}", markup=False)
     console.print(f"seed {failures[0].seed}, cut down:")
     _show(console, simulation, simulation.shrink(simulation.run_seed(failures[0].seed)))
 

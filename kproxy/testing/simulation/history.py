@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Final
 
 import trio
@@ -38,12 +39,19 @@ class Sent:
     #: When it was acknowledged, counted over the whole run, and by trio's clock.
     order: int = -1
     told_at: float = 0.0
+    #: When it was sent last, by trio's clock: what is acknowledged comes again if another part of its request failed.
+    sent_at: float = 0.0
     #: What its client sent since shows that the acknowledgement was had.
     evident: bool = False
     #: When it was sent first, that was so of all equal records of its producer; and no kproxy died meanwhile.
     clear: bool = False
     #: Its client lost a connection, timed out or got an error while the record's fate was open.
     shaken: bool = False
+
+    @property
+    def settled_at(self) -> float:
+        """What befalls its client later does not concern it (trio's clock): it is acknowledged, and not sent again."""
+        return max(self.told_at, self.sent_at) if self.state is State.OK else inf
 
 
 @dataclass(slots=True)
@@ -54,15 +62,18 @@ class History:
     #: Records that were sent, by partition, value and identity of the producer.
     sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
-    #: Identities (client.id, host) that lost a connection, timed out or got an error: their equal records without
+    #: Since when (trio's clock), by identity (client.id, host):
+    #: identities that lost a connection, timed out or got an error: their equal records without
     #: timestamps can't be told apart.
-    disturbed: set[tuple[str, str]] = field(default_factory=set)
-    #: Identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
+    disturbed: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Since when, by identity:
+    #: identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
     #: that it has ended. And those that sent again on a connection on which an answer was held up.
-    half_open: set[tuple[str, str]] = field(default_factory=set)
-    #: Clients of which a request that was ready may have come long after the refusal, for which kproxy waits half a
+    half_open: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Since when, by client number:
+    #: clients of which a request that was ready may have come long after the refusal, for which kproxy waits half a
     #: second; and those with more requests on their way behind a refused one than kproxy has seen without an answer.
-    held_up: set[int] = field(default_factory=set)
+    held_up: dict[int, float] = field(default_factory=dict)
     #: The first invariant that broke while the run went on, and how.
     broken: tuple[str, str] | None = None
     acknowledged: int = 0
@@ -111,7 +122,11 @@ class History:
     def cannot_be_seen(self, client: ClientPlan) -> None:
         """A client's connection has ended, or an answer on it is overdue, and nobody can tell."""
         self.troubled.add(client.number)
-        self.half_open.add((client.client_id, client.host))
+        self.half_open.setdefault((client.client_id, client.host), trio.current_time())
+
+    def holds_up(self, client: ClientPlan) -> None:
+        """A request of a client may have come long after what was sent before it."""
+        self.held_up.setdefault(client.number, trio.current_time())
 
     def crashed(self, instance: int, now: float) -> None:
         """A kproxy was killed, and with it all that it knew of answers that its clients have had.
@@ -142,4 +157,4 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
-        self.disturbed.add((client.client_id, client.host))
+        self.disturbed.setdefault((client.client_id, client.host), trio.current_time())

@@ -10,11 +10,25 @@ timestamps.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
 
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.fake_broker import FakeCluster
 from kproxy.testing.simulation.history import History, Sent, State
 from kproxy.testing.simulation.plan import PARTITIONS, TOPIC
+
+
+class Judged(NamedTuple):
+    """Values that were sent and groups of equal ones, and how many of them nobody can judge."""
+
+    values: int
+    #: A second copy of these is excused.
+    excused_copies: int
+    groups: int
+    #: That one of these was taken for another is excused.
+    excused_merges: int
+
 
 LOST = "no acknowledged record is lost"
 DUPLICATE = "no retry is written twice"
@@ -124,13 +138,28 @@ def _counts(history: History, partition: int, lives: list[Log], records: list[Se
             yield DUPLICATE, text
 
 
+def judged(history: History) -> Judged:
+    """How much of a run the two invariants of copies can't be broken by."""
+    values: dict[tuple[int, bytes], list[Sent]] = defaultdict(list)
+    for sent in history.records:
+        if sent.tries:
+            values[sent.partition, sent.value].append(sent)
+    equal = [sents for sents in values.values() if len(sents) > 1]
+    return Judged(
+        len(values),
+        sum(_copies_unseen(history, sents) for sents in values.values()),
+        len(equal),
+        sum(not _told_apart(history, sents) for sents in equal),
+    )
+
+
 def _copies_unseen(history: History, sents: list[Sent]) -> bool:
     """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed.
 
     Or a broker forgot for old timestamps that a producer was fenced.
     """
     return any(
-        _identity(sent) in history.half_open
+        _concerns(history.half_open.get(_identity(sent)), sent)
         or (sent.partition, sent.value) in history.buried
         or (sent.client.age and (sent.partition, sent.value) in history.outlived)
         for sent in sents
@@ -153,7 +182,8 @@ def _told_apart(history: History, sents: list[Sent]) -> bool:
     if history.strict:
         return True
     alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
-    if (alone and _identity(sents[0]) not in history.disturbed) or all(sent.clear for sent in sents):
+    since = history.disturbed.get(_identity(sents[0]))
+    if (alone and not any(_concerns(since, sent) for sent in sents)) or all(sent.clear for sent in sents):
         return True
     if any((sent.partition, sent.value) in history.retold for sent in sents):
         return False
@@ -161,6 +191,11 @@ def _told_apart(history: History, sents: list[Sent]) -> bool:
         return False  # a retry may bear another time, and this one may be another process's
     stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
     return len(set(stamps)) == len(sents)
+
+
+def _concerns(since: float | None, sent: Sent) -> bool:
+    """Whether something that began at a time (trio's clock; None: it did not) can have to do with a record."""
+    return since is not None and since <= sent.settled_at
 
 
 def _identity(sent: Sent) -> tuple[str, str]:
@@ -196,11 +231,11 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         twins = [
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
-        unseen = (client.client_id, client.host) in history.half_open or number in history.held_up
+        since = min(history.half_open.get((client.client_id, client.host), inf), history.held_up.get(number, inf))
         pipelines = client.depth > 1 or len(twins) > 1
-        if client.acks == 0 or unseen or (pipelines and client.age):  # a forgotten producer may begin anywhere
+        if client.acks == 0 or (pipelines and client.age):  # a forgotten producer may begin anywhere
             continue
-        mine = [sent for sent in records if sent.client.number == number and sent.state is State.OK]
+        mine = [sent for sent in records if sent.client.number == number and sent.settled_at < since]
         if pipelines and not (client.in_rounds and len(twins) == 1):
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
         elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what stands before it

@@ -8,7 +8,8 @@ from typing import Final
 import trio
 
 from kproxy.proxy.slots import Buffer
-from kproxy.testing.simulation.wire import FIN, GIVE_UP_SECONDS, RST, Pipe, Wire
+from kproxy.testing.simulation.clock import VirtualClock
+from kproxy.testing.simulation.wire import FIN, GIVE_UP_SECONDS, RST, Pipe
 
 _TURNS: Final = 16
 _CAPACITIES: Final = (700, 5_000, 65_536, 65_536)
@@ -42,13 +43,18 @@ class VirtualIO:
         return 0 if self._in.ended else None
 
     async def readable(self) -> None:
-        """Waits for bytes, the end or a reset."""
+        """Waits for bytes, the end or a reset; as at a socket, others have their turn once, in any case."""
         self._turns = 0
-        await trio.lowlevel.checkpoint()
-        while not (self.closed or self._in.inbox or self._in.ended or self._in.reset):
+        if self._has_news:
+            await trio.lowlevel.checkpoint()
+        while not self._has_news:
             await self._in.readers.park()
         if self.closed:
             raise trio.ClosedResourceError
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._in.inbox) or self.closed or self._in.ended or self._in.reset
 
     def had_its_turn(self) -> bool:
         """As a socket's."""
@@ -68,6 +74,11 @@ class VirtualIO:
                 raise trio.ClosedResourceError
             sent += self._send_now(data[sent:])
         return len(data)
+
+    @property
+    def greets(self) -> bool:
+        """There is no TLS here."""
+        return False
 
     @property
     def server_name(self) -> None:
@@ -130,18 +141,18 @@ class VirtualIO:
 class Link:
     """A connection between two hosts, from outside."""
 
-    def __init__(self, number: int, leg: str, wire: Wire, rng: Random, hosts: tuple[str, str]) -> None:
+    def __init__(self, number: int, leg: str, clock: VirtualClock, rng: Random, hosts: tuple[str, str]) -> None:
         """``leg`` says what it is for; the first of ``hosts`` is the one that connects."""
         self.number = number
         self.leg = leg
         self.hosts = hosts
         self.half_open = False
         latency = rng.choice((0.001, 0.003, 0.01, 0.04))
-        self.up, self.down = (Pipe(wire, number, rng, latency, rng.choice(_CAPACITIES)) for _ in range(2))
+        self.up, self.down = (Pipe(clock, number, rng, latency, rng.choice(_CAPACITIES)) for _ in range(2))
         self.up.back, self.down.back = self.down, self.up
         self.near = VirtualIO(self.down, self.up, hosts[0], hosts[1])
         self.far = VirtualIO(self.up, self.down, hosts[1], hosts[0])
-        self._wire = wire
+        self._clock = clock
 
     @property
     def over(self) -> bool:
@@ -167,7 +178,7 @@ class Link:
         self.half_open = True
         self.up.vanish()
         self.down.vanish()
-        self._wire.at(trio.current_time() + GIVE_UP_SECONDS, self.number, self.cut)
+        self._clock.at(trio.current_time() + GIVE_UP_SECONDS, self.number, self.cut)
 
 
 class VirtualListener:
@@ -205,9 +216,9 @@ class VirtualListener:
 class VirtualNetwork:
     """All hosts and connections."""
 
-    def __init__(self, seed: int, wall: Callable[[], float]) -> None:
+    def __init__(self, seed: int, clock: VirtualClock, wall: Callable[[], float]) -> None:
         """``wall``: the time of day, in seconds since the epoch."""
-        self.wire = Wire()
+        self.clock = clock
         self.links: list[Link] = []
         self.wall = wall
         #: What takes connections, by host and port.
@@ -222,7 +233,7 @@ class VirtualNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
         nth = self._made[source, host] = self._made.get((source, host), 0) + 1
         rng = Random(f"{self._seed} {source} {host} {nth}")
-        link = Link(len(self.links), taker[0], self.wire, rng, (source, host))
+        link = Link(len(self.links), taker[0], self.clock, rng, (source, host))
         self.links.append(link)
         taker[1](link.far)
         return link

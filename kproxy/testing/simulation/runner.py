@@ -1,9 +1,10 @@
 """Runs many seeds, in several processes if asked to, and counts what came of them."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, TypeAlias
 
@@ -33,6 +34,8 @@ class Tally:
     faults: int
     acknowledged: int
     failures: tuple[Failure, ...]
+    #: As ``Outcome.seen``.
+    seen: Counter[str] = field(default_factory=Counter)
 
 
 def run_seeds(seeds: Iterable[int], run_seed: RunSeed, jobs: int, chunk: int = _CHUNK) -> Iterator[Tally]:
@@ -54,6 +57,7 @@ def _tally(seeds: tuple[int, ...], run_seed: RunSeed) -> Tally:
         sends=sum(outcome.plan.sends for outcome in outcomes),
         faults=sum(len(outcome.plan.faults) for outcome in outcomes),
         acknowledged=sum(outcome.acknowledged for outcome in outcomes),
+        seen=sum((Counter(outcome.seen) for outcome in outcomes), Counter()),
         failures=tuple(Failure(o.plan.seed, *o.broken) for o in outcomes if o.broken is not None),
     )
 

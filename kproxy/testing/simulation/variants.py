@@ -14,6 +14,7 @@ from kproxy.dedup import rules
 from kproxy.dedup.doubts import Doubts
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.member import Member
+from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
 from kproxy.net import intake
@@ -147,7 +148,7 @@ VARIANTS: Final = (
     Variant(
         "records must come in the order of their batch",
         ((Rules, "across_order", broken_rules.no),),
-        replace(_PATIENT, faults=("crash",), equal=0.5, batch_sizes=(4,), instances=(1,)),
+        replace(_PATIENT, faults=("crash",), fault_count=(14, 18), equal=0.5, batch_sizes=(4,), instances=(1,)),
         seeds=300,
     ),
     Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
@@ -210,6 +211,18 @@ VARIANTS: Final = (
         scripts.unanswered,
         (UNANSWERED,),
         10,
+    ),
+    Variant(
+        "the first records of batches are not compared",
+        ((QuickCheck, "clears", broken_rules.clears_by_time),),
+        _CUTS,
+        beside=((Rules, "settled_requests", broken_rules.zero),),
+    ),
+    Variant(
+        "once a connection is settled all that it sends is new",
+        ((QuickCheck, "clears", broken_rules.yes),),
+        _CUTS,
+        beside=((Rules, "settled_requests", broken_rules.zero),),
     ),
     Variant(
         "batches are compared as bytes",

@@ -7,13 +7,12 @@ must be: a FIN that comes long behind the bytes is as good as a half-open connec
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
-from itertools import count
-from math import inf
 from random import Random
 from typing import Final
 
 import trio
+
+from kproxy.testing.simulation.clock import VirtualClock
 
 #: A kernel gives up a connection whose packets vanish after so many seconds (keep-alive).
 GIVE_UP_SECONDS: Final = 30.0
@@ -22,39 +21,14 @@ FIN: Final = "FIN"
 RST: Final = "RST"
 
 
-class Wire:
-    """The deliveries of all connections, in order of time, then of the connections' numbers."""
-
-    def __init__(self) -> None:
-        """Nothing is on its way."""
-        self._due: list[tuple[float, int, int, Callable[[], None]]] = []
-        self._counter = count()
-        self._scope: trio.CancelScope | None = None
-
-    def at(self, time: float, number: int, action: Callable[[], None]) -> None:
-        """Calls ``action`` at ``time`` on trio's clock; ``number`` decides between actions of one time."""
-        heappush(self._due, (time, number, next(self._counter), action))
-        if self._scope is not None and time < self._scope.deadline:
-            self._scope.deadline = time
-
-    async def run(self) -> None:
-        """Delivers, for ever."""
-        while True:
-            with trio.CancelScope(deadline=self._due[0][0] if self._due else inf) as self._scope:
-                await trio.sleep_forever()
-            now = trio.current_time()
-            while self._due and self._due[0][0] <= now:
-                heappop(self._due)[3]()
-
-
 class Pipe:
     """One direction of a connection, from the writer's buffer to the reader's."""
 
     back: "Pipe"
 
-    def __init__(self, wire: Wire, number: int, rng: Random, latency: float, capacity: int) -> None:
+    def __init__(self, clock: VirtualClock, number: int, rng: Random, latency: float, capacity: int) -> None:
         """``latency`` in seconds; at most ``capacity`` bytes are on their way or unread."""
-        self._wire = wire
+        self._clock = clock
         self._number = number
         self._rng = rng
         self._latency = latency
@@ -148,12 +122,12 @@ class Pipe:
     def _send(self, what: bytes | str, delay: float) -> None:
         self._last = max(self._last, trio.current_time() + delay)
         self._queue.append((self._last, what))
-        self._wire.at(self._last, self._number, self._arrive)
+        self._clock.at(self._last, self._number, self._arrive)
 
     def _arrive(self) -> None:
         now = trio.current_time()
         if now < self.stalled_until:
-            self._wire.at(self.stalled_until, self._number, self._arrive)
+            self._clock.at(self.stalled_until, self._number, self._arrive)
             return
         while self._queue and self._queue[0][0] <= now:
             what = self._queue.popleft()[1]

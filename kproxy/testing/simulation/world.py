@@ -1,6 +1,7 @@
 """One run: the network, the fake cluster, kproxy and its clients, on one virtual clock, from one plan."""
 
 import hashlib
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Final
 
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.cluster import ClusterConfig
@@ -16,6 +17,7 @@ from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.testing.simulation import invariants
 from kproxy.testing.simulation.broker_watch import watch_brokers
 from kproxy.testing.simulation.clients import Client
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.faults import BROKER_LEG, strike
 from kproxy.testing.simulation.history import History, State
 from kproxy.testing.simulation.instance import PORT, Instance
@@ -73,7 +75,7 @@ class World:
         )
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
-        self.network = VirtualNetwork(plan.seed, self.wall)
+        self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall)
         self._wall = _EPOCH
         self._fake: FakeServer
         self._nursery: trio.Nursery
@@ -168,7 +170,6 @@ class World:
                 self.network.takers[broker.host, broker.port] = (BROKER_LEG, take)
             watch_brokers(self.brokers, self.history)
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self.network.wire.run)
                 await self._start()
                 await self._faults_and_clients()
                 await self._rest()
@@ -256,7 +257,8 @@ class World:
 
     def _seen(self) -> dict[str, int]:
         states = [sent.state for sent in self.history.records]
-        return {state.value: states.count(state) for state in State}
+        counts = {state.value: states.count(state) for state in State}
+        return {**counts, **invariants.judged(self.history)._asdict()}
 
 
 @contextmanager
@@ -274,10 +276,14 @@ def _deterministic(seed: int) -> Iterator[None]:
 
 
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
-    """Runs a plan. The same plan gives the same outcome, trace and all."""
+    """Runs a plan. The same plan gives the same outcome, trace and all; an exception is a broken invariant."""
     world = make(plan)
     with _deterministic(plan.seed), watched_logs(world.history):
-        return trio.run(world.run, clock=trio.testing.MockClock(autojump_threshold=0))
+        try:
+            return trio.run(world.run, clock=world.network.clock.trio_clock)
+        except Exception as error:
+            how = "".join(traceback.format_exception(error))
+            return Outcome(plan, (invariants.FAILED, how), tuple(world.history.trace), world.history.acknowledged, {})
 
 
 def run_seed(taste: Taste, seed: int) -> Outcome:

@@ -1,12 +1,15 @@
 """Logins at a whole kproxy, over sockets."""
 
 import builtins
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
+from structlog.testing import capture_logs
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
@@ -243,6 +246,38 @@ async def test_a_password_is_hashed_once_and_a_guess_each_time(
     assert await lets_in("new")
 
 
+async def test_guesses_from_one_address_leave_a_processor_to_others(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    real = Verifier.is_of
+
+    def is_of(verifier: Verifier, password: str) -> bool:
+        begun.append(password)
+        time.sleep(0.002)
+        return real(verifier, password)
+
+    async def log_in(password: str, address: str) -> bool:
+        play = Play()
+        play.handshake("PLAIN")
+        play.token(f"\0alice\0{password}".encode())
+        await desk.serve(play.gate, "client", address)
+        play.token(f"\0alice\0{password}".encode())
+        return play.gate.passed
+
+    monkeypatch.setattr(Verifier, "is_of", is_of)
+    desk = LoginDesk(config(**options))
+    async with trio.open_nursery() as nursery:
+        for number in range(200):
+            nursery.start_soon(log_in, f"guess {number}", f"10.0.0.1:{number}")
+        while not begun:
+            await trio.lowlevel.checkpoint()
+        assert await log_in(PASSWORD, "10.0.0.2:1")
+        assert begun.index(PASSWORD) < 50
+        assert len(begun) < 150
+        nursery.cancel_scope.cancel()
+
+
 def config(**given: Any) -> Config:
     return Config(bootstrap_servers=(Address("127.0.0.1", 9092),), **given)
 
@@ -265,3 +300,13 @@ async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch:
 
 async def test_without_mechanisms_nobody_has_to_log_in() -> None:
     assert open_desk(config()) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://idp.example/keys", True), ("https://idp.example/keys", False), ("http://[::1]/k", False)],
+)
+async def test_keys_over_plain_http_are_warned_of(url: str, warned: bool) -> None:
+    with capture_logs() as logged:
+        LoginDesk(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url=url))
+    assert [row["url"] for row in logged if row["log_level"] == "warning"] == [url] * warned

@@ -105,13 +105,28 @@ class Client:
         self.producer = told
         return told
 
-    async def offsets(self, at: Instance, group: str, offset: int, generation: int = -1, member: str = "") -> None:
-        rows = [TransactionOffsetsTopic("in", [TransactionOffsetsPartition(0, offset)])]
+    async def add_offsets(self, at: Instance, group: str) -> None:
+        """AddOffsetsToTxn."""
+        with trio.fail_after(PATIENCE):
+            await at.transactions.coordinator.add_offsets(self.request, group)
+
+    async def commit_offsets(
+        self, at: Instance, group: str, offset: int, generation: int = -1, member: str = "", partition: int = 0
+    ) -> None:
+        """TxnOffsetCommit alone."""
+        rows = [TransactionOffsetsTopic("in", [TransactionOffsetsPartition(partition, offset)])]
         with trio.fail_after(PATIENCE):
             await at.transactions.coordinator.commit_offsets(
                 self.request,
                 TransactionOffsets(group_id=group, generation_id=generation, member_id=member, topics=rows),
+                implicit=self.bumps,
             )
+
+    async def offsets(self, at: Instance, group: str, offset: int, generation: int = -1, member: str = "") -> None:
+        """``sendOffsetsToTransaction``: all of it."""
+        if not self.bumps:
+            await self.add_offsets(at, group)
+        await self.commit_offsets(at, group, offset, generation, member)
 
 
 @dataclass

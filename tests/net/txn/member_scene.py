@@ -48,9 +48,9 @@ class Crew:
             capture.done()
         assert [row.error_code for row in rows] == [0] * len(rows)
 
-    async def prepare(self, member: str) -> Described:
+    async def prepare(self, member: str, records: int | None = None) -> Described:
         with trio.fail_after(PATIENCE):
-            return await self.control.prepare_member("id", member)
+            return await self.control.prepare_member("id", member, records=records)
 
     async def abort_member(self, member: str) -> Described:
         with trio.fail_after(PATIENCE):

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import coordinator
@@ -393,6 +394,49 @@ class TestClocks:
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
             assert a.stats.transactions.claims == {"won": 1}
+
+    async def test_an_id_stays_with_its_instance_for_a_while_after_the_time_out(self) -> None:
+        """The owner aborts its own transaction at the time-out; its records take a while to be read elsewhere."""
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            await client.init(a, timeout_ms=1)
+            await b.transactions.log.read_to_end("id")
+            for _ in range(2):  # what b sees for the first time is new to it
+                with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+                    await client.add(b, P0)
+                await trio.sleep(0.05)
+            assert a.stats.transactions.claims == {"won": 1}
+            assert not b.stats.transactions.claims
+
+    async def test_a_decision_that_arrives_after_its_client_was_answered_does_not_count(self) -> None:
+        """The commit's record is on its way to the log while the client is answered that its transaction is lost."""
+        async with stage(upstream_request_timeout_ms=300, delivery_timeout_ms=400) as cast:
+            a, client = await cast.instance(), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            brokers, held, deliver = cast.fake.cluster, trio.Event(), trio.Event()
+            deaf = True
+
+            async def late(call: Call) -> object:
+                if not deaf or not any(topic.name == TOPIC for topic in call.request.topic_data):
+                    return None
+                if held.is_set():
+                    return Close()
+                held.set()
+                await deliver.wait()
+                return None
+
+            brokers.control(ApiKey.PRODUCE, late)  # type: ignore[arg-type]
+            brokers.control(ApiKey.LIST_OFFSETS, lambda _: Close() if deaf else None)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.end(a)
+            deaf = False
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(a)
+            deliver.set()
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            await a.transactions.log.read_to_end("id")
+            assert cast.visible(a.transactions.views) == []
 
     async def test_what_nothing_is_heard_of_is_ended_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(coordinator, "_OTHERS_GRACE_MS", 0)

@@ -6,6 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
+from kproxy.codec._generated.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+)
 from kproxy.codec._generated.heartbeat import HeartbeatResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
@@ -16,6 +21,8 @@ from kproxy.net.txn.group_checks import check_member
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Close, Edit, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.groups import Group, GroupState
 from kproxy.testing.fake_broker.members import Member
 from kproxy.txn.errors import TxnError
@@ -69,6 +76,35 @@ async def test_while_members_are_asked_to_join_again_the_generation_is_the_old_o
     async with clustered() as (fake, cluster):
         fake.cluster.groups["g"].prepare_rebalance(fake.cluster.clock())
         assert await check_member(cluster, offsets(3, "m")) == 0
+
+
+@pytest.mark.parametrize(
+    ("generation", "error"),
+    [(3, ErrorCode.NONE), (2, ErrorCode.ILLEGAL_GENERATION), (4, ErrorCode.ILLEGAL_GENERATION)],
+)
+async def test_a_member_of_a_newer_group_commits_offsets_at_its_own_epoch_only(
+    monkeypatch: pytest.MonkeyPatch, generation: int, error: ErrorCode
+) -> None:
+    """KIP-848: a member that was assigned other partitions has a higher epoch; offsets it read before are void."""
+    unknown = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    members = [ConsumerGroupDescribeResponseMember(member_id="m", member_epoch=3)]
+    described = ConsumerGroupDescribeResponse(
+        groups=[ConsumerGroupDescribeResponseDescribedGroup(group_id="g", members=members)]
+    )
+
+    def newer(answer: Message) -> None:
+        assert isinstance(answer, ApiVersionsResponse)
+        answer.api_keys.append(ApiVersionsResponseApiVersion(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1))
+
+    async def describe(call: Call) -> Message:
+        return described
+
+    key = ApiKey.CONSUMER_GROUP_DESCRIBE
+    monkeypatch.setitem(APIS, key, Api(key, (0, 1), describe))
+    async with clustered() as (fake, cluster):
+        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(newer))
+        fake.cluster.control(ApiKey.HEARTBEAT, lambda _: Answer(unknown))
+        assert await check_member(cluster, offsets(generation, "m")) == error
 
 
 async def test_what_the_coordinator_says_of_an_instance_is_told() -> None:

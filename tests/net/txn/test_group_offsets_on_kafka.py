@@ -65,6 +65,8 @@ class Scene:
     producer: WireProducer
     reader: FrameClient
     direct: FrameClient
+    #: Whether the group has to be added first.
+    adds: bool
 
     async def member(self) -> Consumer:
         """A member of the group that has joined, alone."""
@@ -78,7 +80,9 @@ class Scene:
         return await trio.to_thread.run_sync(join)
 
     async def offsets(self, offset: int, generation: int = -1, member: str = "") -> int:
-        """TxnOffsetCommit of a member."""
+        """TxnOffsetCommit of a member, after AddOffsetsToTxn where the first protocol asks for that."""
+        if self.adds:
+            assert await self.producer.add_offsets(self.name) == 0
         rows = [TxnOffsetCommitRequestTopic(self.name, [TxnOffsetCommitRequestPartition(0, offset, -1, "m")])]
         who = (self.producer.transactional_id, self.name, *self.producer.producer)
         answer = await self.producer.call(TxnOffsetCommitRequest(*who, generation, member, None, rows))
@@ -123,7 +127,7 @@ async def scene(kafka: RealKafka, versions: Any = TV1) -> AsyncIterator[Scene]:
                 while (error := await producer.init()) in STARTING:  # noqa: ASYNC110 - the broker comes up
                     await trio.sleep(0.1)
                 assert error == 0
-                yield Scene(name, kafka.bootstrap, (one, two), producer, reads, direct)
+                yield Scene(name, kafka.bootstrap, (one, two), producer, reads, direct, versions is TV1)
 
 
 @pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])
@@ -133,7 +137,6 @@ async def test_offsets_move_with_the_data_and_are_told_at_once(kafka: RealKafka,
             place = (at.name, 1)
             if versions is TV1:
                 assert await at.producer.add(place) == [0]
-                assert await at.producer.add_offsets(at.name) == 0
             assert await at.producer.produce(str(offset), place) == [0]
             assert await at.offsets(offset) == 0
             assert await at.told() == (-1, UNSTABLE)

@@ -37,7 +37,7 @@ async def _ask_all(homes: Homes, name: str) -> None:
     nothing: Any = None
     await homes.init_producer_id(name, 1, None, "client")
     await homes.produce(request, [], implicit=True, accepted=lambda: None)
-    await homes.commit_offsets(request, nothing)
+    await homes.commit_offsets(request, nothing, implicit=True)
     await homes.end(request, committed=True, bumps=False)
     await homes.prepare(request)
 

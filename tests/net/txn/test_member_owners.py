@@ -7,6 +7,7 @@ from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.captures import Capture
 from tests.net.txn.instances import stage
 from tests.net.txn.member_scene import Crew, refused, seen
+from tests.net.txn.takeover_scene import log_of
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +51,40 @@ async def test_a_commit_that_is_repeated_behind_an_abort_of_the_owners_data_does
         await a.prepare("n")
         await a.commit("n", batch_id="1", owner=owner)
         assert await seen(cast, a) == ["3"]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_what_another_kproxy_aborted_by_hand_is_not_open_any_more(written: bool) -> None:
+    """Else the next commit at the first kproxy is refused, or takes what its client has written since."""
+    async with stage() as cast:
+        a, b = Crew(await cast.instance("a")), Crew(await cast.instance("b"))
+        owner = (await a.begin_own()).owner
+        if written:
+            await a.write("own", "aborted")
+        await a.begin("old", owner)
+        await b.abort(owner=owner, abort_others=True)
+        await b.begin("m", owner)
+        await b.write("m", "1")
+        await b.prepare("m")
+        done = await a.commit("m", batch_id="1", owner=owner)
+        assert done.state == "CompleteCommit"
+        assert a.at.transactions.ways_in.of("own") is None
+        assert await seen(cast, a, b) == ["1"]
+        await a.begin_own()
+        await a.write("own", "2")
+        await a.commit(batch_id="2")
+        assert await seen(cast, a, b) == ["1", "2"]
+
+
+async def test_what_was_begun_since_stays_open() -> None:
+    async with stage() as cast:
+        a, b = Crew(await cast.instance("a")), Crew(await cast.instance("b"))
+        await a.begin_own()
+        await a.abort()
+        await a.begin_own()
+        await a.write("own", "1")
+        begun = a.at.transactions.ways_in.begun
+        for entry in log_of(cast):  # as when the log is read from its beginning again
+            begun.heard(entry)
+        await a.commit(batch_id="1")
+        assert await seen(cast, a, b) == ["1"]

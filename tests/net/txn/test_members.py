@@ -6,6 +6,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
+from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS
 from kproxy.txn.records import Entry, Kind
 from kproxy.txn.verdict import Verdict
@@ -391,3 +392,21 @@ async def test_a_member_that_was_committed_before_its_kproxy_heard_that_it_is_pr
         monkeypatch.setattr(log, "append", unheard)
         assert (await b.prepare("m")).parts == ()
         assert await seen(cast, a, b) == ["1"]
+
+
+@pytest.mark.parametrize("home", [(), (HomeRule("*", Home.BROKER),)], ids=["kproxy", "broker"])
+async def test_a_member_is_aborted_unless_all_records_of_its_client_came_here(home: tuple[HomeRule, ...]) -> None:
+    """The client wrote to a broker, or to another kproxy, where its records are outside of the transaction."""
+    async with stage(transactions_home=home) as cast:
+        crew = Crew(await cast.instance())
+        await crew.initialize()
+        for member, written in (("none", 0), ("some", 2), ("all", 3)):
+            await crew.begin(member)
+            for value in range(written):
+                await crew.write(member, f"{member} {value}")
+        assert await refused(crew.prepare("none", 3)) is ErrorCode.TRANSACTION_ABORTABLE
+        assert await refused(crew.prepare("some", 3)) is ErrorCode.TRANSACTION_ABORTABLE
+        await crew.prepare("all", 3)
+        await crew.prepare("all", 3)  # the answer was lost
+        assert await refused(crew.commit("some", "all")) is ErrorCode.INVALID_REQUEST
+        assert [part.name for part in (await crew.describe()).parts if part.prepared] == ["all"]

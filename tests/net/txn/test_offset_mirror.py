@@ -5,10 +5,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
-from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
+from kproxy.codec._generated.end_txn import EndTxnRequest
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net import coordinators
 from kproxy.net.txn import group_asks, offset_mirror
@@ -98,6 +100,30 @@ class TestWriting:
             monkeypatch.setattr(mirror, "_write", _never)
             await at.move(5)
             await eventually(lambda: at.broker_has() == 5 and not left(at))
+
+    async def test_what_no_broker_takes_is_bounded_and_nothing_of_it_is_dropped(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offset_mirror, "_SWEEP_SECONDS", 0.05)
+        async with scene() as at:
+            mirror = at.proxy.transactions._mirror
+            write = mirror._write
+            for side in (at.proxy, at.other):
+                monkeypatch.setattr(side.transactions._mirror, "_write", _never)
+            await at.move(5)
+            await at.move(6)
+            monkeypatch.setattr(offset_mirror, "_MOST_BYTES", at.proxy.transactions.views.unmirrored_bytes)
+            assert await at.producer.add_offsets("h") == 0
+            later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            with structlog.testing.capture_logs() as logged:
+                assert await at.producer.commit_offsets("h", [("t", 0, 1)]) == [later]
+                assert await at.producer.commit_offsets("h", [("t", 0, 1)]) == [later]
+            assert [row["log_level"] for row in logged if "refused until earlier ones" in row["event"]] == ["warning"]
+            monkeypatch.setattr(mirror, "_write", write)
+            await eventually(lambda: at.broker_has() == 6 and not left(at))
+            assert await at.producer.commit_offsets("h", [("t", 0, 1)]) == [0]
+            assert await at.producer.end() == 0
+            await eventually(lambda: at.broker_has("h") == 1)
 
     async def test_written_and_not_said_is_written_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(offset_mirror, "_SWEEP_SECONDS", 0.05)
@@ -280,6 +306,25 @@ class TestOrder:
             at.proxy.brokers.controls.remove(refused)
             assert await commit(at.reader, "g", 3) == 0
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+    async def test_the_log_answers_until_the_offsets_can_be_read_at_the_broker(self) -> None:
+        """A broker answers EndTxn before the markers are written: until then its OffsetFetch has the old offsets."""
+        async with scene() as at:
+            asked: list[type] = []
+
+            def note(call: Call) -> None:
+                if _is_mirrors(call):
+                    asked.append(type(call.request))
+
+            for key in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+                at.proxy.brokers.control(key, note)
+            at.proxy.brokers.hold_markers()
+            await at.move(5)
+            await eventually(lambda: asked[-2:] == [EndTxnRequest, InitProducerIdRequest])
+            assert at.broker_has() is None
+            assert await fetched(at.reader, "g", 5, ("t", 0)) == [(5, 0)]
+            at.proxy.brokers.release_markers()
+            await eventually(lambda: at.broker_has() == 5 and not left(at))
 
     async def test_nor_goes_it_on_without_the_fence(self) -> None:
         async with scene() as at:

@@ -201,6 +201,7 @@ async def test_a_marker_passes_what_is_hidden_at_the_end() -> None:
         log.verdicts[1] = Verdict.ABORTED
         write(proxy, b"a", 1)
         write(proxy, b"b", 1, sequence=1)
+        await client.call(ApiVersionsRequest(client_software_name="apache-kafka-java"), 3)
         answer = await client.call(fetch("t", isolation_level=1, max_wait_ms=30_000), 12)
         (row,) = answer.responses[0].partitions
         header = read_header(row.records)

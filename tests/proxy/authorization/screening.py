@@ -49,7 +49,7 @@ class Screened:
     def screen(self, request: Message, version: int) -> tuple[Screening, bytearray]:
         """What becomes of a request, and its frame."""
         frame = bytearray(encode_request(request, version, 7, "client"))
-        return screen(self.access, frame), frame
+        return screen(self.access, frame, 10_000), frame
 
     def refused(self, request: Message, version: int) -> Any:
         """The answer to a request of which nothing may go on, as its client decodes it."""

@@ -294,6 +294,22 @@ def test_offsets_of_many_groups_are_refused_one_by_one(version: int) -> None:
     assert found["other"].error_code == GROUP
 
 
+@pytest.mark.parametrize("all_first", [True, False])
+def test_a_group_that_is_named_twice_shows_no_hidden_topic(all_first: bool) -> None:
+    screened = Screened("Describe g:g", "Describe t:a")
+    named = [OffsetFetchRequestTopics("a", partition_indexes=[0]), OffsetFetchRequestTopics("b", partition_indexes=[0])]
+    groups = [OffsetFetchRequestGroup("g", topics=None), OffsetFetchRequestGroup("g", topics=named)]
+    rows = [OffsetFetchResponseTopics("a"), OffsetFetchResponseTopics("b")]
+    answers = [OffsetFetchResponseGroup("g", rows), OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("a")])]
+    if not all_first:
+        groups.reverse()
+        answers.reverse()
+    asked, told = screened.passed(OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse(groups=answers))
+    assert sorted(len(group.topics or ()) for group in asked.groups) == [0, 1]
+    shown = [(topic.name, [row.error_code for row in topic.partitions]) for row in told.groups for topic in row.topics]
+    assert sorted(shown) == [("a", []), ("a", []), ("b", [TOPIC])]
+
+
 def test_groups_are_described_and_listed_as_far_as_they_may_be() -> None:
     screened = Screened("Read g:g")
     described_ = DescribeGroupsResponse(groups=[DescribeGroupsResponseDescribedGroup(group_id="g1")])
@@ -420,7 +436,7 @@ def test_configurations_belong_to_topics_groups_and_the_cluster() -> None:
 def test_new_rules_hold_at_once() -> None:
     screened = Screened("Write t:a")
     screened.passed(produce("a"), 9)
-    screened.policy.rules = type(screened.policy.rules)(allow("Read t:a"))
+    screened.policy.use(type(screened.policy.rules)(allow("Read t:a")))
     assert screened.access.renew("User:a", "client")
     assert produced(screened.refused(produce("a"), 9)) == {"a": [TOPIC, TOPIC]}
     assert not screened.access.renew("User:a", "client")
@@ -428,7 +444,7 @@ def test_new_rules_hold_at_once() -> None:
 
 def test_a_refusal_is_told_with_who_what_and_why() -> None:
     screened = Screened("Write t:a")
-    screened.policy.rules = type(screened.policy.rules)([*allow("Write t:"), *allow("All t:a", allows=False)])
+    screened.policy.use(type(screened.policy.rules)([*allow("Write t:"), *allow("All t:a", allows=False)]))
     screened.access.renew("User:b", "client")
     screened.refused(produce("a"), 9)
     ((subject, refusal),) = screened.told
@@ -441,4 +457,4 @@ def test_a_refusal_is_told_with_who_what_and_why() -> None:
 def test_an_api_without_a_guard_is_not_served() -> None:
     frame = bytearray(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\x07\xff\xff")
     with pytest.raises(RemoteProtocolError, match="API key 999 is not served"):
-        screen(Screened("All c:").access, frame)
+        screen(Screened("All c:").access, frame, 10_000)

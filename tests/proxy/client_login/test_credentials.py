@@ -50,6 +50,15 @@ def test_a_made_up_verifier_looks_like_most_others() -> None:
     assert Credentials(b"d", {}).for_plain("nobody")[0].iterations == USUAL_ITERATIONS
 
 
+def test_the_check_of_a_user_that_does_not_exist_takes_as_long_as_that_of_most_users() -> None:
+    """Most users have SHA-256, too, but PLAIN checks the stronger one."""
+    weak, strong = (make_verifier(kind, "x", b"salt", 5000) for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512"))
+    rows = {(name, made.mechanism): made for name in ("bob", "eve") for made in (weak, strong)}
+    users = Credentials(b"d", {("old", "SCRAM-SHA-256"): weak, **rows})
+    made_up, _ = users.for_plain("nobody")
+    assert made_up.mechanism == users.for_plain("bob")[0].mechanism == "SCRAM-SHA-512"
+
+
 def test_plain_takes_the_strongest_verifier() -> None:
     assert USERS.for_plain("alice") == (VERIFIERS["alice", "SCRAM-SHA-512"], True)
 

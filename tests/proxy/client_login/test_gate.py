@@ -34,8 +34,11 @@ class Play:
         self.link = Link(self.stats)
         self.software: list[tuple[str, str]] = []
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
-        self.gate = LoginGate(self.ctx, self.link, self.stats, policy, lambda *told: self.software.append(told))
+        self.gate = LoginGate(self.ctx, self.link, self.stats, policy, self._note_versions)
         self.now = 1000.0
+
+    def _note_versions(self, request: ApiVersionsRequest, version: int) -> None:
+        self.software.append((request.client_software_name, request.client_software_version, version))
 
     def ask(self, request: Message, version: int) -> Any:
         """What becomes of a request."""
@@ -206,7 +209,7 @@ def test_versions_are_told_without_a_broker() -> None:
     assert told[ApiKey.SASL_HANDSHAKE] == (0, 1)
     assert told[ApiKey.SASL_AUTHENTICATE] == (0, 2)
     assert said.finalized_features_epoch == 5
-    assert play.software == [("librdkafka", "2")]
+    assert play.software == [("librdkafka", "2", 3)]
     assert play.ask(asked, 4) is None
     assert play.answer(ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 

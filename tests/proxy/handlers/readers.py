@@ -59,7 +59,7 @@ class Broker:
             high_watermark=log.end,
             last_stable_offset=log.native_lso,
             aborted_transactions=aborted if isolation else None,
-            records=log.read(asked.fetch_offset, asked.partition_max_bytes),
+            records=log.read(asked.fetch_offset, asked.partition_max_bytes, committed=bool(isolation)),
         )
 
     def pass_time(self) -> bool:
@@ -90,8 +90,13 @@ class Reader:
     max_bytes: int = 600
     max_wait_ms: int = 500
     topic: str = "t"
+    session_epoch: int = -1
+    #: Whether it gets what the broker has, batches that compaction has emptied included.
+    takes_empty: bool = False
     positions: dict[int, int] = field(default_factory=dict)
     got: dict[int, list[int]] = field(default_factory=dict)
+    #: Offsets of the control batches that came.
+    controls: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for index in range(len(self.broker.logs)):
@@ -107,7 +112,12 @@ class Reader:
         if self.version >= FIRST_ID:
             topic.topic, topic.topic_id = "", TOPIC_ID
         return FetchRequest(
-            max_wait_ms=self.max_wait_ms, min_bytes=1, max_bytes=1 << 20, isolation_level=self.isolation, topics=[topic]
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=self.isolation,
+            session_epoch=self.session_epoch,
+            topics=[topic],
         )
 
     def ask(self) -> None:
@@ -133,6 +143,8 @@ class Reader:
 
     def _deliver(self, index: int, data: bytes, aborted: list[tuple[int, int]]) -> None:
         position = self.positions[index]
+        headers = [read_header(entry) for entry in entries(data) if entry[16] == 2]
+        self.controls += [header.base_offset for header in headers if header.is_control]
         shown = b"".join(entry for entry in entries(data) if not self._is_aborted(entry, aborted))
         records = [r.offset for r in iter_records(shown, max_decompressed_bytes=1 << 20) if r.offset >= position]
         self.got[index] += records
@@ -141,7 +153,7 @@ class Reader:
             for entry in entries(data):
                 if entry[16] == 2:
                     header = read_header(entry)
-                    assert header.record_count, "an empty batch"
+                    assert header.record_count or self.takes_empty, "an empty batch"
                     ends.append(header.base_offset + header.last_offset_delta + 1)
         self.positions[index] = max([position, *ends])
 

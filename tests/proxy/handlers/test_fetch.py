@@ -158,7 +158,7 @@ def test_zstd_that_a_new_broker_sends_all_the_same_is_reencoded(version: int) ->
 
 def test_a_client_with_an_incremental_session_is_told_to_begin_anew_when_zstd_comes() -> None:
     """KIP-227: what the session left out can't be asked for in its place."""
-    play = Play()
+    play = Play(software="apache-kafka-java")
     play.ask(fetch(session_id=77, session_epoch=4, forgotten_topics_data=[FetchRequestForgottenTopic("u")]), 7)
     asked, correlation_id, _ = play.sent()
     play.reply(fetched(UNREADABLE, session_id=77), asked, correlation_id)
@@ -174,7 +174,7 @@ def test_a_client_with_an_incremental_session_is_told_to_begin_anew_when_zstd_co
 
 @pytest.mark.parametrize("version", [4, 9, 10, 11, 15])
 def test_what_needs_no_change_is_relayed_to_the_byte_session_and_all(version: int) -> None:
-    play = Play()
+    play = Play(software="apache-kafka-java")
     request = fetch(0, session_id=5, session_epoch=2) if version >= 7 else fetch(0)
     if version >= 13:
         request.topics[0].topic, request.topics[0].topic_id = "", TOPIC_ID

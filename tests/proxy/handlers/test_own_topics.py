@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 
 from kproxy.codec._generated.alter_configs import AlterConfigsRequest, AlterConfigsRequestAlterConfigsResource
+from kproxy.codec._generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequestReassignablePartition,
+    AlterPartitionReassignmentsRequestReassignableTopic,
+)
 from kproxy.codec._generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsRequestCreatePartitionsTopic,
@@ -17,6 +22,7 @@ from kproxy.codec._generated.delete_records import (
     DeleteRecordsRequestDeleteRecordsTopic,
 )
 from kproxy.codec._generated.delete_topics import DeleteTopicsRequest, DeleteTopicsRequestDeleteTopicState
+from kproxy.codec._generated.elect_leaders import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
 from kproxy.codec._generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterConfigsResource,
@@ -32,7 +38,7 @@ from tests.proxy.playbook import KAFKA_43, Play
 
 OWN = "__kproxy_producer_state"
 OWN_ID = bytes(range(16))
-SERVED = {**KAFKA_43, **{key: (0, request_class(key).MAX_VERSION) for key in (20, 21, 33, 37, 44)}}
+SERVED = {**KAFKA_43, **{key: (0, request_class(key).MAX_VERSION) for key in (20, 21, 33, 37, 43, 44, 45)}}
 
 
 def create_topics(*names: str) -> Message:
@@ -71,6 +77,17 @@ def incremental_alter_configs(*names: str) -> Message:
     return IncrementalAlterConfigsRequest(resources=resources)
 
 
+def elect_leaders(*names: str) -> Message:
+    topics = [ElectLeadersRequestTopicPartitions(topic=name, partitions=[0, 1]) for name in names]
+    return ElectLeadersRequest(topic_partitions=topics)
+
+
+def reassign(*names: str) -> Message:
+    rows = [AlterPartitionReassignmentsRequestReassignablePartition(partition_index=0, replicas=[2])]
+    topics = [AlterPartitionReassignmentsRequestReassignableTopic(name=name, partitions=rows) for name in names]
+    return AlterPartitionReassignmentsRequest(topics=topics)
+
+
 ALL: list[tuple[Callable[..., Message], int]] = [
     (make, version)
     for make, key, first, last in (
@@ -81,6 +98,8 @@ ALL: list[tuple[Callable[..., Message], int]] = [
         (delete_topics_v6, ApiKey.DELETE_TOPICS, 6, 6),
         (alter_configs, ApiKey.ALTER_CONFIGS, 0, 2),
         (incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+        (elect_leaders, ApiKey.ELECT_LEADERS, 0, 2),
+        (reassign, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
     )
     for version in range(max(first, request_class(key).MIN_VERSION), last + 1)
 ]
@@ -88,11 +107,13 @@ ALL: list[tuple[Callable[..., Message], int]] = [
 
 def told(answer: Any) -> dict[str, int]:
     """The error code by topic, whatever the API."""
-    rows = next(getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
+    lists = ("topics", "results", "responses", "replica_election_results")
+    rows = next(getattr(answer, name) for name in lists if hasattr(answer, name))
     found = {}
     for row in rows:
-        codes = [part.error_code for part in row.partitions] if hasattr(row, "partitions") else [row.error_code]
-        found[row.resource_name if hasattr(row, "resource_name") else row.name] = codes[0]
+        parts = getattr(row, "partitions", getattr(row, "partition_result", [row]))
+        name = next(getattr(row, each) for each in ("resource_name", "topic", "name") if hasattr(row, each))
+        found[name] = parts[0].error_code
     return found
 
 
@@ -134,6 +155,15 @@ def test_a_topic_is_not_deleted_by_an_id_that_a_client_was_told() -> None:
     assert play.upstream() == []
     (row,) = play.answer().responses
     assert (row.topic_id, row.error_code) == (OWN_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(("election_type", "passes"), [(0, True), (1, False)])
+def test_an_unclean_election_of_all_partitions_is_refused(election_type: int, passes: bool) -> None:
+    play = Play(served=SERVED)
+    play.ask(ElectLeadersRequest(election_type=election_type, topic_partitions=None), 2)
+    assert bool(play.upstream()) is passes
+    if not passes:
+        assert play.answer().error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_configs_of_a_broker_that_is_called_so_are_its_owners_business() -> None:

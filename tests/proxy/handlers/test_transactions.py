@@ -304,3 +304,19 @@ def test_what_waits_for_the_coordinator_holds_the_client_back() -> None:
     play = Play(served=SERVED, homes=OURS, held_bytes=100)
     assert play.ask(produce(data(), transactional_id="id"), 8) is None
     assert play.ask(HeartbeatRequest(), 0) is Need.PROGRESS
+
+
+@pytest.mark.parametrize("homes", [None, OURS])
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (InitProducerIdRequest(transactional_id="__kproxy_group_offsets.3"), 4),
+        (EndTxnRequest(transactional_id="__kproxy_group_offsets.3", producer_id=7, producer_epoch=0), 3),
+        (AddOffsetsToTxnRequest("__kproxy_group_offsets.3", 7, 0, "g"), 3),
+    ],
+)
+def test_ids_of_kproxys_own_writers_are_refused(homes: Any, request_: Message, version: int) -> None:
+    play = Play(served=SERVED, homes=homes)
+    play.ask(request_, version)
+    assert play.upstream() == []
+    assert play.answer().error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -34,16 +34,28 @@ def test_connections_of_one_principal_share_his_limit() -> None:
     assert other.answered(ApiKey.HEARTBEAT, 1, 1, 0.0) == 0.0
 
 
-def test_who_is_not_known_yet_and_what_is_free_is_not_counted() -> None:
+def test_a_login_counts_for_no_limit() -> None:
     shared, told = quotas(request_rate=1)
     meter = Meter(shared)
-    meter.identify(ApiKey.API_VERSIONS, "User:ANONYMOUS", "c", 0.0)
-    for _ in range(3):
-        assert meter.answered(ApiKey.METADATA, 1, 1, 0.0) == 0.0
+    for api_key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_AUTHENTICATE):
+        assert meter.identify(api_key, "User:ANONYMOUS", "c", 0.0) == 0.0
+        assert meter.answered(api_key, 1, 1, 0.0) == 0.0
     meter.identify(ApiKey.METADATA, "User:a", "c", 0.0)
     for _ in range(3):
-        assert meter.answered(ApiKey.API_VERSIONS, 1, 1, 0.0) == 0.0
+        assert meter.answered(ApiKey.SASL_AUTHENTICATE, 1, 1, 0.0) == 0.0
     assert told == []
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.API_VERSIONS, ApiKey.PUSH_TELEMETRY, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS])
+def test_what_needs_no_right_counts_for_the_request_rate(api_key: ApiKey) -> None:
+    shared, _ = quotas(request_rate=2)
+    meter = Meter(shared)
+    waits = []
+    for _ in range(20):
+        meter.identify(api_key, "User:ANONYMOUS", "c", 0.0)
+        waits.append(meter.answered(api_key, 1, 1, 0.0))
+    assert waits[:5] == [0.0] * 5
+    assert waits[-1] > 0
 
 
 def test_connections_are_counted_as_long_as_they_last() -> None:

@@ -25,3 +25,17 @@ async def test_who_waits_for_a_start_is_let_go_when_the_next_fault_comes(tmp_pat
 async def test_one_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(KproxyFailed, match="ended with 2"), trio.fail_after(60):
         await without_brokers(tmp_path, name="no such name!").start()
+
+
+async def test_one_that_is_killed_while_it_answers_has_no_metrics(tmp_path: Path) -> None:
+    kproxy = without_brokers(tmp_path)
+
+    async def answer_in_part(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nkproxy_")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_tcp, answer_in_part, kproxy.http)
+        assert await trio.to_thread.run_sync(kproxy.metrics) == {}
+        nursery.cancel_scope.cancel()

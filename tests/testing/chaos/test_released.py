@@ -6,11 +6,11 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.chaos.recorder import Recorder
-from kproxy.testing.chaos.released import ReleasedClient, ReleasedProducer
+from kproxy.testing.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
 from kproxy.testing.fake_broker.cluster import ClusterConfig
 from kproxy.testing.fake_broker.faults import CloseAfter
 from kproxy.testing.fake_broker.server import open_fake_cluster
-from kproxy.testing.history import Kind, Outcome, check, read_history
+from kproxy.testing.history import AnomalyKind, Kind, Outcome, check, read_history
 
 TOPICS = {"t": 2}
 COPIER = {"name": "copier", "places": [["t", 0], ["t", 1]], "transactional_id": "id"}
@@ -50,3 +50,33 @@ async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_pa
     assert recorder.unexpected == {}
     assert all(operation.asked for operation in history if operation.outcome is Outcome.OK and operation.sends)
     assert {operation.process for operation in history if operation.kind is Kind.POLL} == {"reader", "end"}
+
+
+async def test_the_old_reader_takes_control_records_for_data_where_a_broker_sends_them(tmp_path: Path) -> None:
+    """So it would see those that kproxy lets through."""
+    with Recorder(tmp_path) as recorder:
+        async with open_fake_cluster(config=ClusterConfig(num_partitions=2)) as cluster:
+
+            def released(driver: str, *requirements: str, **job: object) -> ReleasedProducer:
+                client = ReleasedClient(driver, job, requirements)
+                return ReleasedProducer(client, cluster.bootstrap, recorder, tmp_path)
+
+            copier = released("librdkafka_transactions", **COPIER)
+            reader = released("old_reader", *KAFKA_PYTHON, name="old", topics=TOPICS)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copier.run)
+                await until_acknowledged(recorder, 10)
+                nursery.start_soon(reader.run)
+                for _ in range(6000):
+                    if recorder.polled > 10:
+                        break
+                    await trio.sleep(0.01)
+                copier.stop()
+                reader.stop()
+        recorder.flush()
+        history = list(read_history(recorder.path))
+    polled = [operation for operation in history if operation.polls]
+    assert polled
+    assert all(operation.uncommitted for operation in polled)
+    unsent = [anomaly for anomaly in check(history) if anomaly.kind is AnomalyKind.UNSENT]
+    assert {anomaly.value for anomaly in unsent} == {"\0\0\0\0\0\0"}

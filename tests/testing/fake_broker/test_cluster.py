@@ -183,3 +183,12 @@ def test_producers_expire_but_those_in_a_transaction() -> None:
         assert log.append(memoryview(data), 0, 0).error is ErrorCode.NONE
     fake.expire_producers("t", 0)
     assert [producer_id for producer_id, _ in log.producers.items()] == [7]
+
+
+def test_a_broker_without_a_disk_gets_no_replicas_of_a_new_topic() -> None:
+    fake = cluster()
+    fake.disk_full(1)
+    assert fake.create_topic("t", 1, 3) == ErrorCode.INVALID_REPLICATION_FACTOR
+    fake.disk_full(2)
+    fake.disk_full(3)
+    assert fake.create_topic("t", 1, 1) == ErrorCode.INVALID_REPLICATION_FACTOR

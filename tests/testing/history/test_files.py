@@ -11,7 +11,9 @@ from kproxy.testing.history import (
     Operation,
     Outcome,
     Poll,
+    Producer,
     Send,
+    Source,
     decode,
     encode,
     read_history,
@@ -35,6 +37,12 @@ _OPERATIONS = st.builds(
     group=st.text(),
     final=st.booleans(),
     error=st.text(),
+    asked=st.none() | _NUMBERS,
+    transactional_id=st.text(),
+    producer=st.none() | st.builds(Producer, _NUMBERS, st.integers(-1, 1 << 15)),
+    delivered=st.none() | _NUMBERS,
+    sources=st.lists(st.builds(Source, *_PLACE, _NUMBERS), max_size=2).map(tuple),
+    uncommitted=st.booleans(),
 )
 
 

@@ -1,4 +1,4 @@
-from kproxy.testing.history import AnomalyKind, Commit, Kind, Operation, Outcome, Poll, Send, check, decode, encode
+from kproxy.testing.history import AnomalyKind, Kind, Operation, Outcome, Poll, Send, check, decode, encode
 from tests.testing.history.sample import TOPIC, poll
 
 BOTH = (Send(TOPIC, 0, 0, "a"), Send(TOPIC, 1, None, "b"))
@@ -12,10 +12,6 @@ def end(*values: str) -> Operation:
     """What is read at the end: each value in a partition of its own."""
     polls = tuple(Poll(TOPIC, partition, ((0, value),)) for partition, value in enumerate(values) if value)
     return Operation("end", Kind.POLL, Outcome.OK, 10_000, 10_001, polls=polls, final=True)
-
-
-def stable(offset: int, at: int, process: str = "prober") -> Operation:
-    return Operation(process, Kind.STABLE, Outcome.OK, at, at + 1, commits=(Commit(TOPIC, 0, offset),))
 
 
 def kinds(*history: Operation) -> list[AnomalyKind]:
@@ -46,16 +42,6 @@ def test_what_is_read_before_its_commit_was_asked_for_is_precommitted() -> None:
     assert kinds(transaction(asked=None), poll((0, "a"), at=30), end("a", "b")) == []
 
 
-def test_a_last_stable_offset_does_not_fall_for_one_process() -> None:
-    assert kinds(stable(3, 1), stable(3, 5), stable(4, 9), stable(2, 20, "other")) == []
-    assert kinds(stable(3, 1), stable(2, 5)) == [AnomalyKind.UNSTABLE]
-
-
-def test_what_is_not_decided_does_not_lie_below_a_last_stable_offset() -> None:
-    assert kinds(transaction(), stable(0, 20), stable(1, 55), end("a", "b")) == []
-    assert kinds(transaction(), stable(1, 20), end("a", "b")) == [AnomalyKind.UNSTABLE]
-
-
 def test_when_a_commit_was_asked_for_is_kept_in_files() -> None:
-    for operation in (transaction(), transaction(asked=None), stable(3, 1)):
+    for operation in (transaction(), transaction(asked=None), transaction(asked=0)):
         assert decode(encode(operation)) == operation

@@ -19,7 +19,9 @@ def shrink(outcome: Outcome) -> Outcome:
     return Outcome(outcome.plan, outcome.broken, ("shortest",), 0, {})
 
 
-SIMULATION = Simulation(run_seed, shrink, lambda plan: (f"cast of {plan.seed}",), "things", 2)
+SIMULATION = Simulation(
+    run_seed, shrink, lambda plan: (f"cast of {plan.seed}",), "things", 2, lambda seed: f"--first-seed {seed} --seeds 1"
+)
 
 
 def told(
@@ -38,7 +40,7 @@ def test_the_first_failure_ends_the_runs_and_is_shown_as_short_as_it_gets(capsys
     status, text = told(capsys, range(3, 20))
     assert status == 1
     assert "4 runs: " in text
-    assert "seed 5: bad: in 5" in text
+    assert "seed 5: bad: in 5\nagain: --first-seed 5 --seeds 1\n" in text
     assert "seed 5, cut down:\ncast of 5\nshortest\nbroken: bad: in 5\ntrace " in text
     assert "seed 7" not in text
 

@@ -6,15 +6,13 @@ import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.header import decode_request_header, encode_response
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.frames import FrameIO
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualNetwork
 
 
-async def test_requests_are_numbered_and_answers_found_their_version(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    network = VirtualNetwork(1, trio.current_time)
-    nursery.start_soon(network.wire.run)
+async def test_requests_are_numbered_and_answers_found_their_version(autojump_clock: trio.testing.MockClock) -> None:
+    network = VirtualNetwork(1, VirtualClock(autojump_clock), trio.current_time)
     ends: list[VirtualIO] = []
     network.takers["b", 1] = ("broker", ends.append)
     frames = FrameIO(await Host(network, "a", "none").connect("b", 1, 1000), "me")

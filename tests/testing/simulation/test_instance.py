@@ -4,6 +4,7 @@ import trio
 import trio.testing
 
 from kproxy.testing.fake_broker import open_fake_cluster
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.history import History
 from kproxy.testing.simulation.instance import PORT, Instance
 from kproxy.testing.simulation.network import Host, VirtualNetwork
@@ -13,14 +14,13 @@ from kproxy.testing.simulation.streams import BrokerStream
 async def test_it_listens_until_it_is_killed_and_again_when_it_is_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    network = VirtualNetwork(1, trio.current_time)
+    network = VirtualNetwork(1, VirtualClock(autojump_clock), trio.current_time)
     async with open_fake_cluster(1, listen=False) as fake, trio.open_nursery() as nursery:
         broker = fake.cluster.brokers[1]
         network.takers[broker.host, broker.port] = (
             "broker",
             lambda io: nursery.start_soon(fake.serve, BrokerStream(io), 1),
         )
-        nursery.start_soon(network.wire.run)
         instance = Instance("kproxy-0", network, fake.bootstrap, History(), {})
         for _ in range(2):
             await nursery.start(instance.run)

@@ -5,15 +5,14 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualListener, VirtualNetwork
 from kproxy.testing.simulation.wire import GIVE_UP_SECONDS
 
 
 @pytest.fixture
-async def network(nursery: trio.Nursery) -> VirtualNetwork:
-    network = VirtualNetwork(3, lambda: 1000.0 + trio.current_time())
-    nursery.start_soon(network.wire.run)
-    return network
+def network(autojump_clock: MockClock) -> VirtualNetwork:
+    return VirtualNetwork(3, VirtualClock(autojump_clock), lambda: 1000.0 + trio.current_time())
 
 
 class Pair:
@@ -190,9 +189,9 @@ async def test_ports_are_taken_once_and_any_free_one_can_be_had(
         await host.listen("server", one.port, 1)
 
 
-async def test_a_process_does_not_see_the_time_of_day_jump() -> None:
+async def test_a_process_does_not_see_the_time_of_day_jump(autojump_clock: MockClock) -> None:
     shift = [0.0]
-    network = VirtualNetwork(3, lambda: 1000.0 + shift[0] + trio.current_time())
+    network = VirtualNetwork(3, VirtualClock(autojump_clock), lambda: 1000.0 + shift[0] + trio.current_time())
     before = Host(network, "a", "none")
     shift[0] = 500.0
     after = Host(network, "a", "none")

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.batch import iter_records
-from kproxy.codec.legacy import to_v2
+from kproxy.codec.legacy import Room, to_v2
 from kproxy.testing.simulation.record_sets import record_set
 
 ROWS = [(5, b"a"), (6, b"b"), (6, b"c")]
@@ -13,7 +13,7 @@ ROWS = [(5, b"a"), (6, b"b"), (6, b"c")]
 def test_what_is_written_can_be_read(magic: int, codec: int) -> None:
     data = record_set(magic, codec, ROWS)
     if magic < 2:
-        batches = to_v2(data, arrival_ms=99, max_batch_bytes=1 << 20, max_decompressed_bytes=1 << 20)
+        batches = to_v2(data, arrival_ms=99, max_batch_bytes=1 << 20, room=Room(1 << 20, 1_000_000))
         data = b"".join(bytes(batch.data) for batch in batches)
     records = list(iter_records(data, max_decompressed_bytes=1 << 20))
     assert [record.value for record in records] == [b"a", b"b", b"c"]

@@ -4,13 +4,13 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualNetwork
 from kproxy.testing.simulation.streams import BrokerStream
 
 
-async def test_a_stream_reads_writes_and_ends(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    network = VirtualNetwork(1, trio.current_time)
-    nursery.start_soon(network.wire.run)
+async def test_a_stream_reads_writes_and_ends(autojump_clock: trio.testing.MockClock) -> None:
+    network = VirtualNetwork(1, VirtualClock(autojump_clock), trio.current_time)
     taken: list[VirtualIO] = []
     network.takers["broker", 1] = ("broker", taken.append)
     near = await Host(network, "client", "none").connect("broker", 1, 1000)

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from kproxy.testing.simulation import invariants
 from kproxy.testing.simulation.plan import GZIP, LOG_APPEND_TIME, OLD, Taste, make_plan
-from kproxy.testing.simulation.world import Outcome, run
+from kproxy.testing.simulation.world import Outcome, World, run
 from tests.testing.simulation.worlds import client, fault, plan, send
 
 _DIGESTS = """
@@ -106,3 +107,15 @@ def test_nobody_adds_partitions_while_all_brokers_are_down() -> None:
     down = [fault("broker", 0.2, where=node / 3, much=0.5) for node in range(3)]
     outcome = run(plan(client(send(b"a")), faults=(*down, fault("more_partitions", 0.5))))
     assert outcome.broken is None
+
+
+def test_an_exception_in_the_simulation_itself_is_reported_with_its_plan() -> None:
+    class Broken(World):
+        def _judge(self) -> tuple[str, str] | None:
+            raise IndexError("out of range")
+
+    outcome = run(plan(client(send(b"a"))), Broken)
+    assert outcome.broken is not None
+    assert outcome.broken[0] == invariants.FAILED
+    assert "IndexError: out of range" in outcome.broken[1]
+    assert outcome.trace

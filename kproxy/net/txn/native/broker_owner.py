@@ -6,8 +6,8 @@ the epoch at an end is asked for a new one before the next transaction begins.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,6 +16,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.native.line import Line
 from kproxy.net.txn.native.requests import FIRST, NativeRequests, Protocol
 from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import Native, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 
 #: Behind each request the line is looked at again, so often: data that come in between would wait for it.
 _ROUNDS: Final = 3
+#: Answers to AddPartitionsToTxn where a partition was refused, and so none was added.
+_NOT_ADDED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
 
 
 def places_of(batches: Iterable[ClientBatch]) -> list[Place]:
@@ -52,7 +62,8 @@ class BrokerOwner(ABC):
         self._requests = requests
         self._connections = connections
         self._stats = stats
-        self._lock = trio.Lock()
+        self._turns = Turns()
+        self._lock = self._turns.lock
         #: Who wants to write, and waits for the lock.
         self._line = Line()
         self._protocol: Protocol = FIRST
@@ -79,6 +90,11 @@ class BrokerOwner(ABC):
         """Whether a transaction has begun and is not decided."""
         return self._transaction is not None
 
+    @property
+    def _may_be_committed(self) -> bool:
+        """Whether the broker was asked to commit the open transaction, and has not refused."""
+        return False
+
     @abstractmethod
     async def _renew(self) -> None:
         """Has an identity that is not used up. TxnError."""
@@ -93,6 +109,15 @@ class BrokerOwner(ABC):
     def _refuse_doomed(self) -> None:
         if self._doomed is not None:
             raise self._doomed
+
+    def _turn_to_abort(self, why: str) -> AbstractAsyncContextManager[None]:
+        """A turn that waits for no data broker; the open transaction can only be aborted from now on.
+
+        One that may have been committed already stays as it is.
+        """
+        if self._transaction is not None and not self._may_be_committed:
+            self._transaction.writer.abandon()
+        return self._turns.urgent(why)
 
     async def _agreed(self) -> Protocol:
         """The protocol that the cluster has agreed on, as far as is known. TxnError.
@@ -115,18 +140,38 @@ class BrokerOwner(ABC):
         return self._transaction
 
     async def _announce(self, transaction: Transaction, places: Iterable[Place]) -> None:
-        """Has partitions added at the broker, with those of who waits behind. TxnError in the first protocol."""
+        """Has partitions added at the broker, with those of waiting requests. TxnError in the first protocol.
+
+        Partitions of other requests can't fail this one.
+        """
         if transaction.announced.issuperset(places):
             return
         for _ in range(_ROUNDS):
             unknown = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._line.places]))
             if not unknown:
                 return
-            if self._protocol.adds:
-                await self._requests.add_partitions(transaction.producer, unknown)
+            if self._protocol.adds and not await self._add(transaction, places, unknown):
+                return
             transaction.announced.update(unknown)  # whatever is answered, the broker may have heard of them
             if not self._protocol.adds:
                 await self._requests.add_ahead(transaction.producer, unknown)
+
+    async def _add(self, transaction: Transaction, places: Iterable[Place], unknown: Sequence[Place]) -> bool:
+        """Adds partitions; False if only those in ``places`` were, since one of the others was refused. TxnError."""
+        own = transaction.unannounced(dict.fromkeys(places))
+        try:
+            await self._requests.add_partitions(transaction.producer, unknown)
+        except trio.Cancelled:
+            transaction.announced.update(unknown)  # the broker may have them, and has to hear of the abort
+            raise
+        except TxnError as error:
+            if error.error_code not in _NOT_ADDED or len(own) == len(unknown):
+                raise
+            if own:
+                await self._requests.add_partitions(transaction.producer, own)
+                transaction.announced.update(own)
+            return False
+        return True
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
         """Whether produce would not wait before it has accepted these."""
@@ -156,9 +201,27 @@ class BrokerOwner(ABC):
         self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
     ) -> "list[TxnSend | None]":
         """Gives batches their place in the order. TxnError."""
-        await self._announce(transaction, places_of(batches))
-        await transaction.writer.room(sum(len(batch.batch) for batch in batches))
+        places, size = places_of(batches), sum(len(batch.batch) for batch in batches)
+        if not (transaction.announced.issuperset(places) and transaction.writer.has_room(size)):
+            with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
+                await self._wait(transaction, lambda: self._make_room(transaction, places, size))
         return transaction.accept(request.client, batches, self._sequences)
+
+    async def _wait(self, transaction: Transaction, work: Callable[[], Awaitable[None]]) -> None:
+        """Waits for data brokers or a group's coordinator; Interrupted by an abort or a new producer.
+
+        The transaction lacks what was waited for then, and can only be aborted.
+        """
+        try:
+            await self._turns.wait(work)
+        except Interrupted:
+            if not self._may_be_committed:
+                transaction.writer.abandon()
+            raise
+
+    async def _make_room(self, transaction: Transaction, places: Sequence[Place], size: int) -> None:
+        await self._announce(transaction, places)
+        await transaction.writer.room(size)
 
     async def _settled(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
         """What became of them. One that was not written dooms the transaction."""

@@ -9,9 +9,11 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.homes import Homes
+from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
 from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
 from kproxy.txn.states import State
 
 _BY_HAND: Final = "client"
@@ -54,24 +56,29 @@ class NativeControl:
             await capture.initialize()
         return self._open(capture)
 
-    async def commit(self, transactional_id: str, batch_id: str | None) -> Described:
-        """Commits what is open here; with the batch id of the last commit it is that one's success again. TxnError."""
+    async def commit(self, transactional_id: str, batch_id: str | None, owner: Producer | None = None) -> Described:
+        """Commits what is open here; with the batch id of the last commit it is that one's success again. TxnError.
+
+        ``owner``: as ``begin`` returned it; PRODUCER_FENCED if the transaction that is open is another one's.
+        """
         before, told = self._committed.get(transactional_id, (None, None))
         if told is not None and batch_id == before:
             return told
-        done = await self._end(transactional_id, committed=True)
+        done = await self._end(transactional_id, owner, committed=True)
         if batch_id is not None:
             if len(self._committed) >= _MOST_REMEMBERED:
                 self._committed.pop(next(iter(self._committed)))
             self._committed[transactional_id] = (batch_id, done)
         return done
 
-    async def abort(self, transactional_id: str) -> Described:
-        """Aborts what is open here. TxnError."""
-        return await self._end(transactional_id, committed=False)
+    async def abort(self, transactional_id: str, owner: Producer | None = None) -> Described:
+        """Aborts what is open here. TxnError; ``owner`` as of ``commit``."""
+        return await self._end(transactional_id, owner, committed=False)
 
-    async def _end(self, transactional_id: str, *, committed: bool) -> Described:
+    async def _end(self, transactional_id: str, owner: Producer | None, *, committed: bool) -> Described:
         capture = self._found(transactional_id)
+        if owner not in (None, capture.request.client):
+            raise fenced(capture.request.client)
         with self._begun.ending(capture):
             await (capture.commit() if committed else capture.abort())
         outcome = Outcome(committed, _BY_HAND, int(self._network.wall() * 1000))

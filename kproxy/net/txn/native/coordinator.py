@@ -43,8 +43,8 @@ class NativeCoordinator(Owners[NativeOwner]):
         owner = self._owner(request)
         return await self._jobs.within(lambda: owner.produce(request, batches, accepted))
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets) -> None:
-        """As ``Decider``."""
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """As ``Decider``; groups always join by their offsets."""
         owner = self._owner(request)
         await self._jobs.run(lambda: owner.commit_offsets(request, offsets))
 

@@ -5,7 +5,7 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.net.network import Network
+from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
@@ -20,11 +20,11 @@ _NEAR: Final = 0.25
 class Deadlines:
     """Looks at all of them, once a second."""
 
-    def __init__(self, transactions: TransactionLog, stats: TransactionStats, network: Network) -> None:
-        """``stats.prepared_until`` is kept."""
+    def __init__(self, transactions: TransactionLog, stats: TransactionStats, time: BrokerTime) -> None:
+        """``stats.prepared_until`` is kept. ``time``: members expire by the brokers' clocks."""
         self._log = transactions
         self._stats = stats
-        self._network = network
+        self._time = time
         self._warned: set[Producer] = set()
 
     async def run(self) -> None:
@@ -35,7 +35,7 @@ class Deadlines:
 
     def look(self) -> None:
         """Notes which is the next, and warns once of each that is near."""
-        now_ms, first, near = self._network.wall() * 1000, None, set[Producer]()
+        now_ms, first, near = self._time.likely_ms, None, set[Producer]()
         for view in self._log.views.all():
             for part in view.prepared:
                 joined = view.members.get(part)

@@ -45,7 +45,7 @@ class FencedCoordinator(Owners[FencedOwner]):
         owner = self._owner(request)
         await self._jobs.run(lambda: owner.add_offsets(request, group_id))
 
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool = False) -> None:
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """As ``ClientDecider``."""
         owner = self._owner(request)
         await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=implicit))

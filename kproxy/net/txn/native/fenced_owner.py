@@ -5,7 +5,7 @@ Who is fenced is for the broker to say: kproxy asks in the name of the identity 
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Final, NamedTuple
 
 import trio
@@ -15,16 +15,16 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.native.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.native.requests import NativeRequests
 from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.turns import Interrupted
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.claims import NOBODY
+from kproxy.txn.claims import NOBODY, is_retry
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.view import Place
 
-#: The way of requests to the transaction's coordinator. That of offsets is their group's.
-_COORDINATOR: Final = ("coordinator", "")
 #: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -45,17 +45,15 @@ class FencedOwner(BrokerOwner):
     ) -> None:
         """As ``BrokerOwner``."""
         super().__init__(transactional_id, requests, connections, stats)
-        #: The identity for which the client was given its own.
-        self._resumed = NOBODY
+        #: The identity that the last InitProducerId named, and the one that it gave.
+        self._resumed = self._given = NOBODY
         #: The end that was asked of the broker and has had no definite answer: to commit, or to abort.
         self._ending: bool | None = None
         self._last: _Ended | None = None
         self._is_fenced = False
-        #: Groups that were added to the open transaction, and the connections by which it was asked for anything.
-        self._groups: set[str] = set()
+        #: The connections by which the open transaction was asked for anything.
         self._parties: set[int] = set()
-        #: The newest connection by which requests came, by their way.
-        self._newest: dict[tuple[str, str], int] = {}
+        self._connections_used = NewestConnections()
 
     @property
     def is_open(self) -> bool:
@@ -72,19 +70,28 @@ class FencedOwner(BrokerOwner):
 
     async def initialize(self, timeout_ms: int, resumed: Producer) -> Producer:
         """InitProducerId; ``resumed``: the identity that the client has (KIP-360), or NOBODY. TxnError."""
-        async with self._lock:
+        async with self._turn_to_initialize(resumed):
             self.used_at = trio.current_time()
-            if resumed == self._resumed != NOBODY and self._last is None and self._transaction is None:
-                return self._client  # it asks again, since it has not had the answer
+            if is_retry(resumed, self._resumed, self._given, self._client):
+                if self._is_fenced:
+                    raise self._replaced()
+                return self._client
             expected = await self._known_as(resumed)
             protocol = await self._requests.protocol()
             producer = await self._requests.init(timeout_ms, expected)
             # not before: who has the id and is not fenced must not take nothing for all that it wrote
             self._drop("initialized")
             self._take(producer, protocol, timeout_ms)
-            self._resumed, self._last, self._is_fenced = resumed, None, False
-            self._newest.clear()
+            self._resumed, self._given = resumed, self._client
+            self._last, self._is_fenced = None, False
+            self._connections_used.clear()
             return self._client
+
+    def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
+        if resumed != NOBODY and (resumed != self._client or self._is_fenced):
+            return self._turns.ordinary()
+        return self._turns.urgent(f"{self._name} was initialized anew")
 
     async def _known_as(self, resumed: Producer) -> Producer:
         """The identity at the broker of a client that goes on; its open transaction is ended first, as it must be.
@@ -100,10 +107,11 @@ class FencedOwner(BrokerOwner):
             await self._decide(self._transaction, committed=self._ending is True)
         return self._upstream
 
-    def _admit(self, request: TxnRequest, way: tuple[str, str] | None) -> None:
-        """Lets in the client that has the id; TxnError says to others what they are told.
+    def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
+        """Admits a request of the client that has the id. TxnError with the error for any other.
 
-        ``way``: what comes by it over an older connection than the newest was held up, and speaks of what is over.
+        ``coordinator``: the one that the client asked, as ``NewestConnections.admit``; None for requests that clients
+        send over any number of connections.
         """
         self.used_at = trio.current_time()
         if request.client.producer_id != self._client.producer_id:
@@ -112,10 +120,8 @@ class FencedOwner(BrokerOwner):
             raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
         if request.client.epoch < self._client.epoch or self._is_fenced:
             raise self._replaced()
-        if way is not None:
-            if request.connection < self._newest.get(way, -1):
-                raise TxnError(ErrorCode.NETWORK_EXCEPTION, "a newer connection of the producer is in use")
-            self._newest[way] = request.connection
+        if coordinator is not None:
+            self._connections_used.admit(coordinator, request.connection)
         if self._transaction is None:
             self._parties = set()
         self._parties.add(request.connection)
@@ -151,7 +157,7 @@ class FencedOwner(BrokerOwner):
     async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
         """AddPartitionsToTxn. In the second protocol the broker hears of them with the first data. TxnError."""
         async with self._lock:
-            self._admit(request, _COORDINATOR)
+            self._admit(request, COORDINATOR)
             self._refuse()
             with self._asking():
                 transaction = await self._begin()
@@ -162,11 +168,11 @@ class FencedOwner(BrokerOwner):
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
         """AddOffsetsToTxn: the broker hears of the group with the offsets. TxnError."""
         async with self._lock:
-            self._admit(request, _COORDINATOR)
+            self._admit(request, COORDINATOR)
             self._refuse()
             with self._asking():
-                await self._begin()
-            self._groups.add(group_id)
+                transaction = await self._begin()
+            transaction.added_groups.add(group_id)
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
@@ -187,24 +193,29 @@ class FencedOwner(BrokerOwner):
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """TxnOffsetCommit: the group's coordinator checks member and generation. TxnError with its error."""
         async with self._lock:
-            self._admit(request, ("group", offsets.group_id))
+            self._admit(request, offsets.group_id)
             self._refuse()
-            if not implicit and offsets.group_id not in self._groups:
-                raise TxnError(ErrorCode.INVALID_TXN_STATE, "the group was not added to the transaction")
+            added = self._transaction.added_groups if self._transaction is not None else AddedGroups()
+            if not implicit:
+                if offsets.group_id not in added:
+                    raise TxnError(ErrorCode.INVALID_TXN_STATE, f"group {offsets.group_id} was not added")
+                self._doomed = added.receive(offsets, request.connection)
+                self._refuse_doomed()
             with self._asking():
                 transaction = await self._begin()
                 transaction.groups.append(offsets)
-                await self._requests.commit_offsets(transaction.producer, self._protocol, offsets)
+                commit = self._requests.commit_offsets
+                await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
 
     # -- the end
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890). TxnError."""
-        async with self._lock:
+        async with self._turn_to_end(request, committed):
             last = self._last
             if last is not None and last.next_client == self._client != last.client == request.client:
                 return self._again(last, committed)  # the answer was lost, and the epoch has risen
-            self._admit(request, _COORDINATOR)
+            self._admit(request, COORDINATOR)
             if committed:
                 self._refuse_doomed()
             self._doomed = None
@@ -218,6 +229,17 @@ class FencedOwner(BrokerOwner):
                 if bumps:
                     await self._raise(last)
             return self._client
+
+    def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one for an abort by the client that has the id. TxnError."""
+        if committed or request.client != self._client:
+            return self._turns.ordinary()
+        self._admit(request, COORDINATOR)
+        return self._turn_to_abort("the client aborted the transaction")
+
+    @property
+    def _may_be_committed(self) -> bool:
+        return self._ending is True
 
     def _again(self, last: _Ended, committed: bool) -> Producer:
         if last.committed is not committed:
@@ -236,7 +258,8 @@ class FencedOwner(BrokerOwner):
     async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
         """Has the broker end it; TxnError if it was to be committed and can't be, or nothing definite was heard."""
         if committed:
-            await transaction.writer.flush()
+            with suppress(Interrupted):
+                await self._wait(transaction, transaction.writer.flush)
             self._look_at(transaction)
             self._refuse_doomed()
         else:
@@ -244,7 +267,7 @@ class FencedOwner(BrokerOwner):
         if transaction.announced or transaction.groups:
             with self._asking():
                 await self._ask_to_end(transaction, committed=committed)
-        self._over()
+        self._ending = None
         self._ended(committed)
 
     async def _ask_to_end(self, transaction: Transaction, *, committed: bool) -> None:
@@ -265,10 +288,6 @@ class FencedOwner(BrokerOwner):
             following = None  # the broker has heard of nothing that could be aborted
         self._upstream, self._is_used = following or transaction.producer, following is None
 
-    def _over(self) -> None:
-        self._ending = None
-        self._groups.clear()
-
     def _drop(self, reason: str) -> None:
-        self._over()
+        self._ending = None
         super()._drop(reason)

@@ -17,6 +17,7 @@ from kproxy.net.txn.native.requests import NativeRequests, Protocol
 from kproxy.net.txn.native.slots import Slots
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.turns import Interrupted
 from kproxy.net.txn.writer import Native as NativeWriting
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.errors import TxnError
@@ -75,7 +76,10 @@ class NativeMember(Member):
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if wanted and self._protocol.adds:
             try:
-                await self._requests.add_partitions(self.native.producer, wanted)
+                await self._turns.wait(lambda: self._requests.add_partitions(self.native.producer, wanted))
+            except Interrupted:
+                self._transaction.announced.update(wanted)  # the broker may have them, and has to hear of the abort
+                raise
             except TxnError as error:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, error.message) from error
         self._transaction.announced.update(wanted)

@@ -1,6 +1,7 @@
 """One transactional id whose transactions the broker decides, and whose producer is this kproxy."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 
 import trio
 
@@ -9,6 +10,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.native.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.native.requests import OVER
 from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.turns import Interrupted
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -19,7 +21,7 @@ class NativeOwner(BrokerOwner):
 
     async def initialize(self, timeout_ms: int) -> Producer:
         """As ``Decider.init_producer_id``."""
-        async with self._lock:
+        async with self._turns.urgent(f"{self._name} was initialized anew"):
             protocol = await self._requests.protocol()
             producer = await self._requests.init(timeout_ms)
             # not before: who has the id and is not fenced must not take nothing for all that it wrote
@@ -54,12 +56,13 @@ class NativeOwner(BrokerOwner):
             self._admit(request)
             self._refuse_doomed()
             transaction = await self._begin()
-            await self._requests.commit_offsets(transaction.producer, self._protocol, offsets)
+            commit = self._requests.commit_offsets
+            await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
             transaction.groups.append(offsets)
 
     async def end(self, request: TxnRequest, *, committed: bool) -> Producer:
         """As ``Decider.end``. Where nothing was begun both ends are successes: the broker need not know."""
-        async with self._lock:
+        async with self._turn_to_end(request, committed):
             self._admit(request)
             if committed:
                 self._refuse_doomed()
@@ -68,9 +71,16 @@ class NativeOwner(BrokerOwner):
                 await self._decide(self._transaction, committed=committed)
             return self._client
 
+    def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one for an abort by the client that has the id."""
+        if committed or request.client != self._client:
+            return self._turns.ordinary()
+        return self._turn_to_abort("the transaction was aborted")
+
     async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
         if committed:
-            await transaction.writer.flush()
+            with suppress(Interrupted):
+                await self._wait(transaction, transaction.writer.flush)
             if transaction.writer.failed is not None:
                 await self._decide(transaction, committed=False)
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")

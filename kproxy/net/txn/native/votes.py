@@ -3,6 +3,7 @@
 Asked before the decision is written down: behind it every member must end so, or the transaction is torn.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -28,8 +29,9 @@ _OPEN: Final = "Ongoing"
 class Votes:
     """Asks the coordinators of the members' ids."""
 
-    def __init__(self, cluster: Cluster, patience_s: float) -> None:
-        """``patience_s``: how long an answer is waited for."""
+    def __init__(self, cluster: Cluster, patience_s: float, now_ms: Callable[[str], Awaitable[float]]) -> None:
+        """``patience_s``: how long an answer is waited for. ``now_ms``: the brokers' time, for a transactional id."""
+        self._now_ms = now_ms
         self._cluster = cluster
         self._patience_s = patience_s
 
@@ -48,7 +50,7 @@ class Votes:
         async with trio.open_nursery() as nursery:
             for joined in natives:
                 await limit.acquire()
-                nursery.start_soon(self._check, joined, tells, limit, errors)
+                nursery.start_soon(self._check, view.transactional_id, joined, tells, limit, errors)
         if errors:
             raise errors[0]
 
@@ -60,15 +62,17 @@ class Votes:
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
-    async def _check(self, joined: "Joined", tells: bool, limit: trio.Semaphore, errors: list[TxnError]) -> None:
+    async def _check(
+        self, main: str, joined: "Joined", tells: bool, limit: trio.Semaphore, errors: list[TxnError]
+    ) -> None:
         try:
-            await self._check_one(joined, tells)
+            await self._check_one(main, joined, tells)
         except TxnError as error:
             errors.append(error)
         finally:
             limit.release()
 
-    async def _check_one(self, joined: "Joined", tells: bool) -> None:
+    async def _check_one(self, main: str, joined: "Joined", tells: bool) -> None:
         native, until_ms = joined.native, joined.expires_ms
         assert native is not None
         assert until_ms is not None
@@ -78,7 +82,7 @@ class Votes:
             if told is None or state != _OPEN or (told.producer_id, told.producer_epoch) != native.producer:
                 raise _lost(joined, f"the broker has ended {native.transactional_id}, where it wrote (it is {state})")
             until_ms = told.transaction_start_time_ms + told.transaction_timeout_ms
-        left_ms = until_ms - self._cluster.network.wall() * 1000
+        left_ms = until_ms - await self._now_ms(main)
         if left_ms < min(_MARGIN_MS, native.timeout_ms / 10):
             raise _lost(joined, f"the broker aborts {native.transactional_id}, where it wrote, in {left_ms:.0f} ms")
 

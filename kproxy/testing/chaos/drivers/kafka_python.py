@@ -11,7 +11,7 @@ from kproxy.testing.chaos.drivers import operations
 def main() -> None:
     """Send until standard input ends, then wait for what is open."""
     logging.basicConfig(level=logging.CRITICAL)
-    _use_installed_six()
+    use_installed_six()
     job = operations.read_job()
     producer = import_module("kafka").KafkaProducer(
         bootstrap_servers=job["bootstrap"],
@@ -44,7 +44,7 @@ def _send(producer: Any, settle: operations.Settle, topic: str, partition: int, 
     future.add_errback(lambda error: settle(None, type(error).__name__))
 
 
-def _use_installed_six() -> None:
+def use_installed_six() -> None:
     """Python 3.12 cannot import the copy of six inside kafka-python: put today's six in its place."""
     import_module("six.moves.urllib.parse")
     six = sys.modules["six"]

@@ -30,9 +30,12 @@ def _grow(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> E
     before = len(topic.partitions)
     if wanted.count <= before:
         return ErrorCode.INVALID_PARTITIONS
+    placed = [assignment.broker_ids for assignment in wanted.assignments or ()]
+    replication = len(topic.partitions[0].replicas)
+    if placed and not call.cluster.can_place(placed, wanted.count - before, replication):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not call.request.validate_only:
-        placed = [assignment.broker_ids for assignment in wanted.assignments or ()]
-        call.cluster.add_partitions(topic, wanted.count - before, len(topic.partitions[0].replicas), placed)
+        call.cluster.add_partitions(topic, wanted.count - before, replication, placed)
     return ErrorCode.NONE
 
 

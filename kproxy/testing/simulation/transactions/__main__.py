@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 import click
@@ -12,11 +11,11 @@ from kproxy.testing.simulation.command import Simulation, Wanted, options, simul
 from kproxy.testing.simulation.plan import Plan
 from kproxy.testing.simulation.transactions.cuts import shrink
 from kproxy.testing.simulation.transactions.homes import FAULTS, HOMES
+from kproxy.testing.simulation.transactions.matrix import Matrix, each_fault, repetition
 from kproxy.testing.simulation.transactions.plan import Taste, WorldPlan
-from kproxy.testing.simulation.transactions.world import run_seed
 
 _SEEDS: Final = 300
-#: A run takes a second or two.
+#: A run takes about a second of processor time.
 _CHUNK: Final = 10
 
 
@@ -33,11 +32,19 @@ def _cast(plan: Plan) -> Iterable[object]:
     type=click.Choice([home.value for home in HOMES]),
     help="One only; may be repeated.",
 )
+@click.option(
+    "--each-fault", "alone", is_flag=True, help="Each home and kind of fault alone, and all together, in turn."
+)
 @options(_SEEDS, FAULTS)
-def main(wanted: Wanted, faults: tuple[str, ...], homes: tuple[str, ...]) -> None:
+def main(wanted: Wanted, faults: tuple[str, ...], homes: tuple[str, ...], alone: bool) -> None:
     """Simulates transactions of both homes among brokers, readers and faults, and checks what kproxy promises."""
-    one = partial(run_seed, Taste(faults=faults, homes=tuple(map(Home, homes)) or HOMES))
-    sys.exit(simulate(Simulation(one, shrink, _cast, "transactions", _CHUNK), wanted))
+    taste = Taste(faults=faults, homes=tuple(map(Home, homes)) or HOMES)
+    matrix = each_fault(taste) if alone else Matrix((taste,))
+
+    def again(seed: int) -> str:
+        return repetition(matrix.of(seed), seed, FAULTS)
+
+    sys.exit(simulate(Simulation(matrix.run, shrink, _cast, "transactions", _CHUNK, again), wanted))
 
 
 if __name__ == "__main__":

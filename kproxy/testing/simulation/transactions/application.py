@@ -138,6 +138,7 @@ class Application(Legacy):
         topic = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=self._group, topics=[topic])
         answer = await self._ask(request, self._tools.plan.fetches_offsets)
+        _again(answer.error_code)  # then there are no topics
         (row,) = answer.topics[0].partitions
         _again(row.error_code)
         position = max(0, int(row.committed_offset))

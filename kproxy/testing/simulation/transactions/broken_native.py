@@ -59,12 +59,12 @@ def always_next(self: ClientSequences[Any], client: Producer, batch: ClientBatch
     return Order.NEXT, None
 
 
-def admits_any_connection(self: FencedOwner, request: TxnRequest, way: tuple[str, str] | None) -> None:
+def admits_any_connection(self: FencedOwner, request: TxnRequest, coordinator: str | None) -> None:
     """What comes over an old connection is as good as any."""
     _ADMIT(self, request, None)
 
 
-def admits_who_had_it(self: FencedOwner, request: TxnRequest, way: tuple[str, str] | None) -> None:
+def admits_who_had_it(self: FencedOwner, request: TxnRequest, coordinator: str | None) -> None:
     """Who has had the id is as good as who has it."""
     had = request.client.epoch <= self._client.epoch
-    _ADMIT(self, request._replace(client=self._client) if had else request, way)
+    _ADMIT(self, request._replace(client=self._client) if had else request, coordinator)

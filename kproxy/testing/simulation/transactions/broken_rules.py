@@ -1,7 +1,7 @@
 """What is put in the place of kproxy's rules to see what happens without them."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from unittest.mock import patch
@@ -151,12 +151,22 @@ def repeated_whoever_ended(self: Owner, request: TxnRequest, committed: bool) ->
     return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
 
 
-def admits_any_connection(self: Owner, request: TxnRequest, *, over_coordinator: bool = True) -> None:
+def admits_any_connection(self: Owner, request: TxnRequest, coordinator: str | None = None) -> None:
     """What comes over an old connection is as good as any."""
-    _ADMIT(self, request, over_coordinator=False)
+    _ADMIT(self, request, None)
+
+
+def takes_the_newest_identity(self: Owner, view: IdView, _: Transaction) -> None:
+    """A client is given what the view says now, whoever was given it."""
+    self.keeper.client = view.client
 
 
 # -- time
+
+
+def waits_for_its_turn(self: Owner, _: str) -> AbstractAsyncContextManager[None]:
+    """What aborts a transaction waits until requests of it are done with data brokers."""
+    return self._turns.ordinary()
 
 
 def ended_without_a_claim(self: Coordinator, view: IdView) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import Message
 from kproxy.testing.simulation.frames import FrameIO
@@ -17,6 +18,7 @@ Address = tuple[str, int]
 LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 _CONNECT_MS: Final = 1000
 _METADATA: Final = 4
+_API_VERSIONS: Final = 3
 
 
 def _at_once(_: Message) -> float:
@@ -35,10 +37,12 @@ class Calls:
         held_up: Callable[[Message], float] = _at_once,
         *,
         lingers: bool = True,
+        software: str = "",
     ) -> None:
         """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual.
 
         ``lingers``: the end of a connection on which one is held up comes long behind it, if ever; else at once.
+        ``software``: what the client calls itself at the start of each connection (KIP-511); empty: nothing.
         """
         self._host = host
         self._client_id = client_id
@@ -46,6 +50,7 @@ class Calls:
         self._bootstrap = bootstrap
         self._held_up = held_up
         self._lingers = lingers
+        self._software = software
         self._ios: dict[Address, tuple[FrameIO, Link]] = {}
         self._unended: list[FrameIO] = []
         self._locks: dict[Address, trio.Lock] = {}
@@ -79,9 +84,15 @@ class Calls:
         if place not in self._ios:
             connection = await self._host.connect(*place, _CONNECT_MS)
             self._ios[place] = FrameIO(connection, self._client_id), self._host.newest
+            await self._say_software(self._ios[place][0])
         io, link = self._ios[place]
         link.up.stall(max(map(self._held_up, messages)))
         return io
+
+    async def _say_software(self, io: FrameIO) -> None:
+        if self._software:
+            await io.send(ApiVersionsRequest(client_software_name=self._software), _API_VERSIONS)
+            await io.receive()
 
     def _drop(self, place: Address) -> None:
         found = self._ios.pop(place, None)

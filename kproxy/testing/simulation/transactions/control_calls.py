@@ -11,6 +11,7 @@ from kproxy.net.txn.control_service import ControlService
 from kproxy.testing.simulation import invariants
 from kproxy.testing.simulation.history import History
 from kproxy.testing.simulation.instance import Instance
+from kproxy.testing.simulation.plan import BUSY_SECONDS
 from kproxy.txn.described import Described
 from kproxy.txn.errors import TxnError
 
@@ -70,7 +71,7 @@ class ControlPost:
         return request
 
     async def _carry(self, index: int, request: Request) -> None:
-        if self.late:
+        if self.late and self._is_busy:
             late = self.late.pop()
             self._history.note(f"a control request is held up for {late:.3f} s")
             await trio.sleep(late)
@@ -81,6 +82,11 @@ class ControlPost:
             request.answered.set()
             return
         instance.nursery.start_soon(self._serve, instance.transactions.control, request)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether faults strike: later, all requests are carried."""
+        return trio.current_time() <= BUSY_SECONDS
 
     async def _serve(self, control: ControlService, request: Request) -> None:
         """In the kproxy: it dies with that."""
@@ -94,7 +100,7 @@ class ControlPost:
                 self._history.breaks(invariants.ANSWERED, "a control request has no answer")
         finally:
             request.over_at = trio.current_time()
-            if self.lost and (request.found or request.error):
+            if self.lost and self._is_busy and (request.found or request.error):
                 self.lost -= 1
                 self._history.note("the answer to a control request is lost")
             else:

@@ -96,7 +96,7 @@ class Driver:
         found = await self._asked(what, places, lambda: ask, takes)
         self._take = next(one for one in takes if one.found is found)
         self._owner = found.owner
-        self._tools.told.given.setdefault(self._tid, []).append(Producer(*found.owner))
+        self._tools.told.gives(self._tid, Producer(*found.owner))
         self._say(f"is {found.owner.producer_id}/{found.owner.producer_epoch}")
         self._tools.stepped(what)
 

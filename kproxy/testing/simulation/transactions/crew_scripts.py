@@ -107,7 +107,7 @@ async def _taken(world: TransactionWorld, instance: int) -> None:
     ask = world.post.send(instance, lambda control: control.initialize(_ID, client_id="other", timeout_ms=3_000))
     world.crews.history.takes(_ID).append(ask)
     found = await answer_of(ask, 30.0)
-    world.told.given.setdefault(_ID, []).append(Producer(*found.owner))
+    world.told.gives(_ID, Producer(*found.owner))
 
 
 def committed_unheard(seed: int) -> WorldPlan:

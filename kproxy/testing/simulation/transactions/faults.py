@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 6.0
 _LATEST: Final = 9.0
+#: Requests that may come late: all that producers of KIP-98 send in transactions, and what others send.
+_OF_KIP_98: Final = (
+    ApiKey.END_TXN,
+    ApiKey.PRODUCE,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+)
+_PLAIN: Final = (ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.PRODUCE)
 #: Sizes of a snapshot's chunks, in bytes: many, some, one.
 _CHUNKS: Final = (200, 2_000, 200_000)
 
@@ -88,9 +98,7 @@ async def _snapshot(world: "TransactionWorld", fault: FaultPlan) -> None:
 
 async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
     """The next request of a kind that a producer sends is on its way for long."""
-    keys = (ApiKey.END_TXN, ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
-    if world.place.home is Home.BROKER:
-        keys = (ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.PRODUCE)
+    keys = _PLAIN if world.place.home is Home.BROKER else _OF_KIP_98
     world.late.append((frozenset({keys[int(fault.where * len(keys))]}), fault.much * _LATEST))
 
 

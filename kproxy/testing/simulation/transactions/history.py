@@ -1,10 +1,32 @@
 """What producers asked for and were told, and what readers saw: the claims that the log is held against."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from math import inf
+from typing import Final, NamedTuple
 
 from kproxy.testing.simulation.history import History
 from kproxy.txn.ids import Producer
+
+
+class Given(NamedTuple):
+    """An identity that a producer was given by InitProducerId, and when it asked for it (trio's clock)."""
+
+    producer: Producer
+    asked: float
+
+
+#: An InitProducerId without an answer may still take effect for so many seconds: it is held up, or waits in a kproxy.
+_STRAYS: Final = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """An InitProducerId, by trio's clock: when it was sent, and when it can take effect no more."""
+
+    sent: float
+    over: float = inf
+    #: One of its requests has no answer.
+    is_stray: bool = False
 
 
 class Input(NamedTuple):
@@ -46,15 +68,19 @@ class TransactionHistory(History):
     #: Partition, offset and value, as acknowledgements had it.
     acks: list[tuple[int, int, bytes]] = field(default_factory=list)
     #: By transactional id what producers were told by InitProducerId.
-    given: dict[str, list[Producer]] = field(default_factory=dict)
-    #: Transactional ids for which an InitProducerId may still come late and fence whoever has the id.
-    loose: set[str] = field(default_factory=set)
+    given: dict[str, list[Given]] = field(default_factory=dict)
+    #: By identity the process that was told first that it is its own.
+    holders: dict[Producer, str] = field(default_factory=dict)
+    #: By transactional id every InitProducerId: each may fence who has the id, while it can take effect.
+    asked: dict[str, list[Asked]] = field(default_factory=dict)
     #: Transactional ids of several producers.
     shared: set[str] = field(default_factory=set)
     #: Transactional ids are given up that are not used for a while.
     ids_expire: bool = False
-    #: Transactional ids that the brokers have given up.
-    expired: set[str] = field(default_factory=set)
+    #: The time of day jumped, so ids may expire at any time.
+    jumped: bool = False
+    #: Transactional ids that the brokers have given up, and when they did last (trio's clock).
+    expired: dict[str, float] = field(default_factory=dict)
     #: The brokers decide, so they fence who takes too long, and kproxy keeps in memory whom it asks for.
     is_native: bool = False
     #: By partition the highest last stable offset that anyone was told.
@@ -89,12 +115,39 @@ class TransactionHistory(History):
         if not claimed.asked:
             claimed.asked, claimed.stable_before = True, dict(self.stable)
 
-    def is_fenced(self, transactional_id: str, producer: Producer) -> bool:
-        """Whether a newer producer has been told that it has the id."""
+    def asks_identity(self, transactional_id: str, now: float) -> Asked:
+        """An InitProducerId is sent (trio's clock)."""
+        asked = Asked(now)
+        self.asked.setdefault(transactional_id, []).append(asked)
+        return asked
+
+    def strays(self, asked: Asked, now: float) -> None:
+        """One of its requests has no answer, and may come late."""
+        asked.is_stray, asked.over = True, now + _STRAYS
+
+    def may_come_late(self, transactional_id: str, now: float) -> None:
+        """An InitProducerId between kproxy and a broker may take effect late."""
+        self.strays(self.asks_identity(transactional_id, now), now)
+
+    def gives(self, transactional_id: str, producer: Producer, asked: float = -inf) -> None:
+        """InitProducerId was answered; ``asked``: when it was sent (trio's clock), if that is known."""
+        self.given.setdefault(transactional_id, []).append(Given(producer, asked))
+
+    def is_fenced(self, transactional_id: str, producer: Producer, told: float = inf) -> bool:
+        """Whether a newer producer has been told that it has the id.
+
+        ``told``: when this one was (trio's clock), if that is known. Who asks for an identity after that gets a newer
+        one, whatever its producer id is.
+        """
         return any(
-            given.producer_id == producer.producer_id and given.epoch > producer.epoch
+            given.asked > told
+            or (given.producer.producer_id == producer.producer_id and given.producer.epoch > producer.epoch)
             for given in self.given.get(transactional_id, ())
         )
+
+    def holder(self, producer: Producer, process: str) -> str:
+        """The process that was told first that an identity is its own: this one, if none was."""
+        return self.holders.setdefault(producer, process)
 
     # -- groups
 

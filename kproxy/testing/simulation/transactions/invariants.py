@@ -14,6 +14,8 @@ DUPLICATE = "no record twice in a committed transaction"
 ORDER = "order is kept per partition and producer"
 ZOMBIE = "what a fenced producer writes is never shown"
 FENCED = "a fenced producer has no success"
+IDENTITY = "no producer is given another's identity"
+TIMEOUT = "a transaction's time-out holds"
 FALLS = "the last stable offset never falls"
 STUCK = "the last stable offset does not stay behind for ever"
 FILTER = "committed is all without what is not committed"
@@ -34,6 +36,8 @@ INVARIANTS = (
     ORDER,
     ZOMBIE,
     FENCED,
+    IDENTITY,
+    TIMEOUT,
     FALLS,
     STUCK,
     FILTER,

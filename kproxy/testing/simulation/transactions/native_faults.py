@@ -63,7 +63,7 @@ async def _expire_id(world: "TransactionWorld", fault: FaultPlan) -> None:
         name = names[int(fault.where * len(names))]
         world.brokers.expire_transactional_id(name)
         if name not in world.brokers.transactional_ids:
-            world.told.expired.add(name)
+            world.told.expired[name] = trio.current_time()
 
 
 def _asked(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", FaultPlan], Any]:
@@ -79,7 +79,7 @@ def _asked(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", 
             left -= 1
             world.history.note(f"broker {call.broker_id} does so ({fault.kind}) to {type(call.request).__name__}")
             if key is ApiKey.INIT_PRODUCER_ID:  # what comes late of it fences who has got the id by its repetition
-                world.told.loose.add(call.request.transactional_id)
+                world.told.may_come_late(call.request.transactional_id, trio.current_time())
             return make(fault)
 
         world.brokers.control(key, control)

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import trio
+
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, FakeCluster
 from kproxy.testing.fake_broker.transactions import TxnState
@@ -29,7 +31,7 @@ def watch_coordinators(cluster: FakeCluster, history: TransactionHistory, *, is_
         name = call.request.transactional_id
         owner = cluster.transactional_ids.get(name)
         if is_harmed and owner is not None and owner.state is TxnState.ONGOING:
-            history.loose.add(name)
+            history.may_come_late(name, trio.current_time())
 
     for key in _KEYS:
         cluster.control(key, asked)

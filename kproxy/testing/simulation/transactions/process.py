@@ -1,6 +1,7 @@
 """A process of a transactional producer, modelled: what it asks, in which versions, what it makes of each error."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from kproxy.testing.simulation.transactions.batches import ClientBatch
 from kproxy.testing.simulation.transactions.calls import LOST, Calls
 from kproxy.testing.simulation.transactions.causes import Causes
 from kproxy.testing.simulation.transactions.coordinators import GROUP, Coordinators, Fatal, error_of
-from kproxy.testing.simulation.transactions.history import Claimed, Input, TransactionHistory
+from kproxy.testing.simulation.transactions.history import Asked, Claimed, Input, TransactionHistory
 from kproxy.testing.simulation.transactions.plan import ProducerPlan
 from kproxy.txn.ids import Producer
 
@@ -79,7 +80,9 @@ class Process:
         self._me = NOBODY
         self._sequences: dict[int, int] = {}
         self._joined: set[int] = set()
-        self._initializing = False
+        self._initializing: Asked | None = None
+        #: When it was told its identity, by trio's clock.
+        self._told_at = inf
         self._causes = Causes(history, plan.transactional_id, instance, plan.timeout_ms)
 
     def say(self, text: str) -> None:
@@ -89,8 +92,8 @@ class Process:
     def killed(self) -> None:
         """The process is gone; what it has sent may still arrive."""
         self.say("is killed")
-        if self._initializing:
-            self._history.loose.add(self._plan.transactional_id)
+        if self._initializing is not None:
+            self._history.strays(self._initializing, trio.current_time())
 
     def close(self) -> None:
         """Closes its connections."""
@@ -102,15 +105,19 @@ class Process:
         """InitProducerId; ``again``: with the identity that it has (KIP-360)."""
         had = self._me if again else NOBODY
         self.say(f"asks for a producer id ({had.epoch})")
-        plan, loose = self._plan, self._history.loose
-        self._initializing = True
-        self._causes.initializes()
+        plan, history = self._plan, self._history
+        self._initializing = asked = history.asks_identity(plan.transactional_id, trio.current_time())
+        self._causes.initializes(asked)
         request = InitProducerIdRequest(plan.transactional_id, plan.timeout_ms, had.producer_id, had.epoch)
-        answer = await self._coordinate(request, lost=lambda: loose.add(plan.transactional_id))
-        self._initializing = False
+        answer = await self._coordinate(request, lost=lambda: history.strays(asked, trio.current_time()))
+        self._initializing = None
+        if not asked.is_stray:
+            asked.over = trio.current_time()
         self._judge(answer.error_code)
         self._me = Producer(answer.producer_id, answer.producer_epoch)
-        self._history.given.setdefault(plan.transactional_id, []).append(self._me)
+        self._told_at = trio.current_time()
+        history.gives(plan.transactional_id, self._me, asked.sent)
+        self._look_at_identity()
         self._sequences.clear()
         self.say(f"is {self._me.producer_id}/{self._me.epoch}")
 
@@ -141,7 +148,16 @@ class Process:
             self._history.breaks(invariants.FENCED, f"{claimed.name} ended well, though a newer producer had the id")
         if self._plan.second_version:
             self._me = Producer(answer.producer_id, answer.producer_epoch)
+            self._look_at_identity()
             self._sequences.clear()
+
+    def _look_at_identity(self) -> None:
+        holder = self._history.holder(self._me, self._name)
+        if holder != self._name:
+            what = f"{self._me.producer_id}/{self._me.epoch}"
+            self._history.breaks(
+                invariants.IDENTITY, f"producer {self._name} is told that it is {what}, as {holder} is"
+            )
 
     def _judge(self, code: int) -> None:
         """Raises what an error means to the producer, and notes one that it should not get."""
@@ -155,7 +171,7 @@ class Process:
         raise Fatal(name)
 
     def _is_fenced(self) -> bool:
-        return self._history.is_fenced(self._plan.transactional_id, self._me)
+        return self._history.is_fenced(self._plan.transactional_id, self._me, self._told_at)
 
     # -- offsets
 

@@ -29,12 +29,22 @@ class Reader:
     """Of all partitions, at one isolation level."""
 
     def __init__(
-        self, calls: Calls, version: int, *, committed: bool, shown: Callable[[int, int, bytes], None]
+        self,
+        calls: Calls,
+        version: int,
+        *,
+        committed: bool,
+        shown: Callable[[int, int, bytes], None],
+        fell: Callable[[int, int, int], None],
     ) -> None:
-        """``version`` of Fetch; ``shown(partition, offset, value)`` hears of each record at once."""
+        """``version`` of Fetch; ``shown(partition, offset, value)`` hears of each record at once.
+
+        ``fell(partition, before, now)`` hears of each last stable offset in an answer below that of one before.
+        """
         self._calls = calls
         self._version = version
         self._shown = shown
+        self._fell = fell
         #: Reads what is committed, else everything.
         self.committed = committed
         self.positions = dict.fromkeys(range(PLACES), 0)
@@ -80,7 +90,10 @@ class Reader:
     def _take(self, place: int, row: Any) -> None:
         data = memoryview(row.records or b"")
         aborted = Aborted(row.aborted_transactions if self.committed else None)
+        before = self.ends.get(place, 0)
         self.ends[place] = row.last_stable_offset if self.committed else row.high_watermark
+        if self.committed and self.ends[place] < before:
+            self._fell(place, before, self.ends[place])
         while data:
             header = read_header(data)
             if header.size > len(data):

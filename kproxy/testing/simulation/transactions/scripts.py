@@ -17,6 +17,7 @@ from kproxy.testing.fake_broker import Call, Close, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
 from kproxy.testing.simulation.faults import refusal
 from kproxy.testing.simulation.plan import TOPIC
+from kproxy.testing.simulation.transactions import invariants
 from kproxy.testing.simulation.transactions.history import Claimed
 from kproxy.testing.simulation.transactions.homes import AT_KPROXY, HomePlan
 from kproxy.testing.simulation.transactions.plan import ProducerPlan, ReaderPlan, WorldPlan, world_plan
@@ -177,6 +178,62 @@ def overdue_here(seed: int) -> WorldPlan:
         process.killed()
 
     return by_hand(seed, script, plan)
+
+
+def ended_while_replaced(seed: int) -> WorldPlan:
+    """A decision is in the log, and so is another producer's claim, when the kproxy that decided reads it."""
+    plans = producer(0, second_version=True), producer(1, second_version=True)
+
+    async def script(world: TransactionWorld) -> None:
+        first, second = (world.process(plan, number) for number, plan in enumerate(plans))
+        await first.initialize()
+        written = await _written(first, 0)
+        until = trio.current_time() + 4.0
+
+        def control(call: Call) -> Fault | None:
+            return Close() if call.client_host == "kproxy-0" and trio.current_time() < until else None
+
+        world.brokers.control(ApiKey.FETCH, control)
+        await trio.sleep(1.0)  # no Fetch from before waits any more
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes_well, first.end(written, committed=True))
+            await trio.sleep(0.5)
+            nursery.start_soon(goes_well, second.initialize())
+
+    return by_hand(seed, script, *plans, instances=2)
+
+
+def overdue_without_replicas(seed: int) -> WorldPlan:
+    """A partition takes no writes for longer than the time-out of a transaction; others must be readable soon after."""
+    plan = producer(timeout_ms=3_000, request_timeout=15.0)
+    healthy, harmed, patience = 0, 2, 10.0
+
+    async def script(world: TransactionWorld) -> None:
+        def control(call: Call) -> Fault | None:
+            is_harmed = any(b":%d." % harmed in value for value in values(call))
+            return refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS) if is_harmed else None
+
+        harm = world.brokers.control(ApiKey.PRODUCE, control)
+        process = world.process(plan, 0)
+        await process.initialize()
+        claimed = await _written(process, 0)
+        deadline = trio.current_time() + plan.timeout_ms / 1000 + patience
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes_well, process.write(claimed, ((harmed, 1),)))
+            nursery.start_soon(_ends_soon, world, process, claimed)
+            await trio.sleep_until(deadline)
+            if await world.look(world.reader("in-time", 0), healthy) < 1:
+                world.told.breaks(invariants.TIMEOUT, f"{claimed.name} is open {patience:.0f} s after its time-out")
+            nursery.cancel_scope.cancel()
+        world.brokers.controls.remove(harm)
+
+    return by_hand(seed, script, plan)
+
+
+async def _ends_soon(world: TransactionWorld, process: Process, claimed: Claimed) -> None:
+    """Commits while data are still to be written."""
+    await trio.sleep(1.0)
+    await goes_well(process.end(claimed, committed=True))
 
 
 def unannounced(seed: int) -> WorldPlan:

@@ -143,6 +143,21 @@ VARIANTS: Final = (
         (invariants.ABORTED, invariants.TORN, invariants.OUTCOME),
     ),
     Variant(
+        "an EndTxn gives the newest identity of the id",
+        ((Owner, "_take_decided", broken_rules.takes_the_newest_identity),),
+        scripts.ended_while_replaced,
+        (invariants.IDENTITY,),
+    ),
+    Variant(
+        "a time-out waits for data brokers",
+        (
+            (Owner, "_turn_to_abort", broken_rules.waits_for_its_turn),
+            (Coordinator, "end_overdue", broken_rules.keep),
+        ),
+        scripts.overdue_without_replicas,
+        (invariants.TIMEOUT,),
+    ),
+    Variant(
         "data do not wait for their announcement",
         ((Owner, "_announce", broken_rules.announces_behind),),
         scripts.unannounced,

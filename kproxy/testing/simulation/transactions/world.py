@@ -36,6 +36,8 @@ from kproxy.testing.simulation.transactions.ways import Steps, Way
 #: Readers ask so long for an answer.
 _READ_SECONDS: Final = 3.0
 _FETCH: Final = 12
+#: Readers that fetch by this version or later name their software.
+_NAMED: Final = 5
 _LEGACY: Final[Mapping[Way, Callable[[LegacyTools], Steps]]] = {
     Way.BY_HAND: ByHand,
     Way.ON_OFFSET_COMMIT: Application,
@@ -79,6 +81,11 @@ class TransactionWorld(base.World):
     def place(self) -> HomePlan:
         """Where transactions are decided."""
         return self._plan.place
+
+    def jump(self, seconds: float) -> None:
+        """As ``World.jump``; ids that expire may do so at once."""
+        super().jump(seconds)
+        self.told.jumped = True
 
     def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> Calls:
         name = f"producer-{plan.number}.{nth}"
@@ -145,19 +152,26 @@ class TransactionWorld(base.World):
         """Where can be read: at each kproxy and, where they decide, at the brokers."""
         return [*range(self._plan.instances), *([_AT_BROKERS] if self._plan.place.is_native else [])]
 
-    def _plain_calls(self, name: str, instance: int) -> Calls:
+    def _plain_calls(self, name: str, instance: int, software: str = "") -> Calls:
         place = (f"kproxy-{instance}", PORT)
         if instance == _AT_BROKERS:
             broker = self.brokers.brokers[1 + len(self._open) % len(self.brokers.brokers)]
             place = (broker.host, broker.port)
-        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, place)
+        calls = Calls(Host(self.network, name, "none"), name, _READ_SECONDS, place, software=software)
         self._open.append(calls)
         return calls
 
     def reader(self, name: str, instance: int, version: int = _FETCH, *, committed: bool = True) -> Reader:
         """One at a kproxy or, at place -1, at the brokers; ``version`` of Fetch."""
-        calls = self._plain_calls(name, instance)
-        return Reader(calls, version, committed=committed, shown=partial(self._shown, name, committed))
+        # only a client that is known to skip control batches is taken past what is hidden at the end
+        calls = self._plain_calls(name, instance, "" if version < _NAMED else "apache-kafka-java")
+        shown, fell = partial(self._shown, name, committed), partial(self._fell, name)
+        return Reader(calls, version, committed=committed, shown=shown, fell=fell)
+
+    def _fell(self, name: str, place: int, before: int, now: int) -> None:
+        what = f"from {before} to {now} in partition {place}, in Fetch answers for {name}"
+        self.told.note(f"the last stable offset fell {what}")
+        self.told.breaks(invariants.FALLS, what)
 
     def _shown(self, name: str, committed: bool, place: int, offset: int, value: bytes) -> None:
         if not committed:

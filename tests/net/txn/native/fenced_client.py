@@ -89,9 +89,11 @@ class Client:
         with trio.fail_after(PATIENCE):
             await self.fenced.add_offsets(self.request, group)
 
-    async def offsets(self, group: str, offset: int, generation: int = -1, member: str = "") -> None:
+    async def offsets(
+        self, group: str, offset: int, generation: int = -1, member: str = "", partition: int = 0
+    ) -> None:
         """TxnOffsetCommit of one partition."""
-        rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, offset)])]
+        rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(partition, offset)])]
         offsets = TransactionOffsets(group_id=group, generation_id=generation, member_id=member, topics=rows)
         with trio.fail_after(PATIENCE):
             await self.fenced.commit_offsets(self.request, offsets, implicit=self.second)

@@ -81,7 +81,7 @@ class Client:
         rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, offset)])]
         offsets = TransactionOffsets(group_id=group, generation_id=-1, member_id="", topics=rows)
         with trio.fail_after(PATIENCE):
-            await self.kproxy.native.commit_offsets(self.request, offsets)
+            await self.kproxy.native.commit_offsets(self.request, offsets, implicit=True)
 
     async def end(self, *, committed: bool = True) -> None:
         with trio.fail_after(PATIENCE):

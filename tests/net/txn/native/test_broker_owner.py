@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -14,6 +15,7 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.native import requests
 from kproxy.testing.fake_broker import Answer, Call, Close
+from kproxy.txn.errors import TxnError
 from tests.net.txn.native.fenced_client import client_of
 from tests.net.txn.native.native_stage import Stage, stage
 
@@ -63,6 +65,35 @@ async def test_in_the_second_protocol_all_that_a_client_has_added_goes_in_one_re
         assert seen[2:] == ["data"]
         await client.end()
         assert (cast.read(), cast.read(1), cast.read(2)) == ([], ["1"], ["1"])
+
+
+async def test_a_partition_that_does_not_exist_fails_only_the_request_that_writes_it() -> None:
+    async with stage(1) as cast:
+        client = await cast.client()
+        held, go, results = trio.Event(), trio.Event(), dict[int, ErrorCode]()
+
+        async def hold(_: Call) -> None:
+            held.set()
+            await go.wait()
+
+        async def send(index: int) -> None:
+            try:
+                results[index] = await client.send("1", index)
+            except TxnError as error:
+                results[index] = error.error_code
+
+        first = cast.server.cluster.control(ApiKey.ADD_PARTITIONS_TO_TXN, hold)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, 0)
+            await held.wait()
+            for index in (7, 1):
+                nursery.start_soon(send, index)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            cast.server.cluster.controls.remove(first)
+            seen = _watch(cast)
+            go.set()
+        assert [1, 7] in [sorted(added) for added in seen if isinstance(added, list)]
+        assert results == {0: ErrorCode.NONE, 1: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def _refuse(call: Call) -> Answer:

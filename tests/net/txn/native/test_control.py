@@ -8,6 +8,7 @@ from kproxy.net.txn.homes import Homes
 from kproxy.net.txn.native.control import NativeControl
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
 from tests.net.txn.native.native_stage import TIMEOUT_MS, Client, Kproxy, stage
 
 RULES = (HomeRule("own-*", Home.KPROXY), HomeRule("*", Home.BROKER))
@@ -111,3 +112,17 @@ async def test_of_the_batch_ids_the_last_ones_are_remembered(monkeypatch: pytest
         await hand.control.commit("two", "b")
         with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
             await hand.control.commit("one", "b")
+
+
+async def test_a_late_decision_by_its_owner_touches_no_other_transaction() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        first = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        await hand.control.abort("id", first)
+        second = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        await hand.write("1")
+        for late in (hand.control.commit("id", "late", first), hand.control.abort("id", first)):
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await late
+        assert (await hand.control.commit("id", None, second)).state == "CompleteCommit"
+        assert cast.read() == ["1"]

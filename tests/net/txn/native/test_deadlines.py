@@ -34,8 +34,9 @@ class Scene:
     def all(self) -> Sequence[IdView]:
         return self.found
 
-    def wall(self) -> float:
-        return self.now
+    @property
+    def likely_ms(self) -> float:
+        return self.now * 1000
 
     def look(self, now: float) -> list[str]:
         """The members that are warned of."""

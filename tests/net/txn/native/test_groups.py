@@ -280,8 +280,7 @@ async def test_who_has_no_time_left_is_not_committed() -> None:
         (a,) = await crews(cast, "a")
         await a.initialize(timeout_ms=400)
         await written(a, "m1")
-        wall = a.at.transactions.control._network.wall
-        a.at.transactions.control._network.wall = lambda: wall() + 0.39  # type: ignore[method-assign]
+        a.at.transactions._time.heard(trio.current_time(), cast.fake.cluster.clock() + 390)
         assert await refused(a.commit("m1")) is ErrorCode.TRANSACTION_ABORTABLE
 
 

@@ -33,8 +33,11 @@ class Scene:
     async def check(self, *records: Message, also: Also = EVERYTHING) -> None:
         view = IdView("id")
         for offset, body in enumerate((claim(1, P0), *records)):
-            assert view.apply(body, Stand(offset, int(self.kproxy.cluster.network.wall() * 1000)))
-        await Votes(self.kproxy.cluster, 5.0).check(view, also)
+            assert view.apply(body, Stand(offset, self.stage.now))
+        await Votes(self.kproxy.cluster, 5.0, self._now_ms).check(view, also)
+
+    async def _now_ms(self, transactional_id: str) -> float:
+        return self.stage.now + 1
 
     async def refused(self, *records: Message) -> str:
         with pytest.raises(TxnError) as caught:
@@ -50,7 +53,6 @@ class Scene:
 async def opened() -> AsyncIterator[Scene]:
     async with stage() as cast:
         kproxy = await cast.kproxy()
-        cast.now = int(kproxy.cluster.network.wall() * 1000)
         client = Client(kproxy, "slot")
         await client.init()
         await client.write("1")

@@ -9,6 +9,7 @@ import trio
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import Message, request_class
+from kproxy.testing.simulation.clock import VirtualClock
 from kproxy.testing.simulation.network import Host, VirtualIO, VirtualNetwork
 from kproxy.testing.simulation.transactions.calls import Calls
 from kproxy.testing.simulation.transactions.plan import ProducerPlan
@@ -20,14 +21,13 @@ class Peer:
     """Answers requests in order; what has no answer ends the connection, or (``silent``) is waited for in vain."""
 
     def __init__(self, nursery: trio.Nursery, answer: Callable[[Any, int], Message | None], *, silent: bool) -> None:
-        self.network = VirtualNetwork(1, trio.current_time)
+        self.network = VirtualNetwork(1, VirtualClock(trio.lowlevel.current_clock()), trio.current_time)
         #: What was asked, and over which connection.
         self.asked: list[tuple[int, Any]] = []
         self._nursery = nursery
         self._answer = answer
         self._silent = silent
         self._connections = 0
-        nursery.start_soon(self.network.wire.run)
         self.network.takers[ADDRESS] = ("client", self._take)
 
     def _take(self, io: VirtualIO) -> None:

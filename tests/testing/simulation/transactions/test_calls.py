@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.metadata import (
@@ -27,8 +28,7 @@ def echo(asked: Any, _: int) -> Message | None:
     return EndTxnResponse(error_code=asked.producer_id) if asked.producer_id != 9 else None
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_requests_of_a_connection_are_answered_in_order(nursery: trio.Nursery) -> None:
+async def test_requests_of_a_connection_are_answered_in_order(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     peer = Peer(nursery, echo, silent=False)
     calls = peer.calls()
     answers: list[Any] = await calls.ask_all(ADDRESS, [request(n) for n in range(3)], 3)
@@ -39,8 +39,9 @@ async def test_requests_of_a_connection_are_answered_in_order(nursery: trio.Nurs
     calls.close()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_what_was_answered_before_the_connection_ended_is_told(nursery: trio.Nursery) -> None:
+async def test_what_was_answered_before_the_connection_ended_is_told(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     peer = Peer(nursery, echo, silent=False)
     calls = peer.calls()
     answers = await calls.ask_all(ADDRESS, [request(1), request(9), request(2)], 3)
@@ -52,8 +53,9 @@ async def test_what_was_answered_before_the_connection_ended_is_told(nursery: tr
     calls.close()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_connection_without_an_answer_in_time_is_given_up(nursery: trio.Nursery) -> None:
+async def test_a_connection_without_an_answer_in_time_is_given_up(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     peer = Peer(nursery, echo, silent=True)
     calls = peer.calls(timeout=2.0)
     began = trio.current_time()
@@ -65,8 +67,9 @@ async def test_a_connection_without_an_answer_in_time_is_given_up(nursery: trio.
     calls.close()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_request_that_is_held_up_comes_late_over_the_old_connection(nursery: trio.Nursery) -> None:
+async def test_a_request_that_is_held_up_comes_late_over_the_old_connection(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     peer = Peer(nursery, echo, silent=False)
     late = [5.0]
     calls = peer.calls(timeout=2.0, held_up=lambda _: late.pop() if late else 0.0)
@@ -78,8 +81,9 @@ async def test_a_request_that_is_held_up_comes_late_over_the_old_connection(nurs
     calls.close()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_leaders_are_asked_for_once_until_they_are_forgotten(nursery: trio.Nursery) -> None:
+async def test_leaders_are_asked_for_once_until_they_are_forgotten(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     rows = [MetadataResponsePartition(partition_index=n, leader_id=n) for n in (1, 2)]
     brokers = [MetadataResponseBroker(1, "one", 91)]
     told = MetadataResponse(brokers=brokers, topics=[MetadataResponseTopic(name="t", partitions=rows)])
@@ -96,8 +100,7 @@ async def test_leaders_are_asked_for_once_until_they_are_forgotten(nursery: trio
     calls.close()
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_nobody_to_connect_to_is_no_answer(nursery: trio.Nursery) -> None:
+async def test_nobody_to_connect_to_is_no_answer(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     peer = Peer(nursery, echo, silent=False)
     calls = peer.calls()
     with pytest.raises(OSError, match="no answer"):

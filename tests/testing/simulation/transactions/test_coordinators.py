@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
@@ -40,30 +41,28 @@ class Asked:
         return sum(isinstance(request, kind) for _, request in self.peer.asked)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_coordinator_is_found_once_and_asked_until_it_is_definite(nursery: trio.Nursery) -> None:
+async def test_a_coordinator_is_found_once_and_asked_until_it_is_definite(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     asked = Asked(nursery, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)
     answer = await asked.coordinators.ask(REQUEST, "id")
     assert not answer.error_code
     assert (asked.count(EndTxnRequest), asked.count(FindCoordinatorRequest)) == (3, 1)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_coordinator_that_has_moved_is_found_anew(nursery: trio.Nursery) -> None:
+async def test_a_coordinator_that_has_moved_is_found_anew(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, ErrorCode.NOT_COORDINATOR, 0)
     await asked.coordinators.ask(REQUEST, "id")
     assert asked.count(FindCoordinatorRequest) == 2
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_an_error_that_is_definite_is_the_answer(nursery: trio.Nursery) -> None:
+async def test_an_error_that_is_definite_is_the_answer(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, ErrorCode.PRODUCER_FENCED)
     answer = await asked.coordinators.ask(REQUEST, "id")
     assert answer.error_code == ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_who_asks_hears_that_a_request_may_still_come(nursery: trio.Nursery) -> None:
+async def test_who_asks_hears_that_a_request_may_still_come(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, None, None, 0)
     lost: list[int] = []
     await asked.coordinators.ask(REQUEST, "id", lost=lambda: lost.append(1))
@@ -71,8 +70,7 @@ async def test_who_asks_hears_that_a_request_may_still_come(nursery: trio.Nurser
     assert any("no answer to EndTxnRequest" in text for text in asked.said)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_max_block_ms_ends_the_asking(nursery: trio.Nursery) -> None:
+async def test_max_block_ms_ends_the_asking(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, ErrorCode.CONCURRENT_TRANSACTIONS)
     began = trio.current_time()
     with pytest.raises(Fatal):

@@ -1,8 +1,8 @@
 """What is known of parts that are prepared, and of who has an id."""
 
-import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.testing.simulation.transactions.control_calls import Request
 from kproxy.testing.simulation.transactions.crew_history import CrewHistory
@@ -13,8 +13,7 @@ def request() -> Request:
     return Request(lambda control: control.describe("id"))
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_part_waits_until_a_decision_is_asked_for() -> None:
+async def test_a_part_waits_until_a_decision_is_asked_for(autojump_clock: MockClock) -> None:
     history = CrewHistory(TransactionHistory())
     for name in ("a", "b"):
         history.prepared("id", name, trio.current_time())
@@ -26,8 +25,7 @@ async def test_a_part_waits_until_a_decision_is_asked_for() -> None:
     assert history.ids() == {"id"}
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_what_a_sweep_may_have_met_is_not_sure_to_wait() -> None:
+async def test_what_a_sweep_may_have_met_is_not_sure_to_wait(autojump_clock: MockClock) -> None:
     history, sweep = CrewHistory(TransactionHistory()), request()
     history.sweeps("id").append(sweep)
     history.prepared("id", "a", trio.current_time())
@@ -38,8 +36,7 @@ async def test_what_a_sweep_may_have_met_is_not_sure_to_wait() -> None:
     assert history.waits("id") == {"b"}
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_an_owner_may_be_replaced_by_a_request_that_was_over_behind_its_own() -> None:
+async def test_an_owner_may_be_replaced_by_a_request_that_was_over_behind_its_own(autojump_clock: MockClock) -> None:
     history, early = CrewHistory(TransactionHistory()), request()
     history.takes("id").append(early)
     await trio.sleep(1)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.offset_fetch import (
@@ -47,37 +48,34 @@ class Group:
         return self.history.broken[0] if self.history.broken else None
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_position_is_asked_for_until_it_is_told(nursery: trio.Nursery) -> None:
+async def test_a_position_is_asked_for_until_it_is_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     group = Group(nursery, 1, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     group.moved(told=None)
     assert await group.watch.position("g") == 1
     assert group.history.broken is None
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_group_that_was_never_moved_stands_nowhere(nursery: trio.Nursery) -> None:
+async def test_a_group_that_was_never_moved_stands_nowhere(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     assert await Group(nursery, -1).watch.position("g") == 0
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_what_was_committed_before_the_question_is_in_the_answer(nursery: trio.Nursery) -> None:
+async def test_what_was_committed_before_the_question_is_in_the_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     group = Group(nursery, 0)
     group.moved()
     assert await group.broken() == invariants.MOVED
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_position_never_falls(nursery: trio.Nursery) -> None:
+async def test_a_position_never_falls(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     group = Group(nursery, 1, 0)
     group.moved(told=None)
     assert await group.broken() == invariants.MOVED
 
 
-@pytest.mark.usefixtures("autojump_clock")
 @pytest.mark.parametrize(("asked", "told"), [(False, None), (True, False)])
 async def test_a_position_that_nobody_has_committed_is_told_to_nobody(
-    nursery: trio.Nursery, asked: bool, told: bool | None
+    nursery: trio.Nursery, asked: bool, told: bool | None, autojump_clock: MockClock
 ) -> None:
     group = Group(nursery, 1)
     group.moved(asked=asked, told=told)

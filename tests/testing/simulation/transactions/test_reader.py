@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kproxy.codec._generated.fetch import (
     FetchRequest,
@@ -38,11 +38,17 @@ class Log:
 
     def __init__(self, nursery: trio.Nursery, *, committed: bool = True, error: int = 0) -> None:
         self._errors = [error]
+        self.stable = 4
         self.shown: list[tuple[int, int, bytes]] = []
         self.peer = Peer(nursery, self._answer, silent=False)
         take = self.shown.append
+        self.fallen: list[tuple[int, int, int]] = []
         self.reader = Reader(
-            self.peer.calls(), 4, committed=committed, shown=lambda place, offset, value: take((place, offset, value))
+            self.peer.calls(),
+            4,
+            committed=committed,
+            shown=lambda place, offset, value: take((place, offset, value)),
+            fell=lambda place, before, now: self.fallen.append((place, before, now)),
         )
 
     def _answer(self, request: Any, _: int) -> Message:
@@ -50,7 +56,7 @@ class Log:
         if isinstance(request, FetchRequest):
             index = request.topics[0].partitions[0].partition
             row: Any = FetchResponsePartitionData(
-                partition_index=index, error_code=error, high_watermark=9, last_stable_offset=4, records=LOG
+                partition_index=index, error_code=error, high_watermark=9, last_stable_offset=self.stable, records=LOG
             )
             return FetchResponse(responses=[FetchResponseFetchableTopicResponse(topic="t", partitions=[row])])
         if isinstance(request, ListOffsetsRequest):
@@ -61,8 +67,7 @@ class Log:
         return MetadataResponse(brokers=[MetadataResponseBroker(1, *ADDRESS)], topics=topics)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_records_are_shown_once_in_order(nursery: trio.Nursery) -> None:
+async def test_records_are_shown_once_in_order(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     log = Log(nursery)
     await log.reader.poll(1)
     await log.reader.poll(1)
@@ -71,22 +76,31 @@ async def test_records_are_shown_once_in_order(nursery: trio.Nursery) -> None:
     assert (log.reader.positions[1], log.reader.ends[1]) == (4, 4)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_reader_of_everything_is_told_the_high_watermark(nursery: trio.Nursery) -> None:
+async def test_a_reader_of_everything_is_told_the_high_watermark(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     log = Log(nursery, committed=False)
     await log.reader.poll(0)
     assert log.reader.ends[0] == 9
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_an_error_is_got_over(nursery: trio.Nursery) -> None:
+async def test_a_last_stable_offset_that_falls_is_reported(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    log = Log(nursery)
+    for log.stable in (4, 6, 6, 5):
+        await log.reader.poll(0)
+    assert log.fallen == [(0, 6, 5)]
+    log.stable = 2
+    await log.reader.poll(1)
+    assert log.fallen == [(0, 6, 5)]
+
+
+async def test_an_error_is_got_over(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     log = Log(nursery, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     await log.reader.read_to(0, 4)
     assert len(log.shown) == 4
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_the_end_is_told_or_is_not(nursery: trio.Nursery) -> None:
+async def test_the_end_is_told_or_is_not(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     log = Log(nursery, error=ErrorCode.OFFSET_NOT_AVAILABLE)
     assert await log.reader.end(0) is None
     assert await log.reader.end(0) == 4

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from kproxy.proxy.homes import Home
 from kproxy.testing.simulation.transactions.plan import Taste, make_plan
 from kproxy.testing.simulation.transactions.world import run
 
@@ -26,6 +27,12 @@ def test_without_faults_all_is_well(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_invariants_hold(seed: int) -> None:
     assert run(make_plan(seed, Taste())).broken is None
+
+
+def test_no_answer_to_the_control_api_is_lost_when_faults_are_over() -> None:
+    """Sixteen losses and one driver: what was left of them held up the end of the run."""
+    taste = Taste(homes=(Home.KPROXY,), faults=("control_lost",))
+    assert run(make_plan(0, taste)).broken is None
 
 
 def test_the_same_seed_is_the_same_run_in_any_process() -> None:

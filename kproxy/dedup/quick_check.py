@@ -1,0 +1,120 @@
+"""Rules out, by its header and at most its first record, that a batch repeats anything in doubt.
+
+A producer that returns after a clean end leaves batches in doubt until ``retry.window.ms`` has passed. A comparison of
+every record with them costs several times what the relay of a batch costs. Clients send retries before new records,
+so a connection is compared in full first (``Rules.settled_requests``), and with a ``QuickCheck`` from then on.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from kproxy.codec.batch import HEADER_SIZE
+from kproxy.codec.records import LOG_APPEND_TIME
+from kproxy.dedup.digest import UNTIMED, first_content
+from kproxy.dedup.entries import Entry
+from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.member import Member
+from kproxy.dedup.rules import Rules
+
+#: Of a batch header: magic, attributes, base timestamp, max timestamp.
+_HEADER: Final = Struct(">16xb4xh4xqq")
+_ANOTHER_TIME: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class QuickCheck:
+    """What is in doubt on one partition for one connection. Timestamps in ms."""
+
+    oldest_ms: int
+    newest_ms: int
+    #: Contents (``Digest.content``) that are a repeat whatever the client's timestamp is.
+    at_any_time: frozenset[bytes]
+    #: Contents that a record without a timestamp may repeat.
+    untimed: frozenset[bytes]
+    #: When the check has to be rebuilt, in seconds: fewer records can be repeated from then on.
+    until: float
+
+    @classmethod
+    def of(cls, entries: Collection[Entry], rules: Rules, now: float) -> "QuickCheck | None":
+        """The check for these entries; None while one of them is not read back."""
+        times: list[int] = []
+        at_any_time: set[bytes] = set()
+        untimed: set[bytes] = set()
+        for entry in entries:
+            if entry.digests is None:
+                return None
+            for digest in entry.digests:
+                if digest.timestamp_ms != UNTIMED:
+                    times.append(digest.timestamp_ms)
+                if rules.times_agree(entry, digest, digest._replace(timestamp_ms=_ANOTHER_TIME), now):
+                    at_any_time.add(digest.content)
+                if rules.times_agree(entry, digest, digest._replace(timestamp_ms=UNTIMED), now):
+                    untimed.add(digest.content)
+        until = min(ends for entry in entries for ends in rules.ends_of(entry) if ends > now)
+        oldest, newest = (min(times), max(times)) if times else (0, -1)
+        return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), until)
+
+    def clears(self, batch: memoryview, max_decompressed_bytes: int, arrival_ms: int | None = None) -> bool:
+        """Whether no record of a batch needs to be compared; False also for what is no whole batch of format v2.
+
+        ``arrival_ms``: see ``read_batch``.
+        """
+        if len(batch) < HEADER_SIZE:
+            return False
+        magic, attributes, base, latest = _HEADER.unpack_from(batch)
+        if magic != 2:
+            return False
+        timed = base not in (UNTIMED, arrival_ms) and not attributes & LOG_APPEND_TIME
+        if timed and base <= self.newest_ms and not base <= latest < self.oldest_ms:
+            return False
+        contents = self.at_any_time if timed else self.untimed
+        if not contents:
+            return True
+        first = first_content(batch, max_decompressed_bytes)
+        return first is not None and first not in contents
+
+
+class QuickChecks:
+    """The checks of one producer's connections, by partition."""
+
+    def __init__(self, rules: Rules) -> None:
+        """None yet."""
+        self._rules = rules
+        #: Requests in a row that were compared in full and repeated nothing.
+        self._compared: dict[TrackKey, dict[Member, int]] = {}
+        self._checks: dict[TrackKey, dict[Member, QuickCheck]] = {}
+
+    def keys(self) -> Collection[TrackKey]:
+        """The partitions on which requests were compared since something was in doubt there last."""
+        return self._compared.keys()
+
+    def of(self, member: Member, key: TrackKey, now: float) -> QuickCheck | None:
+        """The check of a connection for a partition, if there is one that still holds."""
+        checks = self._checks.get(key)
+        check = checks.get(member) if checks else None
+        return check if check is not None and now < check.until else None
+
+    def compared(
+        self, member: Member, key: TrackKey, entries: Collection[Entry], *, repeated: bool, now: float
+    ) -> bool:
+        """Records that a request was compared with the entries on a partition, and whether it repeated any of them.
+
+        Returns whether the connection has a check now.
+        """
+        counts = self._compared.setdefault(key, {})
+        counts[member] = 0 if repeated else counts.get(member, 0) + 1
+        check = None
+        if counts[member] >= self._rules.settled_requests(member.doubts.depth):
+            check = QuickCheck.of(entries, self._rules, now)
+        if check is not None:
+            self._checks.setdefault(key, {})[member] = check
+        elif key in self._checks:
+            self._checks[key].pop(member, None)
+        return check is not None
+
+    def reset(self, key: TrackKey) -> None:
+        """Ends all checks on a partition, since something else is in doubt there."""
+        self._compared.pop(key, None)
+        self._checks.pop(key, None)

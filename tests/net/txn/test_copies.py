@@ -1,0 +1,68 @@
+"""Batches that were sent more than once, whose copies a commit has to name: how many are kept."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn import transaction
+from kproxy.testing.fake_broker import Call, CloseAfter
+from kproxy.txn.errors import TxnError
+from tests.net.txn.instances import Cast, Client, Instance, stage
+from tests.net.txn.member_scene import Crew, refused
+
+P0 = ("t", 0)
+
+
+@asynccontextmanager
+async def started() -> AsyncIterator[tuple[Cast, Instance]]:
+    async with stage() as cast:
+        yield cast, await cast.instance()
+
+
+def lose_an_answer(cast: Cast) -> None:
+    """The next batch is written, and sent again."""
+
+    def once(call: Call) -> CloseAfter | None:
+        return CloseAfter() if any(topic.name == "t" for topic in call.request.topic_data) else None
+
+    cast.fake.cluster.control(ApiKey.PRODUCE, once, times=1)
+
+
+async def test_a_transaction_that_repeated_a_batch_is_aborted_where_too_many_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with started() as (cast, at):
+        client = Client("id")
+        await client.init(at)
+        lose_an_answer(cast)
+        await client.write(at, "1", P0)
+        await client.end(at)
+        views = at.transactions.views
+        assert views.copies_bytes() > 0
+        monkeypatch.setattr(transaction, "_MOST_COPIES_BYTES", views.copies_bytes())
+        lose_an_answer(cast)
+        await client.write(at, "2", P0)
+        with pytest.raises(TxnError, match=r"TRANSACTION_ABORTABLE.*sent again"):
+            await client.end(at)
+        await client.end(at, committed=False)
+        await client.write(at, "2", P0)
+        await client.end(at)
+        assert cast.visible(views) == ["1", "2"]
+
+
+async def test_so_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started() as (cast, at):
+        monkeypatch.setattr(transaction, "_MOST_COPIES_BYTES", 0)
+        crew = Crew(at)
+        await crew.initialize()
+        await crew.begin("first")
+        lose_an_answer(cast)
+        await crew.write("first", "1")
+        assert await refused(crew.prepare("first")) is ErrorCode.TRANSACTION_ABORTABLE
+        await crew.begin("second")
+        await crew.write("second", "1")
+        await crew.prepare("second")
+        await crew.commit("second")
+        assert cast.visible(at.transactions.views) == ["1"]

@@ -1,0 +1,390 @@
+"""The end of a transaction, by each path: the client's epoch rises, and nobody is given another producer's identity."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import pytest
+
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.log_appender import AppendUnknown
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.parts import EVERYTHING
+from kproxy.txn.records import Entry
+from tests.net.txn.instances import Client, Instance, stage
+
+P0 = ("t", 0)
+BOTH = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+Append: TypeAlias = Callable[[], Awaitable[None]]
+"""Appends the record now."""
+
+
+def at_decision(monkeypatch: pytest.MonkeyPatch, at: Instance, then: Callable[[Append], Awaitable[None]]) -> None:
+    """``then`` takes the place of the append of the next decision at this instance."""
+    log, append = at.transactions.log, at.transactions.log.append
+    seen: list[Entry] = []
+
+    async def controlled(entry: Entry, *place: int) -> None:
+        if seen or not isinstance(entry.body, TransactionDecision):
+            return await append(entry, *place)
+        seen.append(entry)
+
+        async def now() -> None:
+            await append(entry, *place)
+
+        return await then(now)
+
+    monkeypatch.setattr(log, "append", controlled)
+
+
+async def never(append: Append) -> None:
+    """The record is lost, and the client of the log does not know it."""
+    raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def unheard(append: Append) -> None:
+    """The record is appended; the answer is lost."""
+    await append()
+    raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class TestTheEpochRises:
+    async def test_after_an_abort_that_a_claim_settled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else the batches of the next transaction, whose sequences begin at 0, are taken for repeated ones."""
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps=True)
+            before = await client.init(a)
+            await client.write(a, "aborted", P0)
+            at_decision(monkeypatch, a, never)
+            assert await client.end(a, committed=False) == Producer(before.producer_id, before.epoch + 1)
+            assert a.stats.transactions.claims == {"won": 2}
+            client._next.clear()  # as Java's client does with each answer to EndTxn
+            await client.write(a, "1", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+
+    async def test_after_an_abort_of_a_transaction_that_had_lost_its_claim(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps=True)
+            before = await client.init(a)
+            await client.write(a, "aborted", P0)
+            owner = a.transactions.coordinator.of("id")
+            assert owner is not None
+            owner.keeper.claim = None
+            assert (await client.end(a, committed=False)).epoch == before.epoch + 1
+            await client.write(a, "1", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+
+    async def test_with_the_abort_after_a_commit_that_was_not_possible(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The client is answered TRANSACTION_ABORTABLE as often as it asks, until it aborts."""
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps=True)
+            before = await client.init(a)
+            await client.write(a, "aborted", P0)
+            owner = a.transactions.coordinator.of("id")
+            assert owner is not None
+            assert owner.transaction is not None
+            monkeypatch.setattr(type(owner.transaction.writer), "failed", ErrorCode.INVALID_RECORD)
+            for _ in range(2):
+                with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                    await client.end(a)
+            monkeypatch.undo()
+            assert (await client.end(a, committed=False)).epoch == before.epoch + 1
+            await client.write(a, "1", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1"]
+
+    async def test_if_the_answer_to_the_abort_is_lost_it_is_the_same_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps=True)
+            await client.init(a)
+            await client.write(a, "aborted", P0)
+            again = Client("id", bumps=True, producer=client.producer)
+            at_decision(monkeypatch, a, never)
+            told = await client.end(a, committed=False)
+            assert await again.end(a, committed=False) == told
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await Client("id", bumps=True, producer=Producer(told.producer_id, told.epoch - 1)).end(a)
+
+
+@BOTH
+async def test_a_decision_that_came_while_it_was_asked_for_is_no_fence(
+    bumps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read before the decision, which is late, and claimed after it: the decision is the client's own."""
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        before = await client.init(a)
+        await client.write(a, "1", P0)
+        log, read = a.transactions.log, a.transactions.log.read_to_end
+        late: list[Append] = []
+        reads: list[str] = []
+
+        async def hold(append: Append) -> None:
+            late.append(append)
+            raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+        async def read_to_end(transactional_id: str) -> object:
+            reads.append("read" if late else "before")
+            if reads.count("read") == 2:
+                await late[0]()
+            return await read(transactional_id)
+
+        at_decision(monkeypatch, a, hold)
+        monkeypatch.setattr(log, "read_to_end", read_to_end)
+        told = await client.end(a)
+        assert told.epoch == before.epoch + bumps
+        assert cast.visible(a.transactions.views) == ["1"]
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["1", "2"]
+
+
+class TestNobodyIsGivenTheIdentityOfAnotherProducer:
+    @pytest.mark.parametrize("heard", [True, False], ids=["acknowledged", "answer-lost"])
+    async def test_of_one_that_came_after_the_decision(self, heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another instance's InitProducerId follows the decision before this instance has read either."""
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps=True), Client("id", bumps=True)
+            before = await old.init(a)
+            await old.write(a, "1", P0)
+
+            async def overtaken(append: Append) -> None:
+                await append()
+                await new.init(b)
+                await a.transactions.log.read_to_end("id")
+                if not heard:
+                    raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+            at_decision(monkeypatch, a, overtaken)
+            zombie = Client("id", bumps=True, producer=before)
+            assert await old.end(a) == Producer(before.producer_id, before.epoch + 1)
+            assert new.producer == Producer(before.producer_id, before.epoch + 2)
+            for ask in (old.end(a), old.send(a, [old.batch("zombie", P0)]), zombie.end(a)):
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await ask
+            await new.write(b, "2", P0)
+            await new.end(b)
+            assert cast.visible(b.transactions.views) == ["1", "2"]
+
+    async def test_of_one_that_has_committed_since(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps=True), Client("id", bumps=True)
+            before = await old.init(a)
+            await old.write(a, "1", P0)
+
+            async def overtaken(append: Append) -> None:
+                await append()
+                await new.init(b)
+                await new.write(b, "2", P0)
+                await new.end(b)
+                await a.transactions.log.read_to_end("id")
+
+            at_decision(monkeypatch, a, overtaken)
+            assert await old.end(a) == Producer(before.producer_id, before.epoch + 1)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.write(a, "zombie", P0)
+            assert cast.visible(b.transactions.views) == ["1", "2"]
+
+    @pytest.mark.parametrize("decisions", [1, 2])
+    async def test_of_one_whose_decisions_came_before_the_claim(
+        self, decisions: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """InitProducerId has read the log, and then the old producer's decision gives that the same identity."""
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps=True), Client("id", bumps=True)
+            before = await old.init(a)
+            append = b.transactions.log.append
+            overtaken: list[Entry] = []
+
+            async def late(entry: Entry, *place: int) -> None:
+                while len(overtaken) < decisions:
+                    overtaken.append(entry)
+                    await old.write(a, f"{len(overtaken)}", P0)
+                    await old.end(a)
+                await append(entry, *place)
+
+            monkeypatch.setattr(b.transactions.log, "append", late)
+            await new.init(b)
+            assert old.producer == Producer(before.producer_id, before.epoch + decisions)
+            assert new.producer == Producer(before.producer_id, before.epoch + decisions + 1)
+            await new.write(b, "new", P0)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.end(a)
+            await new.end(b)
+            shown = [*(f"{n + 1}" for n in range(decisions)), "new"]
+            assert cast.visible(b.transactions.views) == shown
+
+
+@BOTH
+class TestALateInitProducerId:
+    """KIP-360: a copy of a request that was answered, which comes when the client has gone on."""
+
+    async def test_aborts_nothing(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            before = await client.init(a)
+            await client.init(a, resume=True)
+            await client.write(a, "1", P0)
+            late = Client("id", bumps, producer=before)
+            assert await late.init(a, resume=True) == client.producer
+            await client.write(a, "2", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1", "2"]
+            assert a.stats.transactions.claims == {"won": 2}
+
+    async def test_keeps_a_transaction_doomed(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            before = await client.init(a)
+            await client.init(a, resume=True)
+            await client.write(a, "1", P0)
+            await a.transactions.coordinator.abort("id", client.producer)
+            late = Client("id", bumps, producer=before)
+            assert await late.init(a, resume=True) == client.producer
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.write(a, "2", P0)
+            await client.end(a, committed=False)
+            await client.write(a, "3", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["3"]
+
+    async def test_after_the_end_of_a_transaction_changes_nothing(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance(), Client("id", bumps)
+            before = await client.init(a)
+            await client.init(a, resume=True)
+            await client.write(a, "1", P0)
+            await client.end(a)
+            await client.write(a, "2", P0)
+            late = Client("id", bumps, producer=before)
+            if bumps:
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await late.init(a, resume=True)
+            else:
+                assert await late.init(a, resume=True) == client.producer
+            await client.write(a, "3", P0)
+            await client.end(a)
+            assert cast.visible(a.transactions.views) == ["1", "2", "3"]
+
+    async def test_at_another_kproxy_aborts_nothing(self, bumps: bool) -> None:
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id", bumps)
+            before = await client.init(a)
+            await client.init(a, resume=True)
+            await client.write(a, "1", P0)
+            late = Client("id", bumps, producer=before)
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                await late.init(b, resume=True)
+            await client.write(a, "2", P0)
+            await client.end(a)
+            assert cast.visible(b.transactions.views) == ["1", "2"]
+
+
+@BOTH
+async def test_a_repeated_init_producer_id_moves_to_another_kproxy(bumps: bool) -> None:
+    """The first kproxy has answered, but the answer was lost."""
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id", bumps)
+        await client.init(a)
+        lost = Client("id", bumps, producer=client.producer)
+        given = await lost.init(a, resume=True)
+        await a.kill()
+        assert await client.init(b, resume=True) == given
+        await client.write(b, "1", P0)
+        await client.end(b)
+        assert cast.visible(b.transactions.views) == ["1"]
+
+
+@BOTH
+async def test_a_restarted_kproxy_answers_a_repeated_init_producer_id(bumps: bool) -> None:
+    """What was open is aborted, as nobody can continue it, and its client hears of it."""
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id", bumps)
+        before = await client.init(a)
+        await client.init(a, resume=True)
+        await client.write(a, "1", P0)
+        await a.kill()
+        again = await cast.instance("a")
+        late = Client("id", bumps, producer=before)
+        assert await late.init(again, resume=True) == client.producer
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.write(again, "2", P0)
+        await client.end(again, committed=False)
+        await client.write(again, "3", P0)
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["3"]
+
+
+@BOTH
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_repeated_commit_is_a_success_after_the_id_has_expired(bumps: bool, restarted: bool) -> None:
+    """The answer was lost, and transactional.id.timeout.ms is shorter than the client's patience."""
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        lost = Client("id", bumps, producer=client.producer)
+        given = await lost.end(a)
+        view = a.transactions.views.of("id")
+        assert view is not None
+        await a.transactions.coordinator._expire(view)
+        at = a
+        if restarted:
+            await a.kill()
+            at = await cast.instance("a")
+        expired = await at.transactions.log.read_to_end("id")
+        assert expired is not None
+        assert expired.expired
+        assert await client.end(at) == given
+        assert cast.visible(at.transactions.views) == ["1"]
+        again = Client("id", bumps)
+        await again.init(at)
+        await again.write(at, "2", P0)
+        await again.end(at)
+        for ask in (lost.end(at), lost.end(at, committed=False)):
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await ask
+        assert cast.visible(at.transactions.views) == ["1", "2"]
+
+
+@BOTH
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_restarted_kproxy_knows_that_a_transaction_was_aborted_by_hand(bumps: bool, elsewhere: bool) -> None:
+    """Else its client commits what it writes from then on, without what was aborted."""
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        by = b if elsewhere else a
+        await by.transactions.coordinator.decide("id", client.producer, committed=False, also=EVERYTHING)
+        await a.kill()
+        again = await cast.instance("a")
+        for _ in range(2):
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.write(again, "2", P0)
+        await client.end(again, committed=False)
+        await client.write(again, "3", P0)
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["3"]
+
+
+async def test_what_is_decided_by_hand_with_nothing_open_dooms_nobody() -> None:
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id")
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.transactions.coordinator.prepare(client.request)
+        await a.transactions.coordinator.decide("id", None, committed=False, also=EVERYTHING)
+        await a.kill()
+        again = await cast.instance("a")
+        await client.write(again, "2", P0)
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["2"]

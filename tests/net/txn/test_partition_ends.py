@@ -1,0 +1,131 @@
+"""What a transaction announces: what is written must be found, what will probably be written need not."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.broker_log_leaders import LogError
+from kproxy.net.txn import partition_ends
+from kproxy.net.txn.partition_ends import PartitionEnds
+from kproxy.txn.errors import TxnError
+from kproxy.txn.view import Place
+from kproxy.txn.writes import Written
+from tests.net.txn.instances import Client, stage
+
+A, B, C, GONE, LEADERLESS = ("a", 0), ("b", 0), ("c", 0), ("gone", 0), ("leaderless", 0)
+
+
+@dataclass
+class Leaders:
+    """Partitions end at 5; some do not exist, and some have no leader."""
+
+    asked: list[set[Place]] = field(default_factory=list)
+
+    async def __call__(self, places: Collection[Place]) -> Mapping[Place, int]:
+        self.asked.append(set(places))
+        if LEADERLESS in places:
+            await trio.sleep(60)
+            raise OSError("no leader")
+        if GONE in places:
+            raise LogError(GONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "ListOffsets")
+        return dict.fromkeys(places, 5)
+
+
+@dataclass
+class Topics:
+    """Some topics may not be written; of others that is not known yet."""
+
+    forbidden: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    async def errors(self, places: Collection[Place]) -> Mapping[Place, ErrorCode]:
+        return {place: ErrorCode.POLICY_VIOLATION for place in places if place[0] in self.forbidden}
+
+    def is_known_writable(self, place: Place) -> bool:
+        return place[0] not in (*self.forbidden, *self.unknown)
+
+
+class TestPartitionEnds:
+    async def test_all_that_was_added_is_asked_for_at_once(self) -> None:
+        leaders = Leaders()
+        ends = PartitionEnds(leaders, Topics())
+        assert await ends.with_likely([A], [A, B], []) == {A: 5, B: 5}
+        assert leaders.asked == [{A, B}]
+
+    async def test_the_usual_partitions_are_announced_without_a_question(self) -> None:
+        leaders = Leaders()
+        ends = PartitionEnds(leaders, Topics())
+        ends.note({B: Written(9, ())})
+        assert await ends.with_likely([A], [], [B, C]) == {A: 5, B: 9}
+        assert leaders.asked == [{A}]
+
+    async def test_an_added_partition_that_does_not_exist_is_left_out(self) -> None:
+        ends = PartitionEnds(Leaders(), Topics())
+        assert await ends.with_likely([A], [GONE, B], [GONE]) == {A: 5}
+
+    async def test_an_added_partition_without_a_leader_delays_the_written_ones_for_a_moment_only(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        ends = PartitionEnds(Leaders(), Topics())
+        began = trio.current_time()
+        assert await ends.with_likely([A], [LEADERLESS], []) == {A: 5}
+        assert trio.current_time() - began <= partition_ends._AHEAD_SECONDS
+
+    async def test_a_written_partition_that_does_not_exist_fails_the_request(self) -> None:
+        with pytest.raises(TxnError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await PartitionEnds(Leaders(), Topics()).with_likely([A, GONE], [B], [])
+
+    @pytest.mark.parametrize("known", [True, False], ids=["end known", "end unknown"])
+    async def test_a_written_partition_of_a_forbidden_topic_fails_the_request(self, known: bool) -> None:
+        leaders = Leaders()
+        ends = PartitionEnds(leaders, Topics(forbidden=("b",)))
+        if known:
+            ends.note({B: Written(9, ())})
+        for asked in (ends.of([A, B]), ends.with_likely([A, B], [], [])):
+            with pytest.raises(TxnError, match="POLICY_VIOLATION"):
+                await asked
+        assert leaders.asked == []
+
+    @pytest.mark.parametrize("topics", [Topics(forbidden=("b",)), Topics(unknown=("b",))], ids=["no", "unknown"])
+    async def test_a_likely_partition_that_may_not_be_written_is_left_out(self, topics: Topics) -> None:
+        ends = PartitionEnds(Leaders(), topics)
+        ends.note({B: Written(9, ())})
+        assert await ends.with_likely([A], [B, C], [B]) == {A: 5, C: 5}
+
+    async def test_more_partitions_than_are_remembered_are_asked_for_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(partition_ends, "_MOST_ENDS", 1)
+        leaders = Leaders()
+        assert await PartitionEnds(leaders, Topics()).with_likely([A], [B, C], []) == dict.fromkeys((A, B, C), 5)
+        assert leaders.asked == [{A, B, C}]
+
+
+@pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+@pytest.mark.parametrize("anew", [False, True], ids=["same producer", "new producer"])
+async def test_an_id_is_not_stuck_after_a_topic_that_it_wrote_was_deleted(anew: bool, bumps: bool) -> None:
+    """The topic was recreated in between, so its end is not known any more."""
+    async with stage() as cast:
+        cast.fake.cluster.create_topic("gone", 1)
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", GONE)
+        await client.end(a)
+        cast.fake.cluster.delete_topic("gone")
+        cast.fake.cluster.create_topic("gone", 1)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.write(a, "2", GONE)
+            await client.end(a)
+        await client.end(a, committed=False)
+        cast.fake.cluster.delete_topic("gone")
+        if anew:
+            await client.init(a)
+        else:
+            await client.end(a, committed=False)
+        await client.write(a, "3", ("t", 0))
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["3"]

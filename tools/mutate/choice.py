@@ -1,0 +1,68 @@
+"""Which tests are tried on a mutant: those of its package and those that import it, if they reach the statement."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.mutate.instrument import module_name
+from tools.mutate.mutants import Module, Mutant
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A test in the run without a mutant."""
+
+    seconds: float
+    #: The statements that it reached, by the path of their module.
+    lines: Mapping[str, Collection[int]]
+
+
+def files_for(path: str) -> list[Path]:
+    """The files whose tests may notice a change of a module: its own, all of its package, and all that import it."""
+    own = Path("tests", *Path(path).parts[1:-1])
+    mirrored = own / f"test_{Path(path).name}"
+    files = [*own.glob("test_*.py"), *(file for file in _importers(module_name(path)) if file.parent != own)]
+    return sorted(files, key=lambda file: (file != mirrored, file.parent != own, file))
+
+
+def _importers(module: str) -> list[Path]:
+    imports = re.compile(rf"^\s*(?:from|import) {re.escape(module)}\b", re.MULTILINE)
+    folders = ("net",) if module.startswith("kproxy.net.") else ("dedup", "txn", "proxy")
+    return [
+        file for name in folders for file in Path("tests", name).rglob("test_*.py") if imports.search(file.read_text())
+    ]
+
+
+def choose(mutant: Mutant, module: Module, ran: Mapping[str, Ran], seconds: float) -> list[str]:
+    """The tests that reach the mutant: those of the module's own file first, then the fastest, ``seconds`` in all."""
+    lines = {mutant.line} if mutant.unit is not None else module.lines_that_mention(mutant.assigns)
+    own = f"test_{Path(module.path).name}"
+    found = _reaching(ran, module.path, lines)
+    if mutant.unit is None:  # a test of a constant reaches no statement
+        found += [node for node in ran if _is_in(own, node) and node not in found]
+        found = found or [node for node, one in ran.items() if one.lines.get(module.path)]
+    found.sort(key=lambda node: (not _is_in(own, node), ran[node].seconds))
+    chosen, total = [], 0.0
+    for node in found:
+        total += ran[node].seconds
+        if chosen and total > seconds:
+            break
+        chosen.append(node)
+    return chosen
+
+
+def _is_in(file: str, node: str) -> bool:
+    return Path(node.split("::")[0]).name == file
+
+
+def _reaching(ran: Mapping[str, Ran], path: str, lines: Collection[int]) -> list[str]:
+    return [node for node, one in ran.items() if not set(lines).isdisjoint(one.lines.get(path, ()))]
+
+
+def grouped(paths: Sequence[str]) -> list[list[str]]:
+    """Modules of one package together: their tests are collected, and run without a mutant, once."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(str(Path(path).parent), []).append(path)
+    return list(groups.values())

@@ -1,0 +1,98 @@
+"""``make hostile``: attacks on a live kproxy, and a table of what they cost it; exit code 1 if that is too much."""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from verification.hostile.flood import ANSWERED, CLOSED, SILENT, flood
+from verification.hostile.measure import Row, measured
+from verification.hostile.mutations import Kind, frames, requests
+from verification.hostile.setups import SETUPS, Setup
+from verification.hostile.target import Besieged, besieged
+
+_FRAMES: Final = 50_000
+_SHORT_FRAMES: Final = 1_200
+#: Frames that are sent before anything is measured, where frames are sent, else each attack twice: code is loaded,
+#: caches are filled, and OpenSSL takes about 20 MiB that it keeps.
+_WARM_UP: Final = 500
+#: How often, where attacks are the warm-up: OpenSSL's memory reaches its plateau with the second.
+_WARM_ATTACKS: Final = 2
+#: After so many frames the fake broker is started again if it has ended: then nothing would reach deep handlers.
+_ROUND: Final = 250
+_MIB: Final = 1 << 20
+_COLUMNS: Final = ("kproxy", "attack", "s", "MiB before", "MiB after", "files", "longest wait, ms", "answers", "faults")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs all attacks; 0 if kproxy bore them."""
+    options = _options().parse_args(arguments)
+    count = options.frames or (_SHORT_FRAMES if options.short else _FRAMES)
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    progress = Console(stderr=True, highlight=False)
+    table, failed = Table(*_COLUMNS, title=f"seed {options.seed}, {count} frames of {len(requests())} requests"), 0
+    for setup in SETUPS:
+        for row in _attacked(setup, options.seed, count // sum(each.floods for each in SETUPS)):
+            faults = row.faults(options.most_stall)
+            failed += bool(faults)
+            progress.print(f"{setup.name}: {row.name}: {row.seconds:.1f} s, {row.answers}")
+            table.add_row(setup.name, *_cells(row), "; ".join(faults) or "none")
+    console.print(table)
+    console.print(f"{failed} of {table.row_count} attacks did harm")
+    return bool(failed)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make hostile ARGS=...", description=__doc__)
+    parser.add_argument("--frames", type=int, help=f"mutated frames in all (default: {_FRAMES})")
+    parser.add_argument("--short", action="store_true", help=f"for CI: {_SHORT_FRAMES} frames, under a minute")
+    parser.add_argument("--seed", type=int, default=1, help="decides the frames (default: 1)")
+    parser.add_argument(
+        "--most-stall", type=float, default=1.5, help="seconds that the health page may take (default: 1.5)"
+    )
+    return parser
+
+
+def _attacked(setup: Setup, seed: int, count: int) -> Iterator[Row]:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        besieged(Path(name), *setup.options(Path(name)), opens=setup.opens) as proxy,
+    ):
+        if setup.opens:
+            _flooded(proxy, seed + 1, _WARM_UP)
+        else:
+            for attack in [*setup.attacks] * _WARM_ATTACKS:
+                attack(proxy)
+        for attack in setup.attacks:
+            yield measured(proxy, (attack.__doc__ or "").rstrip("."), attack, pings=setup.pings)
+        if setup.floods:
+            yield measured(proxy, f"{count} mutated frames", lambda proxy: _flooded(proxy, seed, count))
+
+
+def _flooded(proxy: Besieged, seed: int, count: int) -> str:
+    found: Counter[str] = Counter()
+    sent = frames(seed, count)
+    while batch := list(islice(sent, _ROUND)):
+        found += flood(proxy.port, iter(batch))
+        proxy.make_topic()
+    sound = 100 * found[Kind.ONE_FIELD] // count
+    outcomes = ", ".join(f"{found[outcome]} {outcome}" for outcome in (ANSWERED, CLOSED, SILENT))
+    return f"{outcomes}; {sound} % well-formed but for one field"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    stall = "-" if row.stall is None else f"{row.stall * 1000:.0f}"
+    before, after = row.memory
+    files = f"{row.files[0]} / {row.files[1]}"
+    return row.name, f"{row.seconds:.1f}", f"{before / _MIB:.0f}", f"{after / _MIB:.0f}", files, stall, row.answers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Attacks that were found by trying: each takes a running kproxy, and returns what came back, in a few words."""
+
+import gzip
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Final
+
+from kproxy.codec._generated.heartbeat import HeartbeatRequest
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
+from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
+from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.header import encode_request
+from verification.hostile.target import PATIENCE, Besieged
+
+MIB: Final = 1 << 20
+#: Attacks come from another address than honest clients.
+HOSTILE: Final = "127.0.0.2"
+_LONG: Final = 32_700
+
+
+def answer_to(proxy: Besieged, data: bytes) -> bytes:
+    """The frame that comes back, without its length; empty if the connection is closed instead."""
+    with proxy.connect(HOSTILE) as sock:
+        return ask(sock, [data])[0]
+
+
+def ask(sock: socket.socket, requests: Iterable[bytes]) -> list[bytes]:
+    """The answers to requests that are sent one after the other; the last is empty if the connection was closed."""
+    answers = []
+    with sock.makefile("rb") as stream:
+        sock.settimeout(PATIENCE)
+        for data in requests:
+            try:
+                sock.sendall(data)
+                size = stream.read(4)
+                answers.append(stream.read(int.from_bytes(size, "big")) if size else b"")
+            except (ConnectionError, TimeoutError):
+                answers.append(b"")
+            if not answers[-1]:
+                break
+    return answers
+
+
+def half_frames(proxy: Besieged) -> str:
+    """60 of 64 MiB of a request, then the connection is closed, 14 times."""
+    for _ in range(14):
+        with proxy.connect(HOSTILE) as sock:
+            _send(sock, struct.pack(">ihhih", 64 * MIB, 0, 8, 1, -1) + bytes(60 * MIB))
+    return "14 closed"
+
+
+def empty_names(proxy: Besieged) -> str:
+    """Metadata requests of empty topic names, of 8 MiB and just below the limit."""
+    found = []
+    for size in (8 * MIB, 4 * MIB - 100):
+        body = struct.pack(">i", size // 2) + bytes(size)
+        found.append(answer_to(proxy, struct.pack(">ihhih", 10 + len(body), 3, 1, 1, -1) + body))
+    return "answered" if any(found) else "2 refused"
+
+
+def refused_names(proxy: Besieged) -> str:
+    """Metadata of 8,000 topics that rules refuse."""
+    topics = [MetadataRequestTopic(name=f"t{number}") for number in range(8000)]
+    found = answer_to(proxy, encode_request(MetadataRequest(topics=topics), 1, 1, "hostile"))
+    return "answered" if found else "closed"
+
+
+def records_bomb(proxy: Besieged) -> str:
+    """Produce v0 with a gzip wrapper of 2.5 million empty records."""
+    wrapped = gzip.compress(_entry(None) * 2_500_000)
+    data = ProduceRequestTopicProduceData(
+        "t", partition_data=[ProduceRequestPartitionProduceData(0, _entry(wrapped, codec=1))]
+    )
+    request = ProduceRequest(acks=-1, timeout_ms=15_000, topic_data=[data])
+    return "answered" if answer_to(proxy, encode_request(request, 0, 1, "hostile")) else "closed"
+
+
+def _entry(value: bytes | None, codec: int = 0) -> bytes:
+    size = -1 if value is None else len(value)
+    body = struct.pack(">bbii", 0, codec, -1, size) + (value or b"")
+    return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+
+
+def long_names(proxy: Besieged) -> str:
+    """4,800 refused topic names of 32 KB over one connection."""
+    requests = (
+        encode_request(MetadataRequest(topics=[_topic(number, at) for at in range(120)]), 1, 1, "hostile")
+        for number in range(40)
+    )
+    with proxy.connect(HOSTILE) as sock:
+        return f"{sum(map(bool, ask(sock, requests)))} answered"
+
+
+def _topic(number: int, at: int) -> MetadataRequestTopic:
+    return MetadataRequestTopic(name=f"{number}-{at}".ljust(_LONG, "x"))
+
+
+def client_ids(proxy: Besieged) -> str:
+    """200 producers with client ids of 32 KB."""
+    batch = build_batch([Record(0, int(time.time() * 1000), None, b"x", ())])
+    data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
+    request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+    names = (f"{number}".ljust(_LONG, "c") for number in range(200))
+    return f"{sum(bool(answer_to(proxy, encode_request(request, 7, 1, name))) for name in names)} answered"
+
+
+def groups(proxy: Besieged) -> str:
+    """64 Heartbeats of made-up groups over each of 60 connections."""
+    count = 0
+    for number in range(60):
+        requests = (
+            encode_request(HeartbeatRequest(f"{number}-{at}".ljust(_LONG, "g"), 1, "m"), 1, 1, "hostile")
+            for at in range(64)
+        )
+        with proxy.connect(HOSTILE) as sock:
+            count += sum(map(bool, ask(sock, requests)))
+    return f"{count} answered"
+
+
+def held_frames(proxy: Besieged) -> str:
+    """20 connections that hold 7 of 8 MiB each, while an honest client writes 300 kB."""
+    half = struct.pack(">ihhih", 8 * MIB, 0, 8, 1, -1) + bytes(7 * MIB)
+    batch = build_batch([Record(0, int(time.time() * 1000), None, bytes(300_000), ())])
+    with ExitStack() as stack:
+        for _ in range(20):
+            sock = stack.enter_context(proxy.connect(HOSTILE))
+            sock.settimeout(0.2)
+            _send(sock, half)
+        began = time.monotonic()
+        with proxy.client() as client:
+            error = client.produce("t", 0, batch).error_code
+        return f"300 kB in {time.monotonic() - began:.1f} s, error {error}"
+
+
+def guesses(proxy: Besieged) -> str:
+    """400 PLAIN logins with wrong passwords at once, then a right one from another address."""
+    with ExitStack() as stack:
+        for number in range(400):
+            sock = stack.enter_context(proxy.connect(HOSTILE))
+            sock.sendall(encode_request(SaslHandshakeRequest("PLAIN"), 1, 1, "hostile"))
+            sock.sendall(encode_request(SaslAuthenticateRequest(f"\0alice\0guess {number}".encode()), 1, 2, "hostile"))
+        began = time.monotonic()
+        with proxy.connect() as sock:
+            handshake = encode_request(SaslHandshakeRequest("PLAIN"), 1, 1, "honest")
+            login = encode_request(SaslAuthenticateRequest(b"\0alice\0secret"), 1, 2, "honest")
+            found = ask(sock, [handshake, login])
+        right = len(found) == 2 and found[1][4:6] == b"\0\0"
+        return f"right login {'taken' if right else 'refused'} after {time.monotonic() - began:.1f} s"
+
+
+def handshakes(proxy: Besieged) -> str:
+    """500 failed TLS handshakes and 300 that are begun and left."""
+    for _ in range(500):
+        with proxy.connect(HOSTILE) as sock:
+            _send(sock, b"POST / HTTP/1.1\r\n\r\n")
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(proxy.connect(HOSTILE))
+        deadline = time.monotonic() + 2 * PATIENCE
+        while (left := proxy.metric("kproxy_connections")) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    return f"{left:.0f} left open"
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    try:
+        sock.sendall(data)
+    except (TimeoutError, ConnectionError):  # kproxy reads no further, or has closed it
+        return

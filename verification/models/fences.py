@@ -1,0 +1,301 @@
+"""Explicit-state model: which markers of fences a restarted kproxy can spare, and which it can not.
+
+One partition, one legacy client that waits for each answer and retries what it got none for, and a kproxy that can be
+killed at any time. kproxy leases a producer id for each connection, and notes the lease in a durable log before its
+first use. The candidate rule: when a producer id has been given back with no batch open, kproxy notes that it is
+**closed**. A restarted kproxy then reads what a closed producer id wrote, but writes no marker for it.
+
+``python -m verification.models.fences`` explores every interleaving: once with the rules, and once with each rule
+replaced by one that must fail. The exit status is the number of surprises.
+
+The broker is Kafka 4.3 as measured: it answers a batch that is among the last five of its producer id and epoch with
+the offset that it has, and refuses each other sequence that does not follow, and each lower epoch. A producer id that
+it does not know may begin with any sequence. Not modelled: expiry of producer ids (a day by default), compaction,
+several partitions, clients that pipeline, equal records, a late copy of a note.
+
+kproxy does not follow the candidate rule yet: it writes a marker for each past producer id.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+REMEMBERED: Final = 5
+
+
+class Rules(NamedTuple):
+    """What kproxy does; each other value is a flaw that the search has to find."""
+
+    #: For which past producer ids no marker is written: ``closed`` ones; ``unknown``: also those that the broker does
+    #: not know; ``all``.
+    spares: str = "closed"
+    #: What is read of closed producer ids: their ``tail``, or ``nothing``.
+    reads: str = "tail"
+    #: When one may be noted as closed: once it is ``settled``, or at ``once`` when its connection has ended.
+    closes: str = "settled"
+    #: Whether the next lease of a closed producer id is ``noted`` before its first use, or ``not``.
+    leases: str = "noted"
+
+
+class Copy(NamedTuple):
+    """One batch of one record on its way to the broker."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    payload: str
+
+
+class Lane(NamedTuple):
+    """A producer id of the running process."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    leased: bool
+
+
+class Known(NamedTuple):
+    """What the broker remembers of a producer id: sequences and offsets of its last batches."""
+
+    epoch: int
+    last: tuple[tuple[int, int], ...]
+
+
+class World(NamedTuple):
+    """All that there is."""
+
+    log: tuple[tuple[str, int], ...] = ()
+    broker: tuple[tuple[int, Known], ...] = ()
+    network: tuple[Copy, ...] = ()
+    #: By producer id: its last epoch, and whether it is closed.
+    notes: tuple[tuple[int, tuple[int, bool]], ...] = ()
+    generation: int = 0
+    lanes: tuple[Lane, ...] = ()
+    #: Batches without a fate.
+    open: tuple[Copy, ...] = ()
+    #: Payloads of which this process knows that they are in the log.
+    known: frozenset[str] = frozenset()
+    recovered: bool = True
+    markers: int = 0
+    #: The client: the record that it sends, and ``idle``, ``waits``, ``answered`` or ``retries``.
+    at: int = 0
+    phase: str = "idle"
+    kills: int = 0
+    ends: int = 0
+    resends: int = 0
+
+
+class Trace(NamedTuple):
+    """What led to a broken invariant."""
+
+    invariant: str
+    steps: list[str]
+
+
+def append(world: World, copy: Copy) -> tuple[bool, World]:
+    """The broker takes a copy: whether it answers success, and what is then."""
+    broker = dict(world.broker)
+    known = broker.get(copy.producer_id)
+    if known is not None and copy.epoch == known.epoch and copy.sequence in dict(known.last):
+        return True, world
+    if known is not None:
+        follows = known.last[-1][0] + 1 if known.last and copy.epoch == known.epoch else 0
+        if copy.epoch < known.epoch or copy.sequence != follows:
+            return False, world
+    last = known.last if known is not None and copy.epoch == known.epoch else ()
+    broker[copy.producer_id] = Known(copy.epoch, (*last, (copy.sequence, len(world.log)))[-REMEMBERED:])
+    log = (*world.log, (copy.payload, copy.producer_id))
+    return True, world._replace(log=log, broker=tuple(sorted(broker.items())))
+
+
+def recover(world: World, rules: Rules) -> World:
+    """The first request of a process: markers for past producer ids, then what they wrote is read."""
+    broker, known, markers = dict(world.broker), set(world.known), world.markers
+    for producer_id, (epoch, closed) in world.notes:
+        spared = rules.spares == "all" or (rules.spares == "unknown" and producer_id not in broker)
+        if not (closed or spared):
+            broker[producer_id] = Known(epoch + 1, ())
+            markers += 1
+        if not closed or rules.reads == "tail":
+            known.update(payload for payload, writer in world.log if writer == producer_id)
+    return world._replace(broker=tuple(sorted(broker.items())), known=frozenset(known), markers=markers, recovered=True)
+
+
+def lease(world: World, rules: Rules) -> tuple[World, int]:
+    """A producer id for a connection that has none, noted; its place among the lanes."""
+    for place, lane in enumerate(world.lanes):
+        if lane.leased:
+            return world, place
+    notes, lanes = dict(world.notes), list(world.lanes)
+    resting = [place for place, lane in enumerate(lanes) if not _open_of(world, lane)]
+    if resting:
+        place = resting[-1]
+        lane = lanes[place]._replace(epoch=lanes[place].epoch + 1, sequence=0, leased=True)
+        lanes[place] = lane
+    else:
+        place = len(lanes)
+        lane = Lane(10 * world.generation + place, 0, 0, True)
+        lanes.append(lane)
+    closed = notes.get(lane.producer_id, (0, False))[1]
+    if not (closed and rules.leases == "not"):
+        notes[lane.producer_id] = lane.epoch, False
+    return world._replace(notes=tuple(sorted(notes.items())), lanes=tuple(lanes)), place
+
+
+def accept(world: World, payload: str, rules: Rules) -> World:
+    """kproxy reads a request."""
+    if not world.recovered:
+        world = recover(world, rules)
+    if payload in world.known:
+        return world._replace(phase="answered")
+    if any(copy.payload == payload for copy in world.open):
+        return world._replace(phase="waits")
+    world, place = lease(world, rules)
+    lane = world.lanes[place]
+    copy = Copy(lane.producer_id, lane.epoch, lane.sequence, payload)
+    lanes = list(world.lanes)
+    lanes[place] = lane._replace(sequence=lane.sequence + 1)
+    return world._replace(
+        lanes=tuple(lanes), network=_sorted(*world.network, copy), open=(*world.open, copy), phase="waits"
+    )
+
+
+def moves(world: World, program: str, rules: Rules) -> Iterator[tuple[str, World]]:
+    """All that may happen next."""
+    yield from _of_client(world, program, rules)
+    yield from _of_network(world, program)
+    yield from _of_kproxy(world, rules)
+
+
+def _of_client(world: World, program: str, rules: Rules) -> Iterator[tuple[str, World]]:
+    if world.phase in ("idle", "retries") and world.at < len(program):
+        yield f"kproxy reads {program[world.at]}", accept(world, program[world.at], rules)
+    if world.phase == "answered":
+        yield "the client has its answer", world._replace(at=world.at + 1, phase="idle")
+    if world.ends:
+        lanes = tuple(lane._replace(leased=False) for lane in world.lanes)
+        yield "the client's connection ends", world._replace(lanes=lanes, phase=_after(world), ends=world.ends - 1)
+
+
+def _of_network(world: World, program: str) -> Iterator[tuple[str, World]]:
+    for copy in dict.fromkeys(world.network):
+        network = list(world.network)
+        network.remove(copy)
+        success, after = append(world._replace(network=tuple(network)), copy)
+        if success and copy in world.open:
+            answered = world.phase == "waits" and copy.payload == program[world.at]
+            after = after._replace(
+                open=tuple(other for other in world.open if other != copy),
+                known=world.known | {copy.payload},
+                phase="answered" if answered else world.phase,
+            )
+        yield f"the broker {'takes' if success else 'refuses'} {copy}", after
+
+
+def _of_kproxy(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
+    if world.resends:
+        for copy in world.open:
+            sent = world._replace(network=_sorted(*world.network, copy), resends=world.resends - 1)
+            yield f"kproxy sends {copy} again", sent
+    for lane in world.lanes:
+        epoch, closed = dict(world.notes)[lane.producer_id]
+        settled = rules.closes == "once" or not _open_of(world, lane)
+        if not lane.leased and settled and not closed:
+            notes = dict(world.notes) | {lane.producer_id: (epoch, True)}
+            yield f"kproxy notes {lane.producer_id} as closed", world._replace(notes=tuple(sorted(notes.items())))
+    if world.kills:
+        yield (
+            "kproxy is killed and started",
+            world._replace(
+                generation=world.generation + 1,
+                lanes=(),
+                open=(),
+                known=frozenset(),
+                recovered=False,
+                phase=_after(world),
+                kills=world.kills - 1,
+            ),
+        )
+
+
+def _after(world: World) -> str:
+    """The client's phase once its connection has ended."""
+    return "retries" if world.phase in ("waits", "answered", "retries") else world.phase
+
+
+def _open_of(world: World, lane: Lane) -> list[Copy]:
+    return [copy for copy in world.open if copy.producer_id == lane.producer_id]
+
+
+def _sorted(*copies: Copy) -> tuple[Copy, ...]:
+    return tuple(sorted(copies))
+
+
+def broken(world: World, program: str) -> str | None:
+    """The promise that is broken: an acknowledged record is not in the log, or a record is there twice."""
+    held = Counter(payload for payload, _ in world.log)
+    if any(not held[payload] for payload in program[: world.at]):
+        return "lost"
+    return "twice" if any(count > 1 for count in held.values()) else None
+
+
+class Search(NamedTuple):
+    """What an exploration found."""
+
+    states: int
+    trace: Trace | None
+    #: Whether a restarted kproxy went on without any marker in some run.
+    spared: bool
+
+
+def explore(rules: Rules, *, program: str = "abc", kills: int = 2, ends: int = 2, resends: int = 2) -> Search:
+    """Every reachable state, breadth-first, up to the first broken promise: its trace is a shortest one."""
+    start = World(kills=kills, ends=ends, resends=resends)
+    came: dict[World, tuple[World, str] | None] = {start: None}
+    queue, spared = [start], False
+    for world in queue:
+        for step, after in moves(world, program, rules):
+            if after in came:
+                continue
+            came[after] = world, step
+            spared = spared or (after.generation > 0 and after.recovered and bool(after.log) and not after.markers)
+            if (invariant := broken(after, program)) is not None:
+                return Search(len(came), Trace(invariant, _steps(came, after)), spared)
+            queue.append(after)
+    return Search(len(came), None, spared)
+
+
+def _steps(came: dict[World, tuple[World, str] | None], world: World) -> list[str]:
+    steps: list[str] = []
+    while (before := came[world]) is not None:
+        world, step = before
+        steps.insert(0, step)
+    return steps
+
+
+#: Each rule replaced by one that must fail, and why.
+FLAWS: Final = {
+    Rules(spares="all"): "an old copy is appended after the tail was read",
+    Rules(spares="unknown"): "the first batch of a producer id is still on its way",
+    Rules(reads="nothing"): "the client has not received the answer of the last batch",
+    Rules(closes="once"): "a batch without a fate is appended later",
+    Rules(leases="not"): "the producer id was used again after it was closed",
+}
+
+
+def main() -> int:
+    """Prints what was found; the number of surprises."""
+    surprises = 0
+    for rules, text in {Rules(): "the rules", **FLAWS}.items():
+        found = explore(rules)
+        sys.stdout.write(f"{text}: {found.states} states, {found.trace.invariant if found.trace else 'holds'}\n")
+        for step in found.trace.steps if found.trace else ():
+            sys.stdout.write(f"    {step}\n")
+        surprises += (found.trace is None) != (rules == Rules())
+    return surprises
+
+
+if __name__ == "__main__":
+    sys.exit(main())
