@@ -35,7 +35,7 @@ test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); inst
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p kproxy -p bench -p verification.hostile
+	$(BIN)/mypy -p kproxy -p bench -p verification
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
 
@@ -46,13 +46,13 @@ bench: $(STAMP)  ## direct, a bare relay and kproxy side by side (ARGS=--quick f
 	$(BIN)/python -m bench $(ARGS)
 
 sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (SEEDS=2000 FIRST=0 JOBS=2)
-	$(BIN)/python -m kproxy.testing.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+	$(BIN)/python -m verification.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
 sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0 JOBS=2)
-	$(BIN)/python -m kproxy.testing.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+	$(BIN)/python -m verification.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
-	$(BIN)/python -m kproxy.testing.chaos $(ARGS)
+	$(BIN)/python -m verification.chaos $(ARGS)
 
 mutate: $(STAMP) ## one rule changed at a time: which changes no test notices (ARGS="kproxy/dedup --limit 50 --seconds 20")
 	$(BIN)/python -m tools.mutate $(ARGS)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from bench.payloads import RECORD_BYTES, SMALL
 from kproxy.spark.session import spark_session
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.copiers.processes import Kproxy
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.spark_proof.connector import connector_jars
+from verification.copiers.processes import Kproxy
+from verification.spark_proof.connector import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

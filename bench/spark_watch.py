@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from kproxy.testing.spark_proof.driver import descendants
+from verification.spark_proof.driver import descendants
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LOOK_SECONDS = 0.2

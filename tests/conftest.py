@@ -75,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterato
     from pyspark.sql import SparkSession
 
     from kproxy.spark import register
-    from kproxy.testing.spark_proof.connector import connector_jars
+    from verification.spark_proof.connector import connector_jars
 
     with pytest.MonkeyPatch.context() as environment:
         java = find_java()

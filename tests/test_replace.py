@@ -7,10 +7,10 @@ from pathlib import Path
 import trio
 
 from kproxy.config import ExitCode
-from kproxy.testing.chaos.ports import free_ports
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 from tests.net.harness import FrameClient, errors_of, produce, values_in
 from tests.support.processes import kproxy, serving
+from verification.chaos.ports import free_ports
 
 _CLIENTS = 4
 _ENOUGH = 150

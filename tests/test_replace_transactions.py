@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from kproxy.config import ExitCode
-from kproxy.testing.chaos.ports import free_ports
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.support.processes import Process, kproxy, serving
 from tests.support.transactional_load import TransactionalLoad
+from verification.chaos.ports import free_ports
 
 _PRODUCERS = 3
 

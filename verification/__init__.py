@@ -1,1 +1,1 @@
-"""Tools that prove kproxy's promises on running processes; not part of the package."""
+"""Proof of what kproxy promises: simulations, chaos on real brokers, models, attacks. Not in the wheel."""

@@ -7,8 +7,8 @@ import pytest
 
 from bench.spark import Course, growth, rounds, sinks, sources, steps
 from bench.spark_stage import Stage
-from kproxy.testing.copiers.processes import Kproxy
 from kproxy.testing.kafka import RealKafka
+from verification.copiers.processes import Kproxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

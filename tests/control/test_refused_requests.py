@@ -7,9 +7,9 @@ from urllib.request import urlopen
 
 import trio
 
-from kproxy.testing.chaos.ports import free_ports
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.support.processes import kproxy, serving
+from verification.chaos.ports import free_ports
 
 TOKEN = "correct-horse-battery"
 ALL = "/v1/transactions"

@@ -20,9 +20,6 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.connection import RawConnection
-from kproxy.testing.history.anomaly import Anomaly, AnomalyKind
-from kproxy.testing.history.check import check
-from kproxy.testing.history.operations import Kind, Operation, Outcome, Poll, Send
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.relay import FaultRelay
 from kproxy.testing.relay_thread import RelayThread
@@ -30,6 +27,9 @@ from kproxy.txn.ids import Producer as Identity
 from tests.interop.broker_home import PATIENCE_S, Stage, headers_in
 from tests.interop.proxy import KproxyProcess
 from tests.net.txn.wire_producer import produce_request, transactional_batch
+from verification.history.anomaly import Anomaly, AnomalyKind
+from verification.history.check import check
+from verification.history.operations import Kind, Operation, Outcome, Poll, Send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _TIMEOUT_MS: Final = 60_000

@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from kproxy.config import ExitCode
-from kproxy.testing.chaos.ports import free_ports
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.support.processes import Process, kproxy, serving
 from tests.support.transactional_load import TransactionalLoad
+from verification.chaos.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

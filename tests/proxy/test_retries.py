@@ -11,8 +11,8 @@ from kproxy.dedup.member import Member
 from kproxy.proxy.calls import Part
 from kproxy.proxy.retries import Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
-from kproxy.testing.simulation.record_sets import record_set
 from tests.dedup.wires import ONE, FakeWire, ledger, member
+from verification.simulation.record_sets import record_set
 
 KEY = (b"t", 0)
 LIMIT = 1 << 20

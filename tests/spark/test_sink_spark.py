@@ -15,8 +15,8 @@ from kproxy.client import ControlClient, ControlError
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.records import Record
 from kproxy.testing.client import ClusterClient
-from kproxy.testing.copiers.processes import Kproxy
 from kproxy.testing.kafka import RealKafka
+from verification.copiers.processes import Kproxy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

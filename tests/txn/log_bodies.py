@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model import bodies
 from kproxy.txn.ids import Producer
 from kproxy.txn.view_values import Native
+from verification.models.transaction_log import bodies
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _epoch = st.integers(-(1 << 15), (1 << 15) - 1)

@@ -3,7 +3,6 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.txn_model import bodies
 from kproxy.txn.claims import (
     NOBODY,
     Claimant,
@@ -20,6 +19,7 @@ from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.records import Entry, decode, encode
 from kproxy.txn.view import IdView, Stand
+from verification.models.transaction_log import bodies
 
 FRESH = 4000
 CLIENT = Producer(7, 0)

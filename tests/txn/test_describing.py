@@ -1,7 +1,10 @@
 """What is told of a transactional id from its view."""
 
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model.bodies import (
+from kproxy.txn.described import Described, Listed, Part
+from kproxy.txn.describing import describe, listed
+from kproxy.txn.view import IdView, Stand
+from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
     decision,
@@ -12,9 +15,6 @@ from kproxy.testing.txn_model.bodies import (
     prepare,
     producer,
 )
-from kproxy.txn.described import Described, Listed, Part
-from kproxy.txn.describing import describe, listed
-from kproxy.txn.view import IdView, Stand
 
 P0, P1, M = producer(100, 0), producer(100, 1), producer(200, 0)
 

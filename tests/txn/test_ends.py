@@ -3,11 +3,11 @@
 import pytest
 
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model.bodies import CLIENT, claim, decision, expiry, partitions, producer
 from kproxy.txn.ends import answered_end
 from kproxy.txn.ids import Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.view import IdView, Stand
+from verification.models.transaction_log.bodies import CLIENT, claim, decision, expiry, partitions, producer
 
 P0, P1, P2 = (producer(100, epoch) for epoch in range(3))
 NEXT = Producer(7, 1)

@@ -11,12 +11,12 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.testing.txn_model import bodies
-from kproxy.testing.txn_model.bodies import producer
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, Kind, UnknownRecord, decode, encode
 from kproxy.txn.view_values import Native
 from tests.txn.log_bodies import any_body, names
+from verification.models.transaction_log import bodies
+from verification.models.transaction_log.bodies import producer
 
 A, M = producer(100, 2), producer(200, 0)
 NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)

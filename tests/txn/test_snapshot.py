@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.testing.txn_model.bodies import (
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry, RawRecord, UnknownRecord, decode, encode
+from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_records
+from kproxy.txn.snapshot_views import decode_views, encode_views
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
+from kproxy.txn.views import Views
+from verification.models.transaction_log.bodies import (
     claim,
     decision,
     expiry,
@@ -23,14 +31,6 @@ from kproxy.testing.txn_model.bodies import (
     prepare,
     producer,
 )
-from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, RawRecord, UnknownRecord, decode, encode
-from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_records
-from kproxy.txn.snapshot_views import decode_views, encode_views
-from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
-from kproxy.txn.views import Views
 
 P0, P1, P2, P3, P4, P5, P6 = (producer(100, epoch) for epoch in range(7))
 M, N, L, H, K = (producer(number, 0) for number in range(200, 205))

@@ -10,12 +10,12 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model import bodies
-from kproxy.testing.txn_model.bodies import nonce, producer
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.text import describe
 from tests.txn.log_bodies import any_body, names
+from verification.models.transaction_log import bodies
+from verification.models.transaction_log.bodies import nonce, producer
 
 A, M = producer(100, 2), producer(200, 0)
 ONE, MEMBER = f"{TXN_BITS | 100}:2", f"{TXN_BITS | 200}:0"

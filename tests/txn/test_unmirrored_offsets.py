@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.testing.txn_model.bodies import offsets, producer
 from kproxy.txn.ids import Producer
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, places_of, superseded, with_newest
 from kproxy.txn.view import Place
+from verification.models.transaction_log.bodies import offsets, producer
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 

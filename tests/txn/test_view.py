@@ -12,7 +12,13 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model.bodies import (
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.ids import LAST_EPOCH, Producer
+from kproxy.txn.snapshot_views import decode_views, encode_views
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Ongoing, Unended
+from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
     decision,
@@ -26,12 +32,6 @@ from kproxy.testing.txn_model.bodies import (
     prepare,
     producer,
 )
-from kproxy.txn.claims import NOBODY
-from kproxy.txn.ids import LAST_EPOCH, Producer
-from kproxy.txn.snapshot_views import decode_views, encode_views
-from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Ongoing, Unended
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))

@@ -1,8 +1,8 @@
 """The values of a view: what a claim covers."""
 
-from kproxy.testing.txn_model.bodies import CLIENT, claim, producer
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.view_values import Claim, Stand
+from verification.models.transaction_log.bodies import CLIENT, claim, producer
 
 
 def test_a_claim_covers_its_block_alone() -> None:

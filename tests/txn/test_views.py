@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.messages import Message
-from kproxy.testing.txn_model.bodies import (
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry, encode
+from kproxy.txn.snapshot import snapshot_records
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import Stand
+from kproxy.txn.views import COPY_BYTES, Views
+from verification.models.transaction_log.bodies import (
     claim,
     decision,
     member,
@@ -19,12 +25,6 @@ from kproxy.testing.txn_model.bodies import (
     producer,
     reject,
 )
-from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, encode
-from kproxy.txn.snapshot import snapshot_records
-from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import Stand
-from kproxy.txn.views import COPY_BYTES, Views
 
 C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 P0, P1, P2 = (producer(100, epoch) for epoch in range(3))

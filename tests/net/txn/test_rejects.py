@@ -12,11 +12,11 @@ from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.rejects import Rejects
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.testing.txn_model.bodies import claim, producer, reject
 from kproxy.txn.errors import TxnError
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
+from verification.models.transaction_log.bodies import claim, producer, reject
 
 X, Y, Z = (producer(number, 0).producer_id for number in (900, 901, 902))
 GRACE_S = 900.0

@@ -11,11 +11,11 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.net.txn.rejects import Rejects
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.txn_model.bodies import producer
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import FrameClient, Proxied, eventually, produce, proxied, running
 from tests.net.txn.test_reading_whole import OPTIONS, Consumer, end_of, topic_id_of, transact
 from tests.net.txn.wire_producer import WireProducer
+from verification.models.transaction_log.bodies import producer
 
 STRAY = producer(900_000_001, 0)
 

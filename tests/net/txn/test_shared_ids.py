@@ -11,15 +11,15 @@ import trio
 from kproxy.codec.batch import iter_records
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.homes import Home, HomeRule
-from kproxy.testing.chaos.raw_transactions import FIRST, SECOND, Protocol
-from kproxy.testing.chaos.recorder import Recorder, now
-from kproxy.testing.chaos.twins import Shared, Twin
-from kproxy.testing.chaos.unaware import places_of
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.fake_broker import open_fake_cluster
-from kproxy.testing.history import Kind, Operation, Outcome, Poll, check, read_history
 from tests.net.harness import Proxied, eventually, running
-from tests.testing.chaos.twin_runs import count, run
+from tests.verification.chaos.twin_runs import count, run
+from verification.chaos.raw_transactions import FIRST, SECOND, Protocol
+from verification.chaos.recorder import Recorder, now
+from verification.chaos.twins import Shared, Twin
+from verification.chaos.unaware import places_of
+from verification.history import Kind, Operation, Outcome, Poll, check, read_history
 
 OPTIONS: dict[str, Any] = {
     "coordinator": Transactions,
@@ -32,9 +32,9 @@ PARTITIONS = 3
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer that was fenced takes the id over again soon."""
-    monkeypatch.setattr("kproxy.testing.chaos.twins._AWAY_S", (0.05, 0.2))
-    monkeypatch.setattr("kproxy.testing.chaos.twins._BACKOFF_S", 0.02)
-    monkeypatch.setattr("kproxy.testing.chaos.twins._ZOMBIE_S", (0.0, 0.2))
+    monkeypatch.setattr("verification.chaos.twins._AWAY_S", (0.05, 0.2))
+    monkeypatch.setattr("verification.chaos.twins._BACKOFF_S", 0.02)
+    monkeypatch.setattr("verification.chaos.twins._ZOMBIE_S", (0.0, 0.2))
 
 
 @asynccontextmanager

@@ -29,11 +29,11 @@ from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Close, Drop, Edit, FakeServer, open_fake_cluster
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.txn_model.bodies import claim, decision, nonce, partitions, producer
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from tests.net.txn.log_harness import PATIENCE, configured
+from verification.models.transaction_log.bodies import claim, decision, nonce, partitions, producer
 
 P0, P1 = producer(100, 0), producer(100, 1)
 PLACE = ("t", 0)

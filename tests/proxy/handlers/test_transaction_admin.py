@@ -28,12 +28,12 @@ from kproxy.codec._generated.write_txn_markers import (
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.proxy.asks import AbortAsk
 from kproxy.proxy.permits import Permits
-from kproxy.testing.txn_model import bodies
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
 from tests.proxy.playbook import KAFKA_43, Play
+from verification.models.transaction_log import bodies
 
 SERVED = {
     **KAFKA_43,

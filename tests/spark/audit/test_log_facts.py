@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kproxy.spark.audit.log_facts import decoded_log, log_facts
-from kproxy.testing.txn_model.bodies import claim, decision, producer
 from kproxy.txn.records import Entry, encode
 from tests.spark.audit.frames import Found
+from verification.models.transaction_log.bodies import claim, decision, producer
 
 pytestmark = pytest.mark.spark
 PLAIN = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"

@@ -4,11 +4,20 @@ from typing import Any
 
 from kproxy.codec.messages import Message
 from kproxy.spark.audit.log_fold import LogRecord, decoded_row, fold_log
-from kproxy.testing.txn_model.bodies import claim, decision, member, offsets, partitions, prepare, producer, reject
 from kproxy.txn.records import Entry, RawRecord, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
+from verification.models.transaction_log.bodies import (
+    claim,
+    decision,
+    member,
+    offsets,
+    partitions,
+    prepare,
+    producer,
+    reject,
+)
 
 BEGAN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 P0, P1, M0 = producer(100, 0), producer(100, 1), producer(200, 0)

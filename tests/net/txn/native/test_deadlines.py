@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from kproxy.codec.messages import Message
 from kproxy.net.txn.native.deadlines import Deadlines
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.testing.txn_model.bodies import claim, decision, member, native_member, prepare, producer
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.view_values import Native
+from verification.models.transaction_log.bodies import claim, decision, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
 M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)

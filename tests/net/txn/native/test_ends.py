@@ -13,7 +13,6 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.native import ends
 from kproxy.net.txn.native.ends import NativeEnds
 from kproxy.net.txn.native.requests import NativeRequests
-from kproxy.testing.txn_model.bodies import claim, decision, native_member, prepare, producer
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
@@ -22,6 +21,7 @@ from kproxy.txn.view_values import Native
 from tests.net.harness import eventually
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.native.native_stage import TOPIC, Client, Stage, stage
+from verification.models.transaction_log.bodies import claim, decision, native_member, prepare, producer
 
 P0, M = producer(100, 0), producer(200, 0)
 NAME = "slot"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from itertools import count
 
 from kproxy.net.txn.native.slots import PREFIX, Slots
-from kproxy.testing.txn_model import bodies
-from kproxy.testing.txn_model.bodies import producer
 from kproxy.txn.records import Entry
+from verification.models.transaction_log import bodies
+from verification.models.transaction_log.bodies import producer
 
 M, N = producer(200, 0), producer(201, 0)
 

@@ -9,12 +9,12 @@ import pytest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.native.requests import NativeRequests
 from kproxy.net.txn.native.votes import Votes
-from kproxy.testing.txn_model.bodies import claim, member, native_member, prepare, producer
 from kproxy.txn.errors import TxnError
 from kproxy.txn.parts import EVERYTHING, Also
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.view_values import Native
 from tests.net.txn.native.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
+from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
 M, N = producer(200, 0), producer(201, 0)

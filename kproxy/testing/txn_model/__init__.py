@@ -1,4 +1,0 @@
-"""Explores every interleaving of the transaction log's protocol, with the reader's rule that kproxy itself has.
-
-``python -m kproxy.testing.txn_model``; docs/transactions-model.md says what is modelled, and what was found.
-"""

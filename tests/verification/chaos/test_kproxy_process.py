@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+import trio
+
+from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess
+from verification.chaos.ports import free_ports
+
+
+def without_brokers(directory: Path, name: str = "k") -> KproxyProcess:
+    """One that never becomes ready."""
+    return KproxyProcess(name, f"127.0.0.1:{free_ports(1)[0]}", directory)
+
+
+async def test_who_waits_for_a_start_is_let_go_when_the_next_fault_comes(tmp_path: Path) -> None:
+    kproxy = without_brokers(tmp_path)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kproxy.start)
+            await trio.testing.wait_all_tasks_blocked()
+            kproxy.kill()
+    assert kproxy.ended()
+
+
+async def test_one_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(KproxyFailed, match="ended with 2"), trio.fail_after(60):
+        await without_brokers(tmp_path, name="no such name!").start()
+
+
+async def test_one_that_is_killed_while_it_answers_has_no_metrics(tmp_path: Path) -> None:
+    kproxy = without_brokers(tmp_path)
+
+    async def answer_in_part(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nkproxy_")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_tcp, answer_in_part, kproxy.http)
+        assert await trio.to_thread.run_sync(kproxy.metrics) == {}
+        nursery.cancel_scope.cancel()

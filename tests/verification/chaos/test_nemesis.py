@@ -1,0 +1,69 @@
+"""Faults of the network, on relays in front of a fake broker; those of processes are seen in the short run."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.relay import FaultRelay
+from verification.chaos.link import Link, LinkLost
+from verification.chaos.nemesis import Nemesis
+from verification.chaos.schedule import Step
+
+if TYPE_CHECKING:
+    from verification.chaos.relayed_kafka import RelayedKafka
+
+
+class NoCluster:
+    """Stands for processes that a network fault must not touch."""
+
+
+@asynccontextmanager
+async def relayed() -> AsyncIterator[tuple[FaultRelay, Nemesis]]:
+    async with open_fake_cluster() as server, trio.open_nursery() as nursery:
+        host, _, port = server.bootstrap.rpartition(":")
+        relay = FaultRelay((host, int(port)))
+        await nursery.start(relay.serve)
+        yield relay, Nemesis(cast("RelayedKafka", NoCluster()), [], [[relay]], [])
+        nursery.cancel_scope.cancel()
+
+
+async def ask(link: Link, seconds: float = 5.0) -> None:
+    await link.call(MetadataRequest(), 0, MetadataResponse, seconds)
+
+
+async def test_a_cut_ends_the_connections_that_there_are_and_no_later_one() -> None:
+    async with relayed() as (relay, nemesis):
+        async with await Link.open(("127.0.0.1", relay.port), "c") as link:
+            await ask(link)
+            await nemesis.run([Step(0.0, "client", "cut", 0, 0.0, 0.2)])
+            with pytest.raises(LinkLost):
+                await ask(link)
+        async with await Link.open(("127.0.0.1", relay.port), "c") as another:
+            await ask(another)
+
+
+@pytest.mark.parametrize("fault", ["drop answers", "delay", "half-open"])
+async def test_a_fault_goes_on_for_its_time_and_is_healed_then(fault: str) -> None:
+    async with relayed() as (relay, nemesis), trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run, [Step(0.0, "client", fault, 0, 0.2, 0.4)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert [step.fault for step in nemesis.current] == [fault]
+        faults = relay.faults
+        assert faults.drop_answers or faults.answer_delays.get(ApiKey.PRODUCE) or faults.swallow_answers
+        while nursery.child_tasks:
+            await trio.lowlevel.checkpoint()
+        assert nemesis.current == []
+        assert not (faults.drop_answers or faults.answer_delays or faults.request_delays or faults.swallow_answers)
+        async with await Link.open(("127.0.0.1", relay.port), "c") as link:
+            await ask(link)
+    assert [line.split("] ")[1] for line in nemesis.done] == [
+        f"{fault} client 0 for 0.2 s",
+        f"healed: {fault} client 0",
+    ]

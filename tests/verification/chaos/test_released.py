@@ -1,0 +1,82 @@
+"""Released clients in transactions, as processes, against a fake broker that has transactions of its own."""
+
+from pathlib import Path
+
+import trio
+
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.fake_broker.cluster import ClusterConfig
+from kproxy.testing.fake_broker.faults import CloseAfter
+from kproxy.testing.fake_broker.server import open_fake_cluster
+from verification.chaos.recorder import Recorder
+from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
+from verification.history import AnomalyKind, Kind, Outcome, check, read_history
+
+TOPICS = {"t": 2}
+COPIER = {"name": "copier", "places": [["t", 0], ["t", 1]], "transactional_id": "id"}
+
+
+async def until_acknowledged(recorder: Recorder, count: int) -> None:
+    for _ in range(6000):
+        if recorder.records[Outcome.OK] >= count:
+            return
+        await trio.sleep(0.01)
+    raise TimeoutError("60 s are over")
+
+
+async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        async with open_fake_cluster(config=ClusterConfig(num_partitions=2)) as cluster:
+
+            def released(driver: str, **job: object) -> ReleasedProducer:
+                return ReleasedProducer(ReleasedClient(driver, job), cluster.bootstrap, recorder, tmp_path)
+
+            copier = released("librdkafka_transactions", **COPIER)
+            reader = released("committed_reader", name="reader", topics=TOPICS, final=False)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copier.run)
+                nursery.start_soon(reader.run)
+                await until_acknowledged(recorder, 10)
+                cluster.cluster.control(ApiKey.END_TXN, lambda _: CloseAfter(), times=2)
+                await until_acknowledged(recorder, 30)
+                copier.stop()
+                reader.stop()
+            end = released("committed_reader", name="end", topics=TOPICS, final=True)
+            end.stop()
+            await end.run()
+        recorder.flush()
+        history = list(read_history(recorder.path))
+    assert check(history) == []
+    assert recorder.unexpected == {}
+    assert all(operation.asked for operation in history if operation.outcome is Outcome.OK and operation.sends)
+    assert {operation.process for operation in history if operation.kind is Kind.POLL} == {"reader", "end"}
+
+
+async def test_the_old_reader_takes_control_records_for_data_where_a_broker_sends_them(tmp_path: Path) -> None:
+    """So it would see those that kproxy lets through."""
+    with Recorder(tmp_path) as recorder:
+        async with open_fake_cluster(config=ClusterConfig(num_partitions=2)) as cluster:
+
+            def released(driver: str, *requirements: str, **job: object) -> ReleasedProducer:
+                client = ReleasedClient(driver, job, requirements)
+                return ReleasedProducer(client, cluster.bootstrap, recorder, tmp_path)
+
+            copier = released("librdkafka_transactions", **COPIER)
+            reader = released("old_reader", *KAFKA_PYTHON, name="old", topics=TOPICS)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copier.run)
+                await until_acknowledged(recorder, 10)
+                nursery.start_soon(reader.run)
+                for _ in range(6000):
+                    if recorder.polled > 10:
+                        break
+                    await trio.sleep(0.01)
+                copier.stop()
+                reader.stop()
+        recorder.flush()
+        history = list(read_history(recorder.path))
+    polled = [operation for operation in history if operation.polls]
+    assert polled
+    assert all(operation.uncommitted for operation in polled)
+    unsent = [anomaly for anomaly in check(history) if anomaly.kind is AnomalyKind.UNSENT]
+    assert {anomaly.value for anomaly in unsent} == {"\0\0\0\0\0\0"}

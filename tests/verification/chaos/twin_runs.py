@@ -1,0 +1,33 @@
+"""Runs of producers that share a transactional id, until their history has what a test looks for."""
+
+from collections.abc import Callable
+
+import trio
+
+from verification.chaos.recorder import Recorder
+from verification.chaos.twins import Twin
+from verification.history import AnomalyKind, Kind, Operation, Outcome, check, read_history
+
+
+async def run(recorder: Recorder, twins: list[Twin], enough: Callable[[list[Operation]], bool]) -> None:
+    """Let the twins write until their history has what is looked for."""
+    async with trio.open_nursery() as nursery:
+        for twin in twins:
+            nursery.start_soon(twin.run)
+        for _ in range(600):
+            recorder.flush()
+            if enough(list(read_history(recorder.path))):
+                break
+            await trio.sleep(0.05)
+        else:
+            raise TimeoutError("the twins did not do what is looked for")
+        for twin in twins:
+            twin.stop()
+
+
+def kinds(history: list[Operation]) -> set[AnomalyKind]:
+    return {anomaly.kind for anomaly in check(history)}
+
+
+def count(history: list[Operation], kind: Kind, outcome: Outcome, process: str = "") -> int:
+    return sum((one.kind, one.outcome) == (kind, outcome) and process in one.process for one in history)

@@ -1,0 +1,265 @@
+"""Each invariant is broken by a history and logs made for it, and by nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kproxy.codec.batch import Record, build_batch
+from kproxy.testing.fake_broker import FakeCluster
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.fake_broker.state import Broker
+from verification.simulation import invariants
+from verification.simulation.history import History, Sent, State
+from verification.simulation.plan import TOPIC, ClientPlan
+
+OK, OPEN, REFUSED = State.OK, State.OPEN, State.REFUSED
+Row = tuple[bytes, State, int]
+
+
+def client(number: int = 0, *, magic: int = 2, depth: int = 1, name: str | None = None, acks: int = -1) -> ClientPlan:
+    return ClientPlan(number, name or f"c{number}", "10.0.0.1", 0, 5, magic, 0, depth, acks, ())
+
+
+def history(*made: tuple[ClientPlan, Sequence[Row]]) -> History:
+    """Records of clients: value, state, offset answered; all at different times, on one partition."""
+    told = History()
+    for plan, rows in made:
+        for value, state, offset in rows:
+            order = len(told.records)
+            told.records.append(Sent(plan, order, 0, value, 1000 + order, state, offset, 1, order))
+    return told
+
+
+def disturb(told: History, plan: ClientPlan) -> None:
+    """From the beginning on."""
+    told.disturb(plan)
+    told.disturbed = dict.fromkeys(told.disturbed, 0.0)
+
+
+def verdict(told: History, *log: bytes) -> set[str]:
+    return {name for name, _ in invariants.broken(told, [dict(enumerate(log))])}
+
+
+def test_a_history_that_agrees_with_the_log_breaks_nothing() -> None:
+    rows = [(b"a", OK, 0), (b"b", OPEN, -1), (b"c", OK, 1), (b"d", OPEN, -1)]
+    assert verdict(history((client(), rows)), b"a", b"c", b"d") == set()
+
+
+def test_an_acknowledged_record_that_is_nowhere_is_lost() -> None:
+    assert verdict(history((client(), [(b"a", OK, -1)]))) == {invariants.LOST}
+
+
+def test_more_copies_than_sends_are_duplicates() -> None:
+    assert verdict(history((client(), [(b"a", OPEN, -1)])), b"a", b"a") == {invariants.DUPLICATE}
+    assert verdict(history((client(), [(b"a", OK, 0), (b"a", OPEN, -1)])), b"a", b"a") == set()
+    assert verdict(history((client(), [(b"a", REFUSED, -1)])), b"a") == {invariants.DUPLICATE}
+
+
+def test_duplicates_of_a_half_open_connection_are_not_judged() -> None:
+    told = history((client(), [(b"a", OK, 0)]))
+    told.half_open["c0", "10.0.0.1"] = 5.0
+    assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}  # it was acknowledged before
+    told.records[0].sent_at = 5.0
+    assert verdict(told, b"a", b"a") == set()
+    told.records[0].sent_at, told.records[0].told_at = 0.0, 6.0
+    assert verdict(told, b"a", b"a") == set()
+    told.records[0].state = OPEN
+    assert verdict(told, b"a", b"a") == set()
+
+
+def test_it_is_counted_what_cannot_be_judged() -> None:
+    told = history((client(magic=1), [(b"a", OK, 0), (b"a", OK, 1), (b"b", OPEN, -1)]), (client(1), [(b"c", OK, 2)]))
+    for sent in told.records:
+        sent.timestamp = 7
+    assert invariants.judged(told) == (3, 0, 1, 0)
+    told.half_open["c0", "10.0.0.1"] = told.disturbed["c0", "10.0.0.1"] = 5.0
+    assert invariants.judged(told) == (3, 1, 1, 0)
+    told.records[1].told_at = 5.0
+    assert invariants.judged(told) == (3, 2, 1, 1)
+
+
+def test_fewer_copies_than_acknowledged_are_merged() -> None:
+    rows = [(b"a", OK, -1), (b"a", OK, -1)]
+    assert verdict(history((client(), rows)), b"a") == {invariants.MERGED}
+
+
+async def test_equal_records_without_timestamps_are_judged_if_nothing_was_lost_on_the_way() -> None:
+    rows = [(b"a", OK, -1), (b"a", OK, -1)]
+    told = history((client(magic=0), rows))
+    assert verdict(told, b"a") == {invariants.MERGED}
+    disturb(told, client())
+    assert verdict(told, b"a") == set()
+
+
+def test_equal_records_of_another_process_without_timestamps_are_not_judged() -> None:
+    other = client(1, magic=0, name="c0")
+    told = history((client(), [(b"a", OK, 0)]), (other, [(b"a", OK, 0)]))
+    assert verdict(told, b"a") == set()
+    for sent in told.records:
+        sent.clear = True
+    assert verdict(told, b"a") == {invariants.MERGED}
+
+
+async def test_equal_records_of_two_processes_of_one_name_are_judged_unless_one_lost_an_answer() -> None:
+    """Its retry may bear another time, as sarama's do: nobody can tell it from the other's record."""
+    other = client(1, name="c0")
+    told = history((client(), [(b"a", OK, -1)]), (other, [(b"a", OK, -1)]))
+    disturb(told, client())
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.records[0].state = OPEN
+    disturb(told, client())
+    told.records[0].state = OK
+    assert verdict(told, b"a") == set()
+    alone = history((client(), [(b"a", OK, -1), (b"a", OK, -1)]))
+    alone.records[0].shaken = True
+    assert verdict(alone, b"a") == {invariants.MERGED}
+
+
+def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_judged() -> None:
+    old = replace(client(), age=172_800.0)
+    for plan, found in (old, set()), (client(), {invariants.DUPLICATE}):
+        told = history((plan, [(b"a", OK, -1)]))
+        assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
+        told.outlived.add((0, b"a"))
+        assert verdict(told, b"a", b"a") == found
+
+
+def test_copies_of_what_lay_far_back_when_kproxy_died_are_not_judged() -> None:
+    told = history((client(), [(b"a", OK, -1)]))
+    told.buried.add((0, b"b"))
+    assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
+    told.buried.add((0, b"a"))
+    assert verdict(told, b"a", b"a") == set()
+
+
+async def test_a_record_that_was_told_another_ones_place_by_a_kproxy_that_died_is_found_and_not_judged() -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    data = build_batch([Record(0, 1001, None, b"a", ())], producer_id=5, producer_epoch=0, base_sequence=0)
+    cluster.topics[TOPIC].partitions[0].log.append(memoryview(data), 0, 7)
+    told = history((client(), [(b"a", OK, 0), (b"a", OK, 0)]))
+    disturb(told, client())
+    assert invariants.read_retold(cluster, told) == set()
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.crashed(0, 1.0)
+    told.retold |= invariants.read_retold(cluster, told)
+    assert told.retold == {(0, b"a")}
+    assert verdict(told, b"a") == set()
+
+
+def test_a_copy_behind_a_forgotten_fence_is_not_where_its_record_is() -> None:
+    rows = [(b"a", OK, 0), (b"b", OK, 1)]
+    told = history((replace(client(), age=86_400.0), rows))
+    told.outlived.add((0, b"a"))
+    assert verdict(told, b"a", b"b", b"a") == set()
+    assert verdict(history((client(), rows)), b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
+    behind = history((replace(client(), age=86_400.0), [(b"a", OK, 1), (b"b", OK, 0)]))
+    behind.outlived.add((0, b"a"))
+    assert verdict(behind, b"b", b"a", b"a") == {invariants.ORDER}
+
+
+def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    log = cluster.topics[TOPIC].partitions[0].log
+    for epoch, value in (0, b"a"), (1, b"b"), (0, b"c"):
+        log.producers = ProducerStates()
+        data = build_batch([Record(0, 7, None, value, ())], producer_id=5, producer_epoch=epoch, base_sequence=0)
+        log.append(memoryview(data), 0, 7)
+    assert invariants.read_outlived(cluster) == {(0, b"c")}
+
+
+def test_offsets_must_hold_what_was_acknowledged() -> None:
+    assert verdict(history((client(), [(b"a", OK, 1)])), b"a", b"b") == {invariants.OFFSETS}
+
+
+def test_acknowledged_in_one_order_and_written_in_another() -> None:
+    rows = [(b"a", OK, -1), (b"b", OK, -1)]
+    assert verdict(history((client(), rows)), b"b", b"a") == {invariants.ORDER}
+    twin = client(1, name="c0")
+    for told in history((client(depth=2), rows)), history((client(), rows), (twin, [(b"c", OK, -1)])):
+        assert verdict(told, b"b", b"a", b"c") == {invariants.ORDER}
+        for sent in told.records:
+            sent.tries = 2  # who sends several at a time, or beside another, may send them again in any order
+        assert verdict(told, b"b", b"a", b"c") == set()
+
+
+@pytest.mark.parametrize("habit", [{"ready": True}, {"in_rounds": True, "depth": 3}])
+def test_what_was_ready_or_pipelined_may_be_acknowledged_before_what_stands_before_it(habit: dict[str, Any]) -> None:
+    rows = [(b"a", OK, -1), (b"b", OK, -1)]
+    told = history((replace(client(), **habit), rows))
+    for at, sent in enumerate(told.records):
+        sent.nth, sent.order, sent.tries = at, -at, 2
+    assert verdict(told, b"a", b"b") == set()
+    assert verdict(told, b"b", b"a") == {invariants.ORDER}
+
+
+def test_one_offset_for_two_records_is_a_merger() -> None:
+    told = history((client(), [(b"a", OK, 0), (b"a", OK, 0)]))
+    assert verdict(told, b"a", b"a") == {invariants.MERGED}
+
+
+async def test_in_a_strict_run_all_equal_records_are_judged() -> None:
+    told = history((client(magic=0), [(b"a", OK, -1), (b"a", OK, -1)]))
+    disturb(told, client())
+    told.strict = True
+    assert verdict(told, b"a") == {invariants.MERGED}
+
+
+async def test_times_of_the_broker_tell_nothing_apart() -> None:
+    told = history((client(), [(b"a", OK, -1), (b"a", OK, -1)]))
+    disturb(told, client())
+    assert verdict(told, b"a") == {invariants.MERGED}
+    told.untimed = True
+    assert verdict(told, b"a") == set()
+
+
+def test_what_wants_no_answer_is_written_if_nothing_happened_to_its_connection() -> None:
+    told = history((client(acks=0), [(b"a", OPEN, -1)]))
+    assert verdict(told) == {invariants.UNANSWERED}
+    assert verdict(told, b"a") == set()
+    told.troubled.add(0)
+    assert verdict(told) == set()
+
+
+def test_a_topic_made_again_holds_the_rest() -> None:
+    told = history((client(), [(b"a", OK, 0), (b"b", OK, 0)]))
+    told.deleted.append([{0: b"a"}])
+    assert verdict(told, b"b") == set()
+    assert verdict(told, b"a", b"b") == set()  # it came in again, since its answer was lost with the topic
+    assert verdict(told) == {invariants.LOST}
+    assert verdict(told, b"b", b"b") == {invariants.DUPLICATE}
+
+
+def test_what_was_compacted_away_was_written() -> None:
+    told = history((client(), [(b"a", OK, 0)]))
+    told.compacted[0] = {0: b"a"}
+    assert verdict(told) == set()
+    assert set(invariants.broken(told, [{1: b"a"}])) == {
+        (invariants.DUPLICATE, "a in partition 0: 2 in the log, 1 acknowledged, 0 unknown")
+    }
+
+
+async def test_the_order_after_a_connection_became_half_open_is_not_judged() -> None:
+    told = history((client(), [(b"a", OK, -1), (b"b", OK, -1)]))
+    told.cannot_be_seen(client())
+    assert verdict(told, b"b", b"a") == {invariants.ORDER}  # both were acknowledged before
+    told.records[1].told_at = told.half_open["c0", "10.0.0.1"]
+    assert verdict(told, b"b", b"a") == set()
+
+
+def test_an_old_offset_behind_a_new_one_is_out_of_order() -> None:
+    rows = [(b"a", OPEN, -1), (b"b", OK, 1), (b"a", OK, 0)]
+    told = history((client(), rows))
+    assert verdict(told, b"a", b"b") == set()
+    told.single = True  # kproxy knows that the first a was given up
+    assert verdict(told, b"a", b"b") == {invariants.ORDER}
+
+
+def test_what_broke_while_the_run_went_on_is_told() -> None:
+    told = history()
+    told.breaks(invariants.MEMORY, "first")
+    told.breaks(invariants.LEAKED, "second")
+    assert list(invariants.broken(told, [])) == [(invariants.MEMORY, "first")]

@@ -1,0 +1,21 @@
+"""Record sets of three generations."""
+
+import pytest
+
+from kproxy.codec.batch import iter_records
+from kproxy.codec.legacy import Room, to_v2
+from verification.simulation.record_sets import record_set
+
+ROWS = [(5, b"a"), (6, b"b"), (6, b"c")]
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1)])
+def test_what_is_written_can_be_read(magic: int, codec: int) -> None:
+    data = record_set(magic, codec, ROWS)
+    if magic < 2:
+        batches = to_v2(data, arrival_ms=99, max_batch_bytes=1 << 20, room=Room(1 << 20, 1_000_000))
+        data = b"".join(bytes(batch.data) for batch in batches)
+    records = list(iter_records(data, max_decompressed_bytes=1 << 20))
+    assert [record.value for record in records] == [b"a", b"b", b"c"]
+    if magic:
+        assert [record.timestamp for record in records] == [5, 6, 6]

@@ -1,0 +1,25 @@
+"""A flaw that kproxy as a whole hides behind another rule is shown with the cores alone."""
+
+from unittest.mock import patch
+
+from kproxy.dedup.rules import Rules
+from tests.dedup.talk import World
+from verification.simulation import broken_rules
+
+
+def written_when_an_answer_comes_late() -> str:
+    """Answers are told in order: one that waits behind another may come late, though its own batch was quick."""
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.did("a")  # its client had given it up, and threw the answer away
+    return world.text()
+
+
+def test_a_late_answer_that_counts_as_had_lets_the_retry_through() -> None:
+    assert written_when_an_answer_comes_late() == "a"
+    with patch.object(Rules, "may_repeat", broken_rules.only_failed):
+        assert written_when_an_answer_comes_late() == "aa"

@@ -1,0 +1,42 @@
+"""The reader beside the job, on the fake broker."""
+
+import time
+
+from kproxy.codec.batch import Record, build_batch
+from kproxy.testing.client import ClusterClient
+from tests.spark.fake_cluster import fake_cluster
+from verification.spark_proof.reader import Beside, Reader, read_to_end
+from verification.spark_proof.verdict import Place, Seen
+
+_PLACES = [Place("t", 0), Place("t", 1)]
+_PATIENCE = 20.0
+
+
+def _write(client: ClusterClient, partition: int, *numbers: int) -> None:
+    records = [Record(delta, 1000, b"%d" % number, b"v") for delta, number in enumerate(numbers)]
+    assert client.produce("t", partition, build_batch(records)).error_code == 0
+
+
+def test_a_reader_keeps_what_it_saw_and_when() -> None:
+    with fake_cluster() as fake, fake.client() as client:
+        client.create_topic("t", 2)
+        reader = Reader(fake.bootstrap, _PLACES)
+        _write(client, 0, 5, 6)
+        reader.look()
+        _write(client, 0, 7)
+        _write(client, 1, 8)
+        reader.look()
+        assert {place.partition: list(row) for place, row in reader.numbers.items()} == {0: [5, 6, 7], 1: [8]}
+        assert reader.seen == [Seen(_PLACES[0], 2), Seen(_PLACES[1], 0), Seen(_PLACES[0], 3), Seen(_PLACES[1], 1)]
+        assert read_to_end(fake.bootstrap, _PLACES, committed=False).numbers == reader.numbers
+
+
+def test_a_reader_beside_goes_on_when_there_is_no_answer() -> None:
+    with fake_cluster() as fake, fake.client() as client:
+        with Beside(Reader(fake.bootstrap, _PLACES)) as reader:  # of a topic that is not there yet
+            client.create_topic("t", 2)
+            _write(client, 0, 5)
+            deadline = time.monotonic() + _PATIENCE
+            while not reader.numbers[_PLACES[0]] and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert list(reader.numbers[_PLACES[0]]) == [5]

@@ -1,0 +1,65 @@
+"""A cluster with two addresses for each broker: its own, and that of a relay, for who is to suffer."""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from kproxy.codec._generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.kafka import RealKafka
+from verification.chaos.ports import free_ports
+
+_ELECTION_MS: Final = 10_000
+_CONFIG: Final = {
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "auto.create.topics.enable": "false",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+class RelayedKafka(RealKafka):
+    """Real brokers; who asks on a broker's relayed port is told the relays' addresses.
+
+    ``bootstrap`` and ``ports`` are the brokers' own, untouched by faults.
+    """
+
+    def __init__(self, brokers: int, directory: Path) -> None:
+        config = _CONFIG if brokers > 1 else {**_CONFIG, "min.insync.replicas": "1"}
+        super().__init__(brokers=brokers, config=config, directory=directory)
+        self.relayed_ports = free_ports(brokers)
+        """Where each broker listens for its relay."""
+        self.relay_ports = free_ports(brokers)
+        """Where the relay of each broker is to listen."""
+
+    def respawn(self, index: int) -> None:
+        """Start the broker at ``index`` again, killing it if it runs, and do not wait until it serves.
+
+        To be called in the main thread, whose end the kernel then makes the broker's, too.
+        """
+        self.kill(index)
+        self._spawn(index)
+
+    def wait_served(self, index: int) -> None:
+        """Wait until the broker at ``index`` answers; may be called in another thread.
+
+        :raises KafkaUnavailable: it does not come up.
+        """
+        self._wait_ready([index], 1)
+
+    def move_leaders(self) -> None:
+        """Have each partition led by the broker that is to lead it, where that one is up to date."""
+        request = ElectLeadersRequest(topic_partitions=None, timeout_ms=_ELECTION_MS)
+        with contextlib.suppress(OSError), ClusterClient(self.bootstrap, timeout=_ELECTION_MS / 1000) as client:
+            client.any_broker().call(request, 2, ElectLeadersResponse)
+
+    def _server_properties(self, index: int) -> str:
+        own, relayed, relay = self.ports[index], self.relayed_ports[index], self.relay_ports[index]
+        controller = self._controller_ports[index]
+        # Of two equal keys the last one counts.
+        return (
+            super()._server_properties(index)
+            + f"listeners=PLAINTEXT://127.0.0.1:{own},RELAYED://127.0.0.1:{relayed},CONTROLLER://127.0.0.1:{controller}\n"
+            + f"advertised.listeners=PLAINTEXT://127.0.0.1:{own},RELAYED://127.0.0.1:{relay}\n"
+        )

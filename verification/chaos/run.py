@@ -1,0 +1,245 @@
+"""One run: cluster, relays, kproxy, clients, faults; then heal, read everything, judge."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.relay import FaultRelay, Faults
+from verification.chaos.consumer import LegacyConsumer
+from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems
+from verification.chaos.nemesis import Nemesis
+from verification.chaos.producer import LegacyProducer
+from verification.chaos.recorder import Recorder
+from verification.chaos.relayed_kafka import RelayedKafka
+from verification.chaos.released import ReleasedProducer
+from verification.chaos.schedule import FAMILIES, make_schedule
+from verification.chaos.transactional_load import TRANSACTIONAL_TOPICS, Client, TransactionalLoad, options
+from verification.chaos.verdict import (
+    Bar,
+    Verdict,
+    errors_bar,
+    footprint_bars,
+    log_bar,
+    progress_bar,
+    read_everything,
+)
+from verification.chaos.workload import TOPICS, habits_for, released_for
+from verification.history import check, read_history
+
+_QUIET_S: Final = 5.0
+"""After the last client has gone: what kproxy still holds is let go of."""
+_IDLE_TRIES: Final = 60
+_METRICS_S: Final = 1.0
+
+LOADS: Final = ("plain", "transactions")
+"""What clients do: records each by itself, made exactly-once by kproxy; or transactions, in all homes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is to be like."""
+
+    seconds: float
+    seed: int
+    kproxies: int = 1
+    brokers: int = 3
+    families: Sequence[str] = FAMILIES
+    released: bool = True
+    """Whether released clients take part in the plain load, too."""
+    loads: Sequence[str] = LOADS
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """What is written to without transactions: partitions by topic."""
+        return TOPICS if "plain" in self.loads else {}
+
+
+class Run:
+    """A run while it lasts: what the live view shows.
+
+    :param kafka: has been started.
+    :param directory: for the history and all logs; exists.
+    """
+
+    def __init__(self, plan: Plan, kafka: RelayedKafka, directory: Path, recorder: Recorder) -> None:
+        self.plan = plan
+        self.recorder = recorder
+        self.phase = "starting"
+        self.metrics: dict[str, float] = {}
+        self._kafka = kafka
+        self._directory = directory
+        upstream = ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports)
+        names = [f"kproxy-{n + 1}" for n in range(plan.kproxies)]
+        self.kproxies = [KproxyProcess(name, upstream, directory, options(name, directory)) for name in names]
+        self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in self.kproxies]
+        self._upstream_relays = [
+            FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed)
+            for port, at in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
+        ]
+        self.nemesis = Nemesis(kafka, self.kproxies, self._client_relays, self._upstream_relays)
+        self._transactions = self._make_transactions() if "transactions" in plan.loads else None
+        self._producers = self._make_producers()
+        self._bars: list[Bar] = []
+
+    async def run(self) -> Verdict:
+        """Do it all.
+
+        :raises KproxyFailed: kproxy ended by itself.
+        """
+        await trio.to_thread.run_sync(self._make_topics)
+        try:
+            async with trio.open_nursery() as nursery:
+                for relay in [*self._upstream_relays, *(relay for relays in self._client_relays for relay in relays)]:
+                    await nursery.start(relay.serve)
+                for kproxy in self.kproxies:
+                    await kproxy.start()
+                nursery.start_soon(self._watch_metrics)
+                await self._clients_and_faults()
+                await self._let_settle()
+                nursery.cancel_scope.cancel()
+        finally:
+            for kproxy in self.kproxies:
+                kproxy.kill()
+            (self._directory / "faults.log").write_text("".join(f"{line}\n" for line in self.nemesis.done))
+        return await trio.to_thread.run_sync(self._judge)
+
+    def _make_topics(self) -> None:
+        with ClusterClient(self._kafka.bootstrap) as client:
+            more = TRANSACTIONAL_TOPICS if self._transactions else {}
+            for topic, partitions in {**self.plan.topics, **more}.items():
+                client.create_topic(topic, partitions, self._kafka.brokers)
+
+    def _make_transactions(self) -> TransactionalLoad:
+        host, _, port = self._kafka.bootstrap.split(",")[0].rpartition(":")
+        return TransactionalLoad(self.kproxies, (host, int(port)), self._directory, self.recorder, self.plan.seed)
+
+    def _make_producers(self) -> list[tuple[str, LegacyProducer | Client]]:
+        producers: list[tuple[str, LegacyProducer | Client]] = []
+        if self._transactions is not None:
+            producers += self._transactions.clients
+        for kproxy in self.kproxies if "plain" in self.plan.loads else ():
+            address = ("127.0.0.1", kproxy.advertised[0])
+            for habits in habits_for(kproxy.name):
+                producers.append((habits.name, LegacyProducer(habits, address, self.recorder, self.plan.seed)))
+            for client in released_for(kproxy.name) if self.plan.released else ():
+                bootstrap = f"127.0.0.1:{address[1]}"
+                producer = ReleasedProducer(client, bootstrap, self.recorder, self._directory)
+                producers.append((str(client.job["name"]), producer))
+        return producers
+
+    def _make_consumers(self) -> list[LegacyConsumer]:
+        addresses = [("127.0.0.1", kproxy.advertised[0]) for kproxy in self.kproxies]
+        places = [(topic, partition) for topic, count in self.plan.topics.items() for partition in range(count)]
+        return [
+            LegacyConsumer(
+                f"reader.{topic}.{partition}", topic, partition, addresses[n % len(addresses)], self.recorder
+            )
+            for n, (topic, partition) in enumerate(places)
+        ]
+
+    async def _clients_and_faults(self) -> None:
+        plan = self.plan
+        async with trio.open_nursery() as readers:
+            for consumer in self._make_consumers():
+                readers.start_soon(consumer.run)
+            if self._transactions is not None:
+                for reader in self._transactions.readers():
+                    readers.start_soon(reader.run)
+                for prober in self._transactions.probers:
+                    readers.start_soon(prober.run)
+            async with trio.open_nursery() as nursery:
+                for _, producer in self._producers:
+                    nursery.start_soon(producer.run)
+                self.phase = "faults"
+                schedule = make_schedule(
+                    plan.seed, plan.seconds, kproxies=plan.kproxies, brokers=plan.brokers, families=plan.families
+                )
+                end = trio.current_time() + plan.seconds
+                await self.nemesis.run(schedule)
+                self.phase = "healed"
+                await trio.sleep_until(end)
+                for _, producer in self._producers:
+                    producer.stop()
+            await trio.sleep(_QUIET_S)
+            readers.cancel_scope.cancel()
+
+    async def _let_settle(self) -> None:
+        """Wait until each kproxy has nothing in flight, then look at what it holds."""
+        self.phase = "settling"
+        for _ in range(_IDLE_TRIES):
+            if not await self._in_flight():
+                break
+            await trio.sleep(_METRICS_S)
+        await trio.sleep(_QUIET_S)
+        if self._transactions is not None:
+            self._bars.append(await self._transactions.settle())
+            await self._transactions.read_to_the_end()
+        in_flight = await self._in_flight()
+        self._bars.append(Bar("sends in flight at the end", f"{in_flight:.0f}", not in_flight))
+        for kproxy in self.kproxies:
+            if kproxy.ended() or kproxy.at_start is None:
+                raise KproxyFailed(f"{kproxy.name} ended by itself:\n{kproxy.log_tail()}")
+            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint())
+
+    async def _in_flight(self) -> float:
+        pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]
+        return sum(page.get("kproxy_batches_in_flight", 0.0) for page in pages)
+
+    async def _watch_metrics(self) -> None:
+        while True:
+            found: dict[str, float] = {}
+            for kproxy in self.kproxies:
+                for name, value in (await trio.to_thread.run_sync(kproxy.metrics)).items():
+                    found[name] = found.get(name, 0.0) + value
+            self.metrics = found or self.metrics
+            await trio.sleep(_METRICS_S)
+
+    def _judge(self) -> Verdict:
+        self.phase = "checking"
+        with (self._directory / "batches.log").open("w", encoding="utf-8") as batches:
+            for operation in read_everything(self._kafka.bootstrap, self.plan.topics, batches):
+                self.recorder.add(operation)
+        self.recorder.flush()
+        history = list(read_history(self.recorder.path))
+        bars = [
+            *self._bars,
+            *(log_bar(kproxy.name, log_problems(kproxy.log_tail(1 << 30))) for kproxy in self.kproxies),
+            progress_bar(self.recorder.by_process, [name for name, _ in self._producers]),
+            errors_bar(self.recorder.unexpected),
+        ]
+        return Verdict(history, check(history), bars)
+
+
+async def run_chaos(
+    plan: Plan, kafka: RelayedKafka, directory: Path, watch: Callable[[Run], None], every_s: float
+) -> Verdict:
+    """Run a plan; ``watch`` is called every so often while it lasts.
+
+    :raises KproxyFailed: kproxy ended by itself.
+    """
+    with Recorder(directory) as recorder:
+        run = Run(plan, kafka, directory, recorder)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_call_often, partial(watch, run), every_s)
+            verdict = await run.run()
+            nursery.cancel_scope.cancel()
+    return verdict
+
+
+async def _call_often(function: Callable[[], None], every_s: float) -> None:
+    while True:
+        function()
+        await trio.sleep(every_s)
+
+
+def _relays_before(kproxy: KproxyProcess, seed: int) -> list[FaultRelay]:
+    faults = Faults()
+    return [
+        FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=seed)
+        for target, port in zip(kproxy.targets, kproxy.advertised, strict=True)
+    ]

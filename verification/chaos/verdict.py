@@ -1,0 +1,102 @@
+"""What a run has shown: the anomalies in its history, and how kproxy itself came through."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TextIO
+
+from kproxy.codec.batch import iter_records, read_header
+from kproxy.testing.client import ClusterClient
+from verification.chaos.kproxy_process import Footprint
+from verification.chaos.recorder import now
+from verification.history import Anomaly, Kind, Operation, Outcome, Poll
+
+_MAX_DECOMPRESSED_BYTES: Final = 1 << 26
+RESIDENT_SHARE: Final = 1.10
+RESIDENT_SLACK: Final = 16 << 20
+DESCRIPTOR_SLACK: Final = 50
+"""kproxy keeps its connections: for reading back, by default four to each broker; those of the transaction log; and one
+to the coordinator for each transactional id at home in the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One thing that has to hold: what was found, and whether that is good."""
+
+    name: str
+    found: str
+    good: bool
+
+
+@dataclass
+class Verdict:
+    """Everything about a run."""
+
+    history: list[Operation]
+    anomalies: list[Anomaly]
+    bars: list[Bar] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing at all was found."""
+        return not self.anomalies and all(bar.good for bar in self.bars)
+
+
+def read_everything(bootstrap: str, topics: Mapping[str, int], batches: TextIO) -> Iterator[Operation]:
+    """Read all partitions from their start to their end, straight from the brokers.
+
+    :param topics: the number of partitions of each.
+    :param batches: gets a line for each batch: where it stands, and its stamp.
+    :raises OSError: a broker cannot be reached.
+    :raises RuntimeError: a broker refuses.
+    """
+    with ClusterClient(bootstrap, client_id="end") as client:
+        for topic, partitions in topics.items():
+            for partition in range(partitions):
+                invoke = now()
+                data = client.read_all(topic, partition)
+                batches.writelines(f"{topic}-{partition} {line}\n" for line in _headers(data))
+                records = tuple(
+                    (record.offset, (record.value or b"").decode("utf-8", "replace"))
+                    for record in iter_records(data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
+                )
+                polls = (Poll(topic, partition, records),)
+                yield Operation("end", Kind.POLL, Outcome.OK, invoke, now(), polls=polls, final=True)
+
+
+def _headers(data: bytes) -> Iterator[str]:
+    """Tell offsets, producer id (in hex), epoch, sequence and times of each batch."""
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        last = header.base_offset + header.last_offset_delta
+        stamp = f"producer {header.producer_id:x} epoch {header.producer_epoch} sequence {header.base_sequence}"
+        kind = "marker" if header.is_control else f"codec {header.codec}, made {header.base_timestamp} ms"
+        yield f"{header.base_offset} to {last}: {stamp}, {kind}, leader epoch {header.partition_leader_epoch}"
+        position += header.size
+
+
+def footprint_bars(name: str, start: Footprint, end: Footprint) -> list[Bar]:
+    """Compare what a kproxy holds with nothing to do before and after: 10 % and what an allocator keeps for itself."""
+    megabytes = f"{start.resident / 1e6:.0f} MB, then {end.resident / 1e6:.0f} MB"
+    descriptors = f"{start.descriptors}, then {end.descriptors}"
+    return [
+        Bar(f"{name}: memory", megabytes, end.resident <= start.resident * RESIDENT_SHARE + RESIDENT_SLACK),
+        Bar(f"{name}: descriptors", descriptors, end.descriptors <= start.descriptors + DESCRIPTOR_SLACK),
+    ]
+
+
+def log_bar(name: str, problems: Sequence[str]) -> Bar:
+    """Tell of exceptions in a log."""
+    return Bar(f"{name}: exceptions", f"{len(problems)}: {problems[0][:200]}" if problems else "none", not problems)
+
+
+def progress_bar(acknowledged: Mapping[str, int], processes: Sequence[str]) -> Bar:
+    """Every producer must have had something acknowledged."""
+    idle = [name for name in processes if not acknowledged.get(name)]
+    return Bar("producers without success", ", ".join(idle) or "none", not idle)
+
+
+def errors_bar(unexpected: Mapping[str, int]) -> Bar:
+    """No old client may be told an error that it does not know what to do with, and nothing else be that must not."""
+    text = ", ".join(f"{name} {count}" for name, count in sorted(unexpected.items()))
+    return Bar("what must not be", text or "none", not unexpected)

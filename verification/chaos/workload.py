@@ -1,0 +1,50 @@
+"""Who produces what: every old version of Produce, every record format, alone and pipelined, unique and equal."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from verification.chaos.habits import EQUAL, Habits, Place
+from verification.chaos.released import KAFKA_PYTHON, ReleasedClient
+
+TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}
+"""Topics and their partitions. Records of the last one are all alike."""
+_GZIP, _SNAPPY, _LZ4 = 1, 2, 3
+
+
+def _places(topic: str, *partitions: int) -> tuple[Place, ...]:
+    return tuple((topic, partition) for partition in partitions)
+
+
+_ALONE = _places("chaos.unique", 0, 1, 2)
+_BOTH = _places("chaos.unique", 3, 4, 5) + _places("chaos.more", 0)
+_MORE = _places("chaos.more", 0, 1, 2)
+_SAME = _places("chaos.equal", 0, 1, 2)
+
+HABITS: Final[Sequence[Habits]] = (
+    Habits("v0", _ALONE, version=0),
+    Habits("v1-gzip", _BOTH, version=1, codec=_GZIP, regroup=True, acks=1),
+    Habits("v2", _MORE, version=2, batch_records=1, pause_s=0.03),
+    Habits("v2-pipelined", _BOTH, version=2, depth=3, codec=_SNAPPY),
+    Habits("v2-regrouping", _ALONE, version=2, depth=2, batch_records=6, regroup=True),
+    Habits("v3-lz4", _ALONE + _MORE, version=3, depth=4, codec=_LZ4),
+    Habits("equal-v2", _SAME, version=2, equal=True, batch_records=3),
+    Habits("equal-v3-pipelined", _SAME, version=3, equal=True, depth=3, regroup=True),
+)
+"""Equal records are sent in formats that have timestamps only: without, nobody can tell them from retries."""
+
+
+def habits_for(kproxy: str) -> list[Habits]:
+    """The producers behind one kproxy; their names are their client.ids, so no two may be alike."""
+    return [replace(habits, name=f"{kproxy}.{habits.name}") for habits in HABITS]
+
+
+def released_for(kproxy: str) -> list[ReleasedClient]:
+    """The released clients behind one kproxy."""
+    job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60}
+    same = {**job, "places": _SAME, "equal": EQUAL}
+    return [
+        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka"}),
+        ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python"}, KAFKA_PYTHON),
+        ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal"}, KAFKA_PYTHON),
+    ]

@@ -1,0 +1,1 @@
+"""Explicit-state model of identities: which producer id and epoch EndTxn and InitProducerId may answer."""

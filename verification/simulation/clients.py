@@ -1,0 +1,391 @@
+"""Producers of old, modelled: real bytes, retries on new connections, batches regrouped, time-outs, giving up."""
+
+from collections import deque
+from random import Random
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from verification.simulation.frames import FrameIO
+from verification.simulation.history import History, Sent, State
+from verification.simulation.network import Host, Link, VirtualIO
+from verification.simulation.plan import TOPIC, ClientPlan
+from verification.simulation.record_sets import record_set
+
+#: One request: its batches by partition.
+Request = dict[int, list[Sent]]
+#: kproxy is told that clients have five requests in flight at most (clients.in.flight); it sees an answer written late.
+#: An answer that takes this share of the request's time-out may be one that its client did not wait for.
+_LATE_SHARE: Final = 0.9
+_EVIDENT_BEHIND: Final = 7
+#: Seconds within which kproxy has what was sent to it, unless a fault holds it up.
+_SEEN_WITHIN: Final = 0.1
+#: Seconds for which a client stays that wants no answers: who closes at once does not mind what becomes of them.
+_LINGERS: Final = 30.0
+_LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
+
+
+class Client:
+    """One process that produces as its plan says, and tries again what it got no good answer for."""
+
+    def __init__(self, plan: ClientPlan, host: Host, place: tuple[str, int], history: History, seed: int) -> None:
+        """``place``: where to bootstrap, kproxy's."""
+        self.plan = plan
+        #: The connection it has, from outside.
+        self.link: Link | None = None
+        #: A slow reader: takes no answer before that time.
+        self.reads_from = 0.0
+        self._host = host
+        self._bootstrap = place
+        self._place: tuple[str, int] | None = None
+        self._history = history
+        self._rng = Random(f"{seed} client {plan.number}")
+        self._io: FrameIO | None = None
+        self._todo: deque[Request] = deque()
+        #: What is to be repeated of a round whose answers are not all read.
+        self._of_round: list[Request] = []
+        #: When the last request of a round was sent, and whether kproxy has seen so many on this connection.
+        self._filled_at = 0.0
+        self._seen = False
+        self._flight: dict[int, tuple[float, Request]] = {}
+        #: What was acknowledged on this connection: the request's number and its records.
+        self._had: deque[tuple[int, list[Sent]]] = deque()
+        self._next = 0
+        self._stamped = 0
+        self._due = 0.0
+        self._failures = 0
+        #: Goes before what is sent again: the next request was made before an error was read.
+        self._ahead = False
+        #: Until then (trio's clock) the end of its last connection is on its way, behind requests that arrive before.
+        self._unseen_until = 0.0
+        self._program = [self._request(nth) for nth in range(len(plan.sends))]
+
+    def _request(self, nth: int) -> Request:
+        request: Request = {}
+        for partition, values in self.plan.sends[nth].batches:
+            request[partition] = [Sent(self.plan, nth, partition, value) for value in values]
+            self._history.records += request[partition]
+        return request
+
+    def _say(self, text: str) -> None:
+        self._history.note(f"client {self.plan.number} {text}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has sent something that it may send again."""
+        return bool(self._todo or self._of_round or self._flight)
+
+    async def run(self) -> None:
+        """Until all is done or given up."""
+        self._due = trio.current_time() + (self.plan.sends[0].gap if self.plan.sends else 0.0)
+        while self.waits or self._next < len(self._program):
+            try:
+                await self._step()
+            except _LOST as error:
+                self._lost(type(error).__name__)
+                await trio.sleep(self._rng.choice(self.plan.backoffs))
+        if self._io is not None:
+            await trio.sleep(_LINGERS if self.plan.acks == 0 else 0.01)
+            if self._io.ended:
+                self._history.troubled.add(self.plan.number)
+            self._io.close()
+            self._say("is done")
+
+    # -- what to do next
+
+    async def _step(self) -> None:
+        if self._io is None:
+            await self._connect()
+        if not (self.plan.in_rounds and self._flight):
+            await self._fill()
+        if self._flight:
+            await self._await_answer()
+        elif self._next < len(self._program):
+            await trio.sleep_until(self._due)
+
+    async def _fill(self) -> None:
+        self._todo.extendleft(reversed(self._of_round))
+        self._of_round.clear()
+        while len(self._flight) < self.plan.depth and (request := self._choose()):
+            await self._send(request)
+        self._filled_at = trio.current_time()
+
+    def _choose(self) -> Request | None:
+        fresh = self._next < len(self._program) and trio.current_time() >= self._due
+        ahead, self._ahead = self._ahead, False
+        if self._todo and not (ahead and fresh):
+            return self._retry()
+        if not fresh:
+            return None
+        request = self._program[self._next]
+        self._next += 1
+        if self._next < len(self._program):
+            self._due = trio.current_time() + self.plan.sends[self._next].gap
+        for batch in request.values():
+            for sent in batch:
+                sent.timestamp = self._stamp()
+                self._history.begin(sent)
+        return request
+
+    def _stamp(self) -> int:
+        stamp = int((self._host.wall() - self.plan.age) * 1000)
+        if self.plan.in_rounds:
+            stamp = self._stamped = max(stamp, self._stamped + 1)
+        return stamp
+
+    def _retry(self) -> Request:
+        if self.plan.shuffles:
+            self._todo.rotate(self._rng.randrange(len(self._todo)))
+        request = self._todo.popleft()
+        if self.plan.regroup == "split":
+            index, batch = next(iter(request.items()))
+            if len(batch) > 1:
+                half = len(batch) // 2
+                self._todo.appendleft({**request, index: batch[half:]})
+                return {index: batch[:half]}
+        elif self.plan.regroup == "join" and self._todo:
+            other = self._todo.popleft()
+            both = {index: request.get(index, []) + other.get(index, []) for index in dict.fromkeys([*request, *other])}
+            # inside a batch clients keep the order in which records were first given to them
+            return {index: sorted(batch, key=lambda sent: sent.nth) for index, batch in both.items()}
+        return request
+
+    # -- the wire
+
+    async def _connect(self) -> None:
+        if self._place is None:
+            self._open(await self._host.connect(*self._bootstrap, 1000))
+            self._place = await self._leader()
+            self._close()
+        if self.plan.renames:
+            self._host.name = self._rng.choice((self.plan.host, f"::ffff:{self.plan.host}"))
+        self._open(await self._host.connect(*self._place, 1000))
+
+    def _open(self, io: VirtualIO) -> None:
+        self._io = FrameIO(io, self.plan.client_id)
+        self.link = self._host.newest
+        self._seen = False
+        self._had.clear()
+        self._say(f"opens {io.peer_host} as {self.link.number}")
+
+    async def _leader(self) -> tuple[str, int]:
+        assert self._io is not None
+        question = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        await self._io.send(question, 1)
+        response: Message | None = None
+        with trio.move_on_after(self.plan.request_timeout):
+            _, response = await self._io.receive()
+        if response is None:
+            raise OSError("no answer to Metadata")
+        assert isinstance(response, MetadataResponse)
+        first = self.plan.sends[0].batches[0][0]
+        brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.partition_index == first and row.leader_id in brokers:
+                    return brokers[row.leader_id]
+        raise OSError("no leader")
+
+    async def _send(self, request: Request) -> None:
+        assert self._io is not None
+        plan = self.plan
+        data = [
+            ProduceRequestPartitionProduceData(
+                index=index,
+                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch], plan.key),
+            )
+            for index, batch in request.items()
+        ]
+        message = ProduceRequest(
+            acks=plan.acks,
+            timeout_ms=plan.timeout_ms,
+            topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=data)],
+        )
+        number = self._io.next_id
+        self._say(f"sends {number}: {_show(request)}")
+        for sent in _all(request):
+            sent.state = State.OK if sent.state is State.OK else State.OPEN
+            sent.tries, sent.evident, sent.sent_at = sent.tries + 1, False, trio.current_time()
+        if plan.acks == 0:
+            await self._io.send(message, plan.version, silent=True)
+            return
+        self._flight[number] = (trio.current_time() + plan.request_timeout, request)
+        await self._io.send(message, plan.version)
+        assert self.link is not None
+        if self.link.up.last_arrival < self._unseen_until:
+            self._history.cannot_be_seen(plan)  # a retry overtakes the end, and requests come between the two
+
+    def _find_evident(self, number: int) -> None:
+        """An answer to a request so far behind shows kproxy that the first was had, however many may be in flight."""
+        while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
+            for sent in self._had.popleft()[1]:
+                sent.evident = True
+
+    async def _await_answer(self) -> None:
+        assert self._io is not None
+        if trio.current_time() < self.reads_from:
+            await trio.sleep_until(self.reads_from)
+        deadline = min(deadline for deadline, _ in self._flight.values())
+        more = len(self._flight) < self.plan.depth and self._next < len(self._program) and not self.plan.in_rounds
+        answer: tuple[int, Message] | None = None
+        with trio.move_on_at(min(deadline, self._due) if more else deadline):
+            answer = await self._io.receive()
+        if answer is not None:
+            self._answered(*answer)
+        elif trio.current_time() >= deadline:
+            self._timed_out(deadline)
+
+    def _timed_out(self, deadline: float) -> None:
+        self._history.disturb(self.plan)
+        if self.plan.closes_on_timeout:
+            raise OSError("timed out")
+        assert self.link is not None
+        if max(self.link.up.stalled_until, self.link.down.stalled_until) > deadline - self.plan.request_timeout:
+            self._history.cannot_be_seen(self.plan)  # kproxy may have answered in time
+        for number, (until, request) in list(self._flight.items()):
+            if until == deadline:
+                self._say(f"times out {number}")
+                del self._flight[number]
+                self._again([request])
+
+    # -- what came of it
+
+    def _answered(self, number: int, response: Message) -> None:
+        self._failures = 0
+        entry = self._flight.pop(number, None)
+        if entry is None:
+            self._say(f"throws the late answer to {number} away")
+            return
+        self._note_held_up(entry[0])
+        if trio.current_time() - (entry[0] - self.plan.request_timeout) >= _LATE_SHARE * self.plan.timeout_ms / 1000:
+            self._history.disturb(self.plan)  # kproxy has to take it for one that has given up
+        request = dict(entry[1])
+        again: Request = {}
+        said = []
+        assert isinstance(response, ProduceResponse)
+        for topic in response.responses:
+            for row in topic.partition_responses:
+                said.append(f"{row.index}:{_error(row.error_code)}@{row.base_offset}")
+                batch = request.pop(row.index)
+                if self._told(batch, row.error_code, row.base_offset):
+                    again[row.index] = batch
+        self._say(f"reads {number}: {' '.join(said)}")
+        self._note_unseen_round(refused=bool(again))
+        if request:
+            self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
+        self._find_evident(number)
+        if not again:  # beside an error nothing shows that a success was had: all of it may come again
+            self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
+        else:
+            self._history.disturb(self.plan)
+            self._ahead = self.plan.ready and not self._todo
+            self._again([entry[1] if self.plan.repeats_whole else again])
+
+    def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
+        """Takes note of the word on one batch; whether it has to be sent again."""
+        if error_code:
+            if error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._place = None
+            if ErrorCode(error_code).retriable:
+                return True
+            for sent in batch:
+                sent.state = State.REFUSED
+            self._history.breaks(
+                "no error without a cause", f"{_error(error_code)} for {_show({batch[0].partition: batch})}"
+            )
+            return False
+        for at, sent in enumerate(batch):
+            if sent.state is State.OK:
+                continue  # it was told before, and sent again with the rest of its request
+            sent.state, sent.order = State.OK, self._history.acknowledged
+            sent.told_at = trio.current_time()
+            sent.offset = base_offset + at if base_offset >= 0 else -1
+            self._history.acknowledged += 1
+        return False
+
+    def _again(self, requests: list[Request]) -> None:
+        again = []
+        for request in requests:
+            kept = {index: batch for index, batch in request.items() if batch[0].tries < self.plan.tries}
+            if kept:
+                again.append(kept)
+            for index, batch in request.items():
+                if index not in kept:
+                    self._say(f"gives up {_show({index: batch})}")
+        if self.plan.in_rounds:
+            self._of_round += again
+        else:
+            self._todo.extendleft(reversed(again))
+        if self.plan.ready:  # behind what stands before it again
+            self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
+
+    def _lost(self, why: str) -> None:
+        number = self.link.number if self.link is not None else "none"
+        self._say(f"lost connection {number} ({why})")
+        self._history.disturb(self.plan)
+        if self._io is not None:
+            self._note_unseen_end(self._io)
+            self._close()
+        self._failures += 1
+        if self._failures > 2:
+            self._place = None
+        for deadline, _ in self._flight.values():
+            self._note_held_up(deadline)
+        flight = [request for _, request in self._flight.values()]
+        self._flight.clear()
+        self._again(flight)
+
+    def _note_held_up(self, deadline: float) -> None:
+        """A refusal that came late, or what was ready and came long behind it."""
+        if self.plan.ready and self.link is not None:
+            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
+            if stalled_until > deadline - self.plan.request_timeout:
+                self._history.holds_up(self.plan)
+
+    def _note_unseen_round(self, *, refused: bool) -> None:
+        """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
+        if not self.plan.in_rounds:
+            return
+        assert self.link is not None
+        since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
+        if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
+            self._seen = True
+        elif refused and not self._seen:
+            self._history.holds_up(self.plan)
+
+    def _note_unseen_end(self, io: FrameIO) -> None:
+        """The end of a connection comes too late if it is held up, and some of what is sent again was not."""
+        assert self.link is not None
+        up = self.link.up
+        size = sum(io.sizes[number] for number in self._flight)
+        # what succeeded beside an error was written on this connection, and comes again with the rest of its request
+        told = any(sent.state is State.OK for _, request in self._flight.values() for sent in _all(request))
+        if up.holds and (up.on_way < size or told):
+            self._history.cannot_be_seen(self.plan)
+        elif up.on_way and (up.on_way < size or up.spread or told):
+            self._unseen_until = up.last_arrival
+
+    def _close(self) -> None:
+        if self._io is not None:
+            self._io.close()
+            self._io = None
+
+
+def _all(request: Request) -> list[Sent]:
+    return [sent for batch in request.values() for sent in batch]
+
+
+def _show(request: Request) -> str:
+    return " ".join(f"{index}:[{' '.join(sent.value.decode() for sent in batch)}]" for index, batch in request.items())
+
+
+def _error(code: int) -> str:
+    return ErrorCode(code).name

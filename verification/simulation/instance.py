@@ -1,0 +1,113 @@
+"""A kproxy in the simulation: its shell on a virtual host, which can be killed and comes back under its name."""
+
+from typing import Any, Final
+
+import trio
+
+from kproxy.config import Address, Config
+from kproxy.net.cluster import Cluster
+from kproxy.net.server import Server
+from kproxy.net.txn.service import Transactions
+from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.stats import Stats
+from verification.simulation.history import History
+from verification.simulation.network import Host, VirtualNetwork
+
+PORT: Final = 9092
+LEG: Final = "client"
+_BROKER_PORTS: Final = range(9093, 9113)
+#: Times that are short beside a client's, so that much happens within few virtual seconds.
+_OPTIONS: Final[dict[str, Any]] = {
+    "http": None,
+    "retry_backoff_ms": 50,
+    "retry_backoff_max_ms": 400,
+    "upstream_connect_timeout_ms": 1000,
+    "upstream_request_timeout_ms": 2000,
+    "delivery_timeout_ms": 60_000,
+    "clients_request_timeout_ms": 6000,
+    "buffer_memory": 1 << 20,
+}
+
+
+class Instance:
+    """One kproxy, from one start to the next."""
+
+    def __init__(
+        self,
+        name: str,
+        network: VirtualNetwork,
+        bootstrap: str,
+        history: History,
+        options: dict[str, Any],
+        *,
+        decides: bool = False,
+    ) -> None:
+        """``bootstrap`` as in the configuration; ``options`` beside those of all runs; ``decides`` transactions."""
+        self.name = name
+        self.stats = Stats()
+        self.buffer_memory = 0
+        self.most_buffered = 0
+        self._network = network
+        self._history = history
+        places = [place.rpartition(":") for place in bootstrap.split(",")]
+        self._config = Config(
+            bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places),
+            listen=Address(name, PORT),
+            broker_ports=_BROKER_PORTS,
+            instance_id=name,
+            **{**_OPTIONS, **options},
+        )
+        self._host: Host | None = None
+        self._scope = trio.CancelScope()
+        self._decides = decides
+        #: Ends with it.
+        self.nursery: trio.Nursery | None = None
+        #: What decides transactions, while it runs.
+        self.transactions: Transactions | None = None
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs."""
+        return self._host is not None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Runs until it is killed. ``started`` when it listens."""
+        self._host = host = Host(self._network, self.name, LEG)
+        self.stats = Stats()
+        self.buffer_memory = self._config.buffer_memory
+        cluster = Cluster(self._config, self.stats, ClusterMap(), host)
+        with trio.CancelScope() as self._scope:
+            async with trio.open_nursery() as nursery:
+                transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
+                self.nursery, self.transactions = nursery, transactions
+                server = Server(self._config, self.stats, cluster, nursery, transactions)
+                cluster.open_port = server.open_broker_port
+                nursery.start_soon(server.watch)
+                await nursery.start(cluster.run)
+                if transactions is not None:
+                    nursery.start_soon(transactions.run)
+                await server.listen()
+                task_status.started()
+        cluster.close()
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        if self._host is None:
+            return
+        self._history.note(f"{self.name} is killed")
+        self._host.kill()
+        self._host = None
+        self._scope.cancel()
+
+    @property
+    def leftovers(self) -> str:
+        """What is left when all clients have gone; empty if nothing is."""
+        stats = self.stats
+        names = (
+            "connections_open",
+            "sends_in_flight",
+            "buffered_bytes",
+            "upstream_connections_open",
+            "producer_ids_active",
+        )
+        return ", ".join(f"{name}={value}" for name in names if (value := getattr(stats, name)))

@@ -1,0 +1,259 @@
+"""What must hold, named; each is checked against the logs when a run is over.
+
+Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
+their own from a producer that lost an answer, or whose kproxy was killed, may be taken for one; so may those of two
+processes of one name, one of which lost an answer; where a record was taken for an equal one of another time, which was
+surely not had, nobody knows that any more when kproxy has died; a half-open connection of a client can't be told from a
+live one, so that its retries may be written twice; and brokers forget producers, and that they are fenced, for old
+timestamps.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+
+from kproxy.codec.batch import iter_records, read_header
+from kproxy.testing.fake_broker import FakeCluster
+from verification.simulation.history import History, Sent, State
+from verification.simulation.plan import PARTITIONS, TOPIC
+
+
+class Judged(NamedTuple):
+    """Values that were sent and groups of equal ones, and how many of them nobody can judge."""
+
+    values: int
+    #: A second copy of these is excused.
+    excused_copies: int
+    groups: int
+    #: That one of these was taken for another is excused.
+    excused_merges: int
+
+
+LOST = "no acknowledged record is lost"
+DUPLICATE = "no retry is written twice"
+ORDER = "order is kept per partition and producer"
+MERGED = "no identical record is merged"
+OFFSETS = "offsets answered hold the record"
+MEMORY = "memory is bounded"
+ANSWERED = "every request is answered"
+LEAKED = "nothing is left at the end"
+CAUSE = "no error without a cause"
+FAILED = "kproxy does not fail"
+UNANSWERED = "what wants no answer is written"
+
+INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
+
+_CONTROL = 0x20
+
+Log = dict[int, bytes]
+"""Values by offset."""
+
+
+def read_logs(cluster: FakeCluster) -> list[Log]:
+    """The values in each partition."""
+    return [_read(partition.log) for partition in cluster.topics[TOPIC].partitions]
+
+
+def _read(log: object) -> Log:
+    values: Log = {}
+    for stored in log._batches:  # type: ignore[attr-defined]
+        if read_header(stored.data).attributes & _CONTROL:
+            continue
+        for record in iter_records(stored.data, max_decompressed_bytes=1 << 20):
+            values[record.offset] = record.value or b""
+    return values
+
+
+def read_outlived(cluster: FakeCluster) -> set[tuple[int, bytes]]:
+    """Partition and value of what was written under an epoch though its producer had a newer one in the log."""
+    found: set[tuple[int, bytes]] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        epochs: dict[int, int] = {}
+        for stored in partition.log._batches:
+            header = read_header(stored.data)
+            newest = epochs[header.producer_id] = max(epochs.get(header.producer_id, -1), header.producer_epoch)
+            if header.producer_epoch < newest:
+                records = iter_records(stored.data, max_decompressed_bytes=1 << 20)
+                found |= {(number, record.value or b"") for record in records}
+    return found
+
+
+def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]]:
+    """As ``History.retold``."""
+    found: set[tuple[int, bytes]] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        told = [
+            sent
+            for sent in history.records
+            if sent.partition == number
+            and sent.state is State.OK
+            and sent.told_at < history.killed.get(sent.client.instance, -1.0)
+        ]
+        times = {
+            record.offset: (record.value, record.timestamp)
+            for stored in partition.log._batches
+            for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)
+        }
+        for sent in told:
+            value, timestamp = times.get(sent.offset, (None, -1))
+            if value == sent.value and timestamp != sent.timestamp:
+                found.add((number, sent.value))
+    return found
+
+
+def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
+    """The invariants that are broken, and how: the gravest first."""
+    if history.broken is not None:
+        yield history.broken
+    lives = [*history.deleted, logs]
+    for partition in range(max(len(life) for life in lives)):
+        records = [sent for sent in history.records if sent.partition == partition]
+        written = [life[partition] if partition < len(life) else {} for life in lives]
+        written[-1] = {**history.compacted.get(partition, {}), **written[-1]}
+        yield from _counts(history, partition, written, records)
+        if len(lives) == 1:
+            yield from _offsets(history, written[0], records)
+        yield from _order(history, partition, written, records)
+
+
+def _counts(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
+    """Of a topic that was deleted: what was acknowledged was written to one of the two."""
+    held = Counter(value for log in lives for value in log.values())
+    most = {value: max(Counter(log.values())[value] for log in lives) for value in held} if len(lives) > 1 else held
+    by_value: dict[bytes, list[Sent]] = defaultdict(list)
+    for sent in records:
+        by_value[sent.value].append(sent)
+    for value, sents in by_value.items():
+        states = Counter(sent.state for sent in sents)
+        ok, unknown, count = states[State.OK], states[State.OPEN], held[value]
+        text = f"{value.decode()} in partition {partition}: {count} in the log, {ok} acknowledged, {unknown} unknown"
+        if ok and not count:
+            yield LOST, text
+        elif count < ok and _told_apart(history, sents):
+            yield MERGED, text
+        elif count < ok + len(_silent(history, sents)) and _told_apart(history, sents) and len(lives) == 1:
+            yield UNANSWERED, text
+        elif most.get(value, 0) > ok + unknown and not _copies_unseen(history, sents):
+            yield DUPLICATE, text
+
+
+def judged(history: History) -> Judged:
+    """How much of a run the two invariants of copies can't be broken by."""
+    values: dict[tuple[int, bytes], list[Sent]] = defaultdict(list)
+    for sent in history.records:
+        if sent.tries:
+            values[sent.partition, sent.value].append(sent)
+    equal = [sents for sents in values.values() if len(sents) > 1]
+    return Judged(
+        len(values),
+        sum(_copies_unseen(history, sents) for sents in values.values()),
+        len(equal),
+        sum(not _told_apart(history, sents) for sents in equal),
+    )
+
+
+def _copies_unseen(history: History, sents: list[Sent]) -> bool:
+    """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed.
+
+    Or a broker forgot for old timestamps that a producer was fenced.
+    """
+    return any(
+        _concerns(history.half_open.get(_identity(sent)), sent)
+        or (sent.partition, sent.value) in history.buried
+        or (sent.client.age and (sent.partition, sent.value) in history.outlived)
+        for sent in sents
+    )
+
+
+def _silent(history: History, sents: list[Sent]) -> list[Sent]:
+    """Records without an answer (acks=0) that came in on a connection to which nothing happened."""
+    return [
+        sent
+        for sent in sents
+        if sent.client.acks == 0
+        and sent.state is State.OPEN
+        and sent.client.number not in history.troubled
+        and sent.partition < PARTITIONS
+    ]
+
+
+def _told_apart(history: History, sents: list[Sent]) -> bool:
+    if history.strict:
+        return True
+    alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
+    since = history.disturbed.get(_identity(sents[0]))
+    if (alone and not any(_concerns(since, sent) for sent in sents)) or all(sent.clear for sent in sents):
+        return True
+    if any((sent.partition, sent.value) in history.retold for sent in sents):
+        return False
+    if not alone and any(sent.shaken for sent in sents):
+        return False  # a retry may bear another time, and this one may be another process's
+    stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
+    return len(set(stamps)) == len(sents)
+
+
+def _concerns(since: float | None, sent: Sent) -> bool:
+    """Whether something that began at a time (trio's clock; None: it did not) can have to do with a record."""
+    return since is not None and since <= sent.settled_at
+
+
+def _identity(sent: Sent) -> tuple[str, str]:
+    return sent.client.client_id, sent.client.host
+
+
+def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
+    given: dict[int, list[Sent]] = defaultdict(list)
+    for sent in records:
+        if sent.state is State.OK and sent.offset >= 0:
+            given[sent.offset].append(sent)
+            if log.get(sent.offset) != sent.value:
+                yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
+    for offset, sents in given.items():
+        if len(sents) > 1 and _told_apart(history, sents):
+            yield MERGED, f"{len(sents)} records {sents[0].value.decode()} were told to be at {offset}"
+
+
+def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
+    """Of clients that wait for each answer and share their identity with nobody: acknowledged one after another.
+
+    Of others at least what was acknowledged when it was first sent.
+    """
+    places = {value: (life, offset) for life, log in enumerate(lives) for offset, value in log.items()}
+    counts = Counter(sent.value for sent in records)
+    clients = {sent.client.number: sent.client for sent in records}
+    distinct = {
+        value
+        for value, count in counts.items()
+        if count == 1 or (history.single and _told_apart(history, [sent for sent in records if sent.value == value]))
+    }
+    for number, client in clients.items():
+        twins = [
+            other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
+        ]
+        since = min(history.half_open.get((client.client_id, client.host), inf), history.held_up.get(number, inf))
+        pipelines = client.depth > 1 or len(twins) > 1
+        if client.acks == 0 or (pipelines and client.age):  # a forgotten producer may begin anywhere
+            continue
+        mine = [sent for sent in records if sent.client.number == number and sent.settled_at < since]
+        if pipelines and not (client.in_rounds and len(twins) == 1):
+            mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
+        elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what stands before it
+            mine.sort(key=lambda sent: sent.nth)
+        else:
+            mine.sort(key=lambda sent: sent.order)
+        # where a forgotten fence let a copy through, what was answered says where the record itself is
+        copied = {sent.value for sent in mine if client.age and (partition, sent.value) in history.outlived}
+        unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places.keys() - copied]
+        answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct] if len(lives) == 1 else []
+        for ordered, where in (
+            (unique, [places[s.value] for s in unique]),
+            (answered, [(0, s.offset) for s in answered]),
+        ):
+            for at in range(1, len(ordered)):
+                if where[at] <= where[at - 1]:
+                    one, two = ordered[at - 1].value.decode(), ordered[at].value.decode()
+                    yield (
+                        ORDER,
+                        f"client {number} had {one} acknowledged before {two}, in partition {partition} it is behind",
+                    )

@@ -1,0 +1,310 @@
+"""What one run of the simulation does: plain data, made from a seed, that can be cut down to what breaks a rule."""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from verification.simulation.world import World
+
+TOPIC: Final = "t"
+PARTITIONS: Final = 6
+BROKERS: Final = 3
+
+Settings: TypeAlias = tuple[tuple[str, str], ...]
+"""Of the topic."""
+
+#: Seconds in which clients begin their sends and faults strike; behind them the world is whole again.
+BUSY_SECONDS: Final = 20.0
+
+#: Every kind of fault, by what it harms.
+FAULTS: Final = (
+    "crash",
+    "cut",
+    "cut_answer",
+    "delay",
+    "close",
+    "half_open",
+    "slow_reader",
+    "clock",
+    "upstream_cut",
+    "upstream_delay",
+    "upstream_half_open",
+    "lost_answer",
+    "dropped_answer",
+    "slow_broker",
+    "not_enough_replicas",
+    "after_append",
+    "timed_out",
+    "stepped_down",
+    "leader",
+    "broker",
+    "state_lost",
+    "controller",
+    "disk",
+    "lag",
+    "more_partitions",
+)
+#: Kinds of which only runs that are made for them know what to expect.
+OTHER_FAULTS: Final = ("topic",)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One request of a client: seconds since the one before, and for each partition the values of a batch."""
+
+    gap: float
+    batches: tuple[tuple[int, tuple[bytes, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """One process that produces."""
+
+    number: int
+    client_id: str
+    host: str
+    instance: int
+    version: int
+    magic: int
+    codec: int
+    depth: int
+    acks: int
+    sends: tuple[Send, ...]
+    #: What it does with batches that it sends again: "same", "split", "join".
+    regroup: str = "same"
+    #: Sends the whole request again if one partition of it got an error.
+    repeats_whole: bool = False
+    #: Comes from the same host by another name (an IPv4 address mapped into IPv6) with each connection.
+    renames: bool = False
+    #: Sends again in another order (pipelining clients do).
+    shuffles: bool = False
+    #: Has its next request ready when it reads an error, and sends that before it repeats (librdkafka does).
+    ready: bool = False
+    #: Reads the answers to all that it has sent before it sends more, first what was not acknowledged; and gives each
+    #: record another time, since what it sent behind a refused one could not be told from its retry else.
+    in_rounds: bool = False
+    #: After its time-out: closes the connection, or stays on it and throws the late answer away.
+    closes_on_timeout: bool = True
+    request_timeout: float = 6.0
+    #: Of the request, as kproxy is told.
+    timeout_ms: int = 4000
+    tries: int = 12
+    #: Of all its records; a compacted topic needs one.
+    key: bytes | None = None
+    #: Its records are so old when they are sent first (seconds).
+    age: float = 0.0
+    #: Seconds that it waits before it connects again, one of these.
+    backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
+
+
+def plain_client(number: int, sends: tuple[Send, ...], **more: Any) -> ClientPlan:
+    """A producer of v2 batches with one request at a time; ``more``: in what it differs."""
+    given: dict[str, Any] = {
+        "client_id": f"c{number}",
+        "host": f"10.0.0.{number + 1}",
+        "instance": 0,
+        "version": 5,
+        "magic": 2,
+        "codec": 0,
+        "depth": 1,
+        "acks": -1,
+        **more,
+    }
+    return ClientPlan(number=number, sends=sends, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """A fault: when, what, and two numbers in [0, 1) from which it picks where and how hard."""
+
+    time: float
+    kind: str
+    where: float
+    much: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    clients: tuple[ClientPlan, ...]
+    faults: tuple[FaultPlan, ...]
+    instances: int = 1
+    #: Of kproxy, beside those of all runs.
+    options: dict[str, Any] = field(default_factory=dict)
+    #: Of the topic.
+    topic: Settings = ()
+    #: Brokers look so often which producers they may forget, in ms.
+    expiry_check_ms: int = 600_000
+    #: Of a run made by hand: what happens beside the faults.
+    script: "Callable[[World], Awaitable[None]] | None" = None
+    #: kproxy can tell all equal records of this run apart.
+    strict: bool = False
+
+    @property
+    def sends(self) -> int:
+        """How many requests the clients mean to make."""
+        return sum(len(client.sends) for client in self.clients)
+
+
+LOG_APPEND_TIME: Final[Settings] = (("message.timestamp.type", "LogAppendTime"),)
+GZIP: Final[Settings] = (("compression.type", "gzip"),)
+#: Two days: brokers forget a producer whose records are so old when they next look.
+OLD: Final = 172_800.0
+_FEW_TRIES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What runs are made of; a scenario is a taste that is suited to show one thing."""
+
+    faults: tuple[str, ...] = FAULTS
+    fault_count: tuple[int, int] = (5, 12)
+    clients: tuple[int, int] = (2, 5)
+    sends: tuple[int, int] = (6, 24)
+    depths: tuple[int, ...] = (1, 1, 2, 5)
+    versions: tuple[int, ...] = (0, 1, 2, 3, 5, 7, 8, 9)
+    #: How many of a client's values are equal to earlier ones, in [0, 1].
+    equal: float = 0.2
+    #: How often a client shares its identity with the one before.
+    twins: float = 0.25
+    regroup: tuple[str, ...] = ("same", "same", "split", "join")
+    acks: tuple[int, ...] = (-1, -1, -1, -1, 1, 0)
+    batch_sizes: tuple[int, ...] = (1, 1, 2, 4)
+    tries: tuple[int, ...] = (2, 12, 12)
+    instances: tuple[int, ...] = (1, 1, 2)
+    gaps: tuple[float, ...] = (0.0, 0.05, 0.5, 1.5)
+    closes_on_timeout: tuple[bool, ...] = (True, True, False)
+    repeats_whole: tuple[bool, ...] = (False, False, True)
+    renames: tuple[bool, ...] = (False, False, True)
+    #: Of clients with one request in flight.
+    ready: tuple[bool, ...] = (False, False, True)
+    #: Of clients with more, that keep the order of what they repeat.
+    in_rounds: tuple[bool, ...] = (False, True)
+    #: Of kproxy.
+    options: tuple[tuple[str, Any], ...] = ()
+    request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
+    topics: tuple[Settings, ...] = ((), (), (), (), LOG_APPEND_TIME, GZIP)
+    #: How old records are when they are sent, in seconds.
+    ages: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, OLD)
+    #: How many clients write to a partition that comes into being later, if ever, in [0, 1].
+    pioneers: float = 0.1
+
+
+def make_plan(seed: int, taste: Taste) -> Plan:
+    """The plan of a seed."""
+    rng = Random(f"plan {seed}")
+    instances = rng.choice(taste.instances)
+    clients: list[ClientPlan] = []
+    for number in range(rng.randint(*taste.clients)):
+        clients.append(_client(rng, taste, number, instances, clients[-1] if clients else None))
+    faults = [
+        FaultPlan(round(rng.uniform(0.1, BUSY_SECONDS), 3), rng.choice(taste.faults), rng.random(), rng.random())
+        for _ in range(rng.randint(*taste.fault_count) if taste.faults else 0)
+    ]
+    faults.sort(key=lambda fault: fault.time)
+    plan = Plan(seed, tuple(clients), tuple(faults), instances, dict(taste.options))
+    return _vary(plan, Random(f"more {seed}"), taste)
+
+
+def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
+    """What the topic and the clocks of clients are like."""
+    age, topic = rng.choice(taste.ages), rng.choice(taste.topics)
+    clients = tuple(_pioneer(client, rng, taste) for client in plan.clients)
+    if age:
+        clients = tuple(replace(client, age=age) for client in clients)
+    # who repeats what succeeded beside an error repeats the request as it was: else it can't be told from a new one
+    clients = tuple(replace(client, regroup="same") if client.repeats_whole else client for client in clients)
+    clients = tuple(replace(client, ready=_may_be_ready(client) and rng.choice(taste.ready)) for client in clients)
+    rounds = Random(f"rounds {plan.seed}")
+    clients = tuple(
+        replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
+    )
+    return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+
+
+def _may_be_ready(client: ClientPlan) -> bool:
+    """Those who make a request ahead go on trying (librdkafka does until message.timeout.ms)."""
+    return client.depth == 1 and client.tries > _FEW_TRIES and not _is_pioneer(client)
+
+
+def _is_orderly(client: ClientPlan) -> bool:
+    """Those who pipeline and never give up what stands before the rest, nor change places."""
+    patient = client.tries > _FEW_TRIES and not client.shuffles
+    return client.depth > 1 and client.magic > 0 and patient and not _is_pioneer(client)
+
+
+def _is_pioneer(client: ClientPlan) -> bool:
+    """A broker refuses what comes before a partition is there, and may take what was sent behind it."""
+    return any(at >= PARTITIONS for send in client.sends for at, _ in send.batches)
+
+
+def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:
+    """A client whose second partition is one that the topic does not have at first."""
+    if rng.random() >= taste.pioneers:
+        return client
+    first = client.sends[0].batches[0][0]
+    sends = tuple(
+        replace(
+            send,
+            batches=tuple((at if at == first else first % BROKERS + PARTITIONS, values) for at, values in send.batches),
+        )
+        for send in client.sends
+    )
+    return replace(client, sends=sends)
+
+
+def _client(rng: Random, taste: Taste, number: int, instances: int, before: ClientPlan | None) -> ClientPlan:
+    version, depth = rng.choice(taste.versions), rng.choice(taste.depths)
+    magic = 2 if version >= 3 else 1 if version == 2 and rng.random() < 0.8 else 0
+    twin = before is not None and rng.random() < taste.twins
+    acks = rng.choice(taste.acks)
+    closes = rng.choice(taste.closes_on_timeout)
+    patience = rng.choice(taste.request_timeouts)
+    if not closes:
+        patience = max(taste.request_timeouts)  # a repeat before timeout_ms is over looks like one more in flight
+    return ClientPlan(
+        number=number,
+        client_id=before.client_id if twin and before else f"c{number}",
+        host=before.host if twin and before else f"10.0.0.{number + 1}",
+        instance=before.instance if twin and before else rng.randrange(instances),
+        version=version,
+        magic=magic,
+        codec=rng.choice((0, 0, 1, 2 if magic else 1)),
+        depth=depth,
+        acks=acks,
+        sends=_sends(rng, taste, before if twin else None, number),
+        regroup=rng.choice(taste.regroup),
+        repeats_whole=rng.choice(taste.repeats_whole),
+        renames=rng.choice(taste.renames),
+        shuffles=depth > 1 and rng.random() < 0.3,
+        closes_on_timeout=closes,
+        request_timeout=patience,
+        tries=rng.choice(taste.tries),
+    )
+
+
+def _sends(rng: Random, taste: Taste, twin: ClientPlan | None, number: int) -> tuple[Send, ...]:
+    first = rng.randrange(BROKERS)
+    partitions = [first, first + BROKERS][: rng.randint(1, 2)]
+    if twin is not None:
+        partitions = sorted({index for send in twin.sends for index, _ in send.batches})
+    values = [value for send in twin.sends for _, batch in send.batches for value in batch] if twin else []
+    sends = []
+    for nth in range(rng.randint(*taste.sends)):
+        batches = []
+        for index in partitions if rng.random() < 0.4 else [rng.choice(partitions)]:
+            batch = []
+            for at in range(rng.choice(taste.batch_sizes)):
+                value = b"%d.%d.%d.%d" % (number, nth, index, at)
+                if values and rng.random() < taste.equal:
+                    value = rng.choice(values[-6:])
+                values.append(value)
+                batch.append(value)
+            batches.append((index, tuple(batch)))
+        sends.append(Send(rng.choice(taste.gaps), tuple(batches)))
+    return tuple(sends)

@@ -1,0 +1,184 @@
+"""Runs made by hand: one or two clients and what befalls them, to show what random runs hit too seldom.
+
+The seed of such a run decides how fast its network is, and in which order things happen that happen at one time.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from kproxy.codec.batch import iter_records
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
+from kproxy.testing.fake_broker.faults import Fault
+from verification.simulation.faults import refusal
+from verification.simulation.plan import OLD, TOPIC, ClientPlan, Plan, Send, plain_client
+from verification.simulation.world import World
+
+Script: TypeAlias = Callable[[World], Awaitable[None]]
+
+_LIMIT: Final = 1 << 20
+
+
+def _client(number: int, *sends: tuple[float, bytes], **more: Any) -> ClientPlan:
+    """A producer of single records for partition 0, each so many seconds behind the one before."""
+    return plain_client(number, tuple(Send(gap, ((0, (value,)),)) for gap, value in sends), **more)
+
+
+def _on(world: World, value: bytes, *faults: Callable[[Call], Fault | None] | None) -> None:
+    """What becomes of the first request with a record, of the second, and so on; None: it is served."""
+    left = list(faults)
+
+    def control(call: Call) -> Fault | None:
+        if not left or not _has(call, value):
+            return None
+        fault = left.pop(0)
+        return None if fault is None else fault(call)
+
+    world.brokers.control(ApiKey.PRODUCE, control)
+
+
+def _has(call: Call, value: bytes) -> bool:
+    return any(
+        record.value == value
+        for topic in call.request.topic_data
+        for part in topic.partition_data
+        for record in iter_records(part.records, max_decompressed_bytes=_LIMIT)
+    )
+
+
+async def _cut(world: World, number: int, time: float) -> None:
+    """The connection of a client breaks."""
+    await trio.sleep_until(time)
+    link = world.clients[number].link
+    if link is not None:
+        link.cut()
+
+
+def overtaken(seed: int) -> Plan:
+    """Two requests in flight under a new producer id; the broker puts the first off, and would take the second."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda call: refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS))
+
+    return Plan(seed, (_client(0, (0.5, b"a"), (0.0, b"b"), depth=2),), (), script=script)
+
+
+def lagging(seed: int) -> Plan:
+    """The last batch is not replicated when kproxy is killed; soon behind its return it is, and can be read."""
+
+    async def script(world: World) -> None:
+        partition = world.brokers.topics[TOPIC].partitions[0]
+        await trio.sleep_until(1.0)
+        partition.hold(2)
+        await trio.sleep_until(3.0)
+        await world.crash(0, 0.01)
+        await trio.sleep_until(4.3)
+        partition.follow(2)
+        world.brokers.notify()
+
+    return Plan(seed, (_client(0, (0.2, b"z"), (1.5, b"a")),), (), script=script)
+
+
+def refused(seed: int) -> Plan:
+    """A batch is refused for good, while a copy of the one behind it is on its way for long."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda call: refusal(call, ErrorCode.CORRUPT_MESSAGE))
+        _on(world, b"b", lambda _: Delay(before=12.0))
+        await trio.sleep_until(16.0)
+
+    sends = (0.2, b"z"), (1.0, b"a"), (0.0, b"b")
+    return Plan(seed, (_client(0, *sends, depth=2, tries=1),), (), script=script)
+
+
+def reloaded(seed: int) -> Plan:
+    """The answers to two batches are lost, and the broker comes back knowing only the last one of a producer."""
+
+    async def script(world: World) -> None:
+        def reload(_: Call) -> None:
+            producers = world.brokers.topics[TOPIC].partitions[0].log.producers
+            producers.reload(world.brokers.clock())  # as measured, behind kill -9
+
+        _on(world, b"a", lambda _: Drop(apply=True), reload)
+        _on(world, b"b", lambda _: CloseAfter())
+
+    sends = (0.2, b"z"), (1.0, b"a"), (0.0, b"b")
+    return Plan(seed, (_client(0, *sends, depth=2),), (), script=script)
+
+
+def handed_on(seed: int) -> Plan:
+    """A producer has gone, another has come, kproxy is killed; then the second writes what the first has written."""
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(4.0)
+        await world.crash(0, 0.1)
+
+    first, second = (
+        _client(0, (0.2, b"x"), magic=0, version=1),
+        _client(1, (2.0, b"y"), (4.0, b"x"), magic=0, version=1),
+    )
+    return Plan(seed, (first, second), (), script=script, strict=True)
+
+
+def expired(seed: int) -> Plan:
+    """Of records two days old brokers forget the producer at once; an answer is lost."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: CloseAfter())
+
+    clients = (_client(0, (0.2, b"z"), (1.0, b"a"), (1.0, b"b"), age=OLD),)
+    return Plan(seed, clients, (), script=script, expiry_check_ms=1)
+
+
+def swept(seed: int) -> Plan:
+    """A record whose answer is lost is compacted away, for a newer one with its key, before it is sent again."""
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(0.9)
+        link = world.clients[0].link
+        assert link is not None
+        link.down.stall(5.0)
+        await _cut(world, 0, 2.5)
+        await trio.sleep_until(5.0)
+        world.compact(0)
+
+    clients = (
+        _client(0, (1.0, b"a"), key=b"k", backoffs=(6.0,)),
+        _client(1, (3.5, b"b"), key=b"k"),
+    )
+    return Plan(seed, clients, (), script=script, topic=(("cleanup.policy", "compact"),))
+
+
+def unanswered(seed: int) -> Plan:
+    """A connection breaks behind an answer; another process of that name writes the same and wants no answer."""
+
+    async def script(world: World) -> None:
+        await _cut(world, 0, 2.0)
+
+    same: dict[str, Any] = {"client_id": "c", "host": "10.0.0.1", "magic": 0, "version": 1}
+    clients = (_client(0, (0.5, b"x"), (8.0, b"z"), **same), _client(1, (3.0, b"x"), (0.1, b"y"), acks=0, **same))
+    return Plan(seed, clients, (), script=script, strict=True)
+
+
+def half_told(seed: int) -> Plan:
+    """Of two equal records in flight the first is acknowledged; the second is sent again on another connection."""
+
+    async def script(world: World) -> None:
+        _on(world, b"x", None, lambda _: Delay(after=1.0))
+        await _cut(world, 0, 2.2)
+
+    client = _client(0, (0.5, b"z"), (1.0, b"x"), (0.0, b"x"), depth=2, magic=0, version=1)
+    return Plan(seed, (client,), (), script=script, strict=True)
+
+
+def long_had(seed: int) -> Plan:
+    """A connection breaks long behind a record that is then written once more, as a new one."""
+
+    async def script(world: World) -> None:
+        await _cut(world, 0, 6.0)
+
+    between = [(0.2, b"y%d" % nth) for nth in range(14)]
+    client = _client(0, (0.5, b"x"), *between, (4.0, b"x"), magic=0, version=1)
+    return Plan(seed, (client,), (), script=script, strict=True)

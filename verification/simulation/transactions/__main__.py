@@ -1,0 +1,51 @@
+"""``python -m verification.simulation.transactions``: runs seeds; exit code 1 if one breaks an invariant."""
+
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+import click
+
+from kproxy.proxy.homes import Home
+from verification.simulation.command import Simulation, Wanted, options, simulate
+from verification.simulation.plan import Plan
+from verification.simulation.transactions.cuts import shrink
+from verification.simulation.transactions.homes import FAULTS, HOMES
+from verification.simulation.transactions.matrix import Matrix, each_fault, repetition
+from verification.simulation.transactions.plan import Taste, WorldPlan
+
+_SEEDS: Final = 300
+#: A run takes about a second of processor time.
+_CHUNK: Final = 10
+
+
+def _cast(plan: Plan) -> Iterable[object]:
+    assert isinstance(plan, WorldPlan)
+    return (plan.place, *plan.producers, *plan.readers)
+
+
+@click.command()
+@click.option(
+    "--home",
+    "homes",
+    multiple=True,
+    type=click.Choice([home.value for home in HOMES]),
+    help="One only; may be repeated.",
+)
+@click.option(
+    "--each-fault", "alone", is_flag=True, help="Each home and kind of fault alone, and all together, in turn."
+)
+@options(_SEEDS, FAULTS)
+def main(wanted: Wanted, faults: tuple[str, ...], homes: tuple[str, ...], alone: bool) -> None:
+    """Simulates transactions of both homes among brokers, readers and faults, and checks what kproxy promises."""
+    taste = Taste(faults=faults, homes=tuple(map(Home, homes)) or HOMES)
+    matrix = each_fault(taste) if alone else Matrix((taste,))
+
+    def again(seed: int) -> str:
+        return repetition(matrix.of(seed), seed, FAULTS)
+
+    sys.exit(simulate(Simulation(matrix.run, shrink, _cast, "transactions", _CHUNK, again), wanted))
+
+
+if __name__ == "__main__":
+    main()

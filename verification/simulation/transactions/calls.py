@@ -1,0 +1,134 @@
+"""The connections of one client process: one for each address, requests in order on each."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec.messages import Message
+from verification.simulation.frames import FrameIO
+from verification.simulation.network import Host, Link
+from verification.simulation.plan import TOPIC
+
+Address = tuple[str, int]
+
+#: What a lost connection or a missing answer looks like.
+LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
+_CONNECT_MS: Final = 1000
+_METADATA: Final = 4
+_API_VERSIONS: Final = 3
+
+
+def _at_once(_: Message) -> float:
+    return 0.0
+
+
+class Calls:
+    """Asks, and closes a connection that gives no answer in time."""
+
+    def __init__(
+        self,
+        host: Host,
+        client_id: str,
+        timeout: float,
+        bootstrap: Address,
+        held_up: Callable[[Message], float] = _at_once,
+        *,
+        lingers: bool = True,
+        software: str = "",
+    ) -> None:
+        """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual.
+
+        ``lingers``: the end of a connection on which one is held up comes long behind it, if ever; else at once.
+        ``software``: what the client calls itself at the start of each connection (KIP-511); empty: nothing.
+        """
+        self._host = host
+        self._client_id = client_id
+        self._timeout = timeout
+        self._bootstrap = bootstrap
+        self._held_up = held_up
+        self._lingers = lingers
+        self._software = software
+        self._ios: dict[Address, tuple[FrameIO, Link]] = {}
+        self._unended: list[FrameIO] = []
+        self._locks: dict[Address, trio.Lock] = {}
+        self._leaders: dict[int, Address] = {}
+
+    async def ask(self, place: Address, message: Message, version: int) -> Message:
+        """The answer; one of ``LOST`` if there is none."""
+        answers = await self.ask_all(place, [message], version)
+        if not answers:
+            raise OSError("no answer")
+        return answers[0]
+
+    async def ask_all(self, place: Address, messages: Sequence[Message], version: int) -> list[Message]:
+        """Sends requests one behind the other; the answers of the first of them, up to the one that has none."""
+        answers: list[Message] = []
+        async with self._locks.setdefault(place, trio.Lock()):
+            with trio.move_on_after(self._timeout) as scope:
+                try:
+                    io = await self._connection(place, messages)
+                    for message in messages:
+                        await io.send(message, version)
+                    while len(answers) < len(messages):
+                        answers.append((await io.receive())[1])
+                except LOST:
+                    self._drop(place)
+            if scope.cancelled_caught:
+                self._drop(place)
+        return answers
+
+    async def _connection(self, place: Address, messages: Sequence[Message]) -> FrameIO:
+        if place not in self._ios:
+            connection = await self._host.connect(*place, _CONNECT_MS)
+            self._ios[place] = FrameIO(connection, self._client_id), self._host.newest
+            await self._say_software(self._ios[place][0])
+        io, link = self._ios[place]
+        link.up.stall(max(map(self._held_up, messages)))
+        return io
+
+    async def _say_software(self, io: FrameIO) -> None:
+        if self._software:
+            await io.send(ApiVersionsRequest(client_software_name=self._software), _API_VERSIONS)
+            await io.receive()
+
+    def _drop(self, place: Address) -> None:
+        found = self._ios.pop(place, None)
+        if found is None:
+            return
+        io, link = found
+        if link.up.holds and self._lingers:
+            self._unended.append(io)  # its end is held up, too, and longer than what was sent
+        else:
+            io.close()
+
+    async def bootstrap(self, message: Message, version: int) -> Message:
+        """Asks where the client begins."""
+        return await self.ask(self._bootstrap, message, version)
+
+    async def leader(self, partition: int) -> Address:
+        """Where a partition is led, as Metadata had it. OSError if there is no leader."""
+        if partition not in self._leaders:
+            answer = await self.bootstrap(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), _METADATA)
+            assert isinstance(answer, MetadataResponse)
+            brokers = {row.node_id: (row.host, row.port) for row in answer.brokers}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    if row.leader_id in brokers:
+                        self._leaders[row.partition_index] = brokers[row.leader_id]
+        if partition not in self._leaders:
+            raise OSError(f"partition {partition} has no leader")
+        return self._leaders[partition]
+
+    def forget(self, partition: int) -> None:
+        """Its leader is to be asked for anew."""
+        self._leaders.pop(partition, None)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for place in list(self._ios):
+            self._drop(place)
+        for io in self._unended:
+            io.close()

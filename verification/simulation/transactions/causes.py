@@ -1,0 +1,82 @@
+"""Whether there was a cause for an error that ends a producer: something that befell it, while that can explain it."""
+
+from math import inf
+from typing import Final
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from verification.simulation.transactions.history import Asked, TransactionHistory
+from verification.simulation.transactions.plan import IDS_EXPIRE_MS
+
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_UNKNOWN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+class Causes:
+    """Of one process of a transactional producer."""
+
+    def __init__(self, history: TransactionHistory, transactional_id: str, instance: int, timeout_ms: int) -> None:
+        """``instance``: the kproxy that it asks."""
+        self._history = history
+        self._mine = transactional_id
+        self._instance = instance
+        self._timeout = timeout_ms / 1000
+        #: By trio's clock: since when its kproxy knows it, since when it has had no transaction, and when one began.
+        self._since = self._idle = trio.current_time()
+        self._began: float | None = None
+        self._was_overdue = False
+        self._asked: Asked | None = None
+
+    def initializes(self, asked: Asked) -> None:
+        """It asks for a producer id."""
+        self._asked = asked
+        self._since = self._idle = asked.sent
+        self._began, self._was_overdue = None, False
+
+    def works(self) -> None:
+        """Something is about to be asked of a transaction."""
+        if self._began is None:
+            self._began, self._was_overdue = trio.current_time(), False
+
+    def ended(self) -> None:
+        """An EndTxn was answered."""
+        self._look_at_the_time()
+        if self._began is not None:
+            self._idle, self._began = trio.current_time(), None
+
+    def _look_at_the_time(self) -> None:
+        if self._began is not None and trio.current_time() >= self._began + self._timeout:
+            self._was_overdue = True
+
+    def has(self, code: int) -> bool:
+        """Whether there was one for an error."""
+        if code in _UNKNOWN and (self._may_have_expired() or self._was_given_up()):
+            return True
+        if code in _FENCED and self._may_be_replaced():
+            return True
+        return self._history.is_native and self._is_lost(code)
+
+    def _may_be_replaced(self) -> bool:
+        """Whether an InitProducerId may have come after its own: another one, or a late copy of its own."""
+        return any(
+            asked.over >= self._since and (asked is not self._asked or asked.is_stray)
+            for asked in self._history.asked.get(self._mine, ())
+        )
+
+    def _may_have_expired(self) -> bool:
+        """Whether its id was not used for long enough that it expires."""
+        history = self._history
+        return history.ids_expire and (history.jumped or trio.current_time() >= self._idle + IDS_EXPIRE_MS / 1000)
+
+    def _was_given_up(self) -> bool:
+        """Whether the brokers have given up its id since it asked for its identity."""
+        return self._history.expired.get(self._mine, -inf) >= self._since
+
+    def _is_lost(self, code: int) -> bool:
+        """Brokers fence who takes too long; and who goes on at another kproxy than the one that it is known to."""
+        self._look_at_the_time()
+        if code in _FENCED and (self._was_overdue or self._was_given_up()):
+            return True
+        crashed = self._history.killed.get(self._instance, -1.0) >= self._since
+        return crashed and code in _FENCED | _UNKNOWN

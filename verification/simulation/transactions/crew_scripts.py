@@ -1,0 +1,226 @@
+"""Runs made by hand: a driver, its workers at other kproxies, and what befalls them before they are decided."""
+
+from typing import Any, Final
+
+import trio
+
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
+from kproxy.testing.fake_broker.faults import Fault
+from kproxy.txn.ids import Producer
+from verification.simulation.transactions.control_calls import answer_of
+from verification.simulation.transactions.crew_driver import Driver
+from verification.simulation.transactions.crew_plans import AttemptPlan, BatchPlan, CrewPlan, DriverLife, TaskPlan
+from verification.simulation.transactions.plan import WorldPlan
+from verification.simulation.transactions.scripts import by_hand
+from verification.simulation.transactions.steering import Gate, befall, forget, log_entries, of_log, values
+from verification.simulation.transactions.world import TransactionWorld
+
+_ID: Final = "crew"
+_ALL: Final = (((0, 1), (1, 1)),)
+#: A driver's first life ends so, with everything prepared; the next one begins.
+_DIES: Final = 8.0
+_WAITS: Final = 12.0
+
+
+def attempt(instance: int = 1, **more: Any) -> AttemptPlan:
+    """One that writes a record to each of two partitions."""
+    return AttemptPlan(**{"instance": instance, "gap": 0.0, "writes": _ALL, **more})
+
+
+def batch(*attempts: AttemptPlan, **more: Any) -> BatchPlan:
+    """A part for each attempt."""
+    tasks = tuple(TaskPlan((one,)) for one in attempts or (attempt(),))
+    return BatchPlan(**{"tasks": tasks, "pause": 0.0, "commits": True, "repeats": (), "sweeps": False, **more})
+
+
+def crew(*batches: BatchPlan, lives: tuple[DriverLife, ...] = (DriverLife(0.5, 0),), **more: Any) -> CrewPlan:
+    """A driver at the first kproxy."""
+    given: dict[str, Any] = {"timeout_ms": 3_000, "keeps": True, "request_timeout": 6.0, **more}
+    return CrewPlan(number=0, transactional_id=_ID, lives=lives, batches=batches or (batch(),), **given)
+
+
+def _driver(world: TransactionWorld, plan: CrewPlan, **how: Any) -> Driver:
+    return world.crews.driver(plan, **how)
+
+
+async def _plain(world: TransactionWorld, plan: CrewPlan) -> None:
+    await _driver(world, plan).run(1)
+
+
+def committed(seed: int) -> WorldPlan:
+    """Members at two kproxies, decided by the third."""
+    plan = crew(batch(attempt(1), attempt(2), repeats=(0, 1), sweeps=True))
+    return by_hand(seed, lambda world: _plain(world, plan), instances=3)
+
+
+def committed_alone(seed: int) -> WorldPlan:
+    """One member at another kproxy."""
+    plan = crew()
+    return by_hand(seed, lambda world: _plain(world, plan), instances=2)
+
+
+def left_open(seed: int) -> WorldPlan:
+    """A worker has written, and dies before it prepares; its driver dies with it."""
+    plan = crew(batch(attempt(fails=True)), lives=(DriverLife(0.5, 0, 2.5),))
+    return by_hand(seed, lambda world: _plain(world, plan), instances=2)
+
+
+def prepared_for_long(seed: int) -> WorldPlan:
+    """A driver dies with everything prepared; long behind the id's time-out the next one decides it."""
+    lives = DriverLife(0.5, 0, _DIES), DriverLife(_WAITS, 0)
+    plan = crew(batch(attempt(1), attempt(0), pause=100.0), lives=lives)
+    return by_hand(seed, lambda world: _plain(world, plan), instances=2)
+
+
+def prepared_unheard(seed: int) -> WorldPlan:
+    """What prepares a part does not come to the log for long; the decision waits longer than the time-out."""
+    plan = crew(batch(pause=15.0))
+
+    async def script(world: TransactionWorld) -> None:
+        befall(world, of_log(TransactionPrepare), *[Drop(apply=False)] * 10)
+        await _plain(world, plan)
+
+    return by_hand(seed, script, instances=2)
+
+
+def decided_late(seed: int) -> WorldPlan:
+    """A decision about own data and a member's is on its way while another driver takes the id, and the log forgets."""
+    plan = crew(batch(own=attempt(0)))
+
+    async def script(world: TransactionWorld) -> None:
+        gate = Gate(world, of_log(TransactionDecision))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_plain, world, plan)
+            await gate.reached.wait()
+            await _taken(world, 1)
+            forget(world)
+            gate.open()
+
+    return by_hand(seed, script, instances=2)
+
+
+async def _taken(world: TransactionWorld, instance: int) -> None:
+    """Another driver takes the id."""
+    ask = world.post.send(instance, lambda control: control.initialize(_ID, client_id="other", timeout_ms=3_000))
+    world.crews.history.takes(_ID).append(ask)
+    found = await answer_of(ask, 30.0)
+    world.told.gives(_ID, Producer(*found.owner))
+
+
+def committed_unheard(seed: int) -> WorldPlan:
+    """No commit of a driver has an answer, and it dies; the next one does the batch again."""
+    lives = DriverLife(0.5, 0, _DIES), DriverLife(1.0, 0)
+    plan = crew(batch(sweeps=True), lives=lives, keeps=False)
+
+    async def script(world: TransactionWorld) -> None:
+        def stepped(step: str) -> None:
+            if step == "prepared" and trio.current_time() < _DIES:
+                world.post.lost = 1_000
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_driver(world, plan, stepped=stepped).run, 1)
+            await trio.sleep(_DIES + 1.0)
+            world.post.lost = 0
+
+    return by_hand(seed, script, instances=2)
+
+
+def outlived(seed: int) -> WorldPlan:
+    """A worker's kproxy dies over a request, and comes back; the worker's client connects again and sends on."""
+    plan = crew(batch(attempt(stubborn=True)), lives=(DriverLife(0.5, 0, 6.0),))
+
+    async def script(world: TransactionWorld) -> None:
+        struck = trio.Event()
+
+        def control(call: Call) -> Fault | None:
+            if struck.is_set() or not any(True for _ in values(call)):
+                return None
+            struck.set()
+            return Drop(apply=False)
+
+        world.brokers.control(ApiKey.PRODUCE, control)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_plain, world, plan)
+            await struck.wait()
+            await world.crash(1, 0.1)
+
+    return by_hand(seed, script, instances=2)
+
+
+def rejected_unread(seed: int) -> WorldPlan:
+    """A kproxy hears nothing of the log, meets a member's data, and is asked to reject their producer id."""
+    plan = crew(batch(pause=6.0))
+
+    async def script(world: TransactionWorld) -> None:
+        def control(call: Call) -> Fault | None:
+            return Close() if call.client_host == "kproxy-2" and not rejects.is_set() else None
+
+        rejects = trio.Event()
+        async with trio.open_nursery() as nursery:
+            driver = _driver(world, plan)
+            await trio.sleep(0.3)
+            nursery.start_soon(driver.run, 1)
+            await _until_taken(world)
+            world.brokers.control(ApiKey.FETCH, _of_the_log(control))
+            await _reject_what_is_met(world, 2, rejects)
+
+    return by_hand(seed, script, instances=3)
+
+
+def _of_the_log(control: Any) -> Any:
+    return lambda call: control(call) if all(topic.topic != "t" for topic in call.request.topics) else None
+
+
+async def _until_taken(world: TransactionWorld) -> None:
+    while not world.told.given.get(_ID):  # noqa: ASYNC110 - a driver's
+        await trio.sleep(0.05)
+
+
+async def _reject_what_is_met(world: TransactionWorld, instance: int, begins: trio.Event) -> None:
+    transactions = world.instances[instance].transactions
+    assert transactions is not None
+    with trio.move_on_after(6.0):
+        while not list(transactions.views.unknown):  # noqa: ASYNC110 - met by a reader
+            await trio.sleep(0.05)
+    begins.set()
+    for one in list(transactions.views.unknown):
+        with trio.move_on_after(5.0):
+            await transactions.rejects._try(one)
+
+
+def killed_at_a_record(seed: int) -> WorldPlan:
+    """A kproxy dies over a record of the log: which one, and whether it still comes there, is the seed's."""
+    plan = crew(batch(attempt(1), attempt(0), own=attempt(0), prepares=seed % 4 < 2), batch(attempt(1), sweeps=True))
+    nth, heard = seed // 2, bool(seed % 2)
+
+    async def script(world: TransactionWorld) -> None:
+        count, dies = 0, trio.Event()
+        victims: list[int] = []
+
+        def control(call: Call) -> Fault | None:
+            nonlocal count
+            if not any(True for _ in log_entries(call)):
+                return None
+            count += 1
+            if count != nth + 1:
+                return None
+            victims.append(int(call.client_host.rpartition("-")[2]))
+            dies.set()
+            return CloseAfter() if heard else Drop(apply=False)
+
+        world.brokers.control(ApiKey.PRODUCE, control)
+        async with trio.open_nursery() as nursery:
+
+            async def kill() -> None:
+                await dies.wait()
+                await world.crash(victims[0], 0.2)
+
+            nursery.start_soon(kill)
+            await _driver(world, plan).run(2)
+            dies.set()
+            victims.append(0)
+
+    return by_hand(seed, script, instances=2)

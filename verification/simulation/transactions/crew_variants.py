@@ -1,0 +1,69 @@
+"""Broken on purpose: kproxy without one rule of members or prepared parts, and the runs that show what it keeps out."""
+
+from typing import Final
+
+from kproxy.net.txn.member import Member
+from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.ways_in import WaysIn
+from kproxy.txn import view as view_module
+from verification.simulation.transactions import broken_crews, broken_rules, crew_scripts, invariants
+from verification.simulation.transactions.crew_history import ONCE, PREPARED, TOGETHER
+from verification.simulation.transactions.variants import Variant
+
+_LOST: Final = (invariants.OUTCOME, invariants.LOST)
+
+CREW_VARIANTS: Final = (
+    Variant(
+        "members write without a word to the log",
+        ((Member, "join", broken_crews.joins_in_silence), (Member, "_announce", broken_crews.writes_in_silence)),
+        crew_scripts.left_open,
+        (invariants.STUCK,),
+    ),
+    Variant(
+        "a member joins under its owner's producer id, and the broker's answer to the decision is told",
+        (
+            (Member, "join", broken_crews.joins_as_its_owner),
+            (Owner, "_until_decided", broken_rules.told_by_the_broker),
+            (Owner, "_waits", broken_rules.no),
+        ),
+        crew_scripts.committed_alone,
+        _LOST,
+    ),
+    Variant(
+        "a claim aborts what is prepared",
+        ((view_module, "_RULES", broken_crews.CLAIMS_EVERYTHING),),
+        crew_scripts.prepared_for_long,
+        (PREPARED,),
+    ),
+    Variant(
+        "a part is reported as prepared when its record was sent",
+        ((Member, "_until_prepared", broken_crews.prepared_when_sent),),
+        crew_scripts.prepared_unheard,
+        (PREPARED,),
+    ),
+    Variant(
+        "what is prepared is decided by who had the id before",
+        ((view_module, "_RULES", broken_crews.DECIDES_AS_FORMER),),
+        crew_scripts.decided_late,
+        (TOGETHER,),
+    ),
+    Variant(
+        "a batch id is not kept",
+        ((view_module, "_RULES", broken_crews.FORGETS_BATCHES),),
+        crew_scripts.committed_unheard,
+        (ONCE,),
+    ),
+    Variant(
+        "a client of a member that is gone writes as it is",
+        ((WaysIn, "of", broken_crews.writes_without_a_member),),
+        crew_scripts.outlived,
+        (invariants.ABORTED,),
+    ),
+    Variant(
+        "a member's producer id is rejected before the log was read",
+        ((Rejects, "_reject", broken_crews.rejects_unread),),
+        crew_scripts.rejected_unread,
+        (*_LOST, TOGETHER),
+    ),
+)

@@ -1,0 +1,52 @@
+"""What can be left out of a plan with transactions: faults, producers, readers, lives, transactions."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from verification.simulation.shrinking import Shrinker
+from verification.simulation.transactions.plan import Life, ProducerPlan, TransactionPlan, WorldPlan
+from verification.simulation.transactions.world import run
+from verification.simulation.world import Outcome
+
+#: Such runs take longer than others: so many of smaller plans at most.
+_ATTEMPTS: Final = 150
+
+
+def shrink(outcome: Outcome) -> Outcome:
+    """The same broken invariant with as few faults, producers, readers, lives and transactions as can be found."""
+    return Shrinker[WorldPlan](outcome, run, _ATTEMPTS).shrink(_cut)
+
+
+def _cut(shrinker: Shrinker[WorldPlan]) -> None:
+    shrinker.drop(lambda plan: plan.faults, lambda plan, kept: replace(plan, faults=kept))
+    shrinker.drop(lambda plan: plan.producers, lambda plan, kept: replace(plan, producers=kept))
+    shrinker.drop(lambda plan: plan.crews, lambda plan, kept: replace(plan, crews=kept))
+    shrinker.drop(lambda plan: plan.readers, lambda plan, kept: replace(plan, readers=kept))
+    for number in [producer.number for producer in shrinker.plan.producers]:
+        shrinker.drop(partial(_lives, number), partial(_with_lives, number))
+        for nth in range(len(_lives(number, shrinker.plan))):
+            shrinker.drop(partial(_transactions, number, nth), partial(_with_transactions, number, nth))
+
+
+def _lives(number: int, plan: WorldPlan) -> tuple[Life, ...]:
+    return _producer(plan, number).lives
+
+
+def _with_lives(number: int, plan: WorldPlan, kept: tuple[Life, ...]) -> WorldPlan:
+    changed = replace(_producer(plan, number), lives=kept)
+    producers = tuple(changed if producer.number == number else producer for producer in plan.producers)
+    return replace(plan, producers=producers)
+
+
+def _transactions(number: int, nth: int, plan: WorldPlan) -> tuple[TransactionPlan, ...]:
+    return _lives(number, plan)[nth].transactions
+
+
+def _with_transactions(number: int, nth: int, plan: WorldPlan, kept: tuple[TransactionPlan, ...]) -> WorldPlan:
+    lives = _lives(number, plan)
+    return _with_lives(number, plan, (*lives[:nth], replace(lives[nth], transactions=kept), *lives[nth + 1 :]))
+
+
+def _producer(plan: WorldPlan, number: int) -> ProducerPlan:
+    return next(producer for producer in plan.producers if producer.number == number)

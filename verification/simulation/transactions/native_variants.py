@@ -1,0 +1,72 @@
+"""Broken on purpose: kproxy without one rule of the brokers' transactions, and the runs that show what it keeps out."""
+
+from typing import Final
+
+from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.native.broker_owner import BrokerOwner
+from kproxy.net.txn.native.fenced_owner import FencedOwner
+from kproxy.net.txn.native.requests import NativeRequests
+from kproxy.net.txn.native.stable_groups import StableGroups
+from kproxy.txn.client_sequences import ClientSequences
+from verification.simulation.transactions import broken_native, broken_rules, invariants, native_scripts
+from verification.simulation.transactions.variants import Variant
+
+_LOST: Final = (invariants.OUTCOME, invariants.LOST)
+_OTHERS: Final = (invariants.ABORTED, invariants.TORN, invariants.OUTCOME, invariants.ZOMBIE)
+
+NATIVE_VARIANTS: Final = (
+    Variant(
+        "an EndTxn without an answer is told as a success",
+        ((NativeRequests, "end", broken_native.told_without_an_answer),),
+        native_scripts.ended_unheard,
+        _LOST,
+    ),
+    Variant(
+        "the next transaction begins under the epoch of the last",
+        ((FencedOwner, "_renew", broken_native.keeps_the_epoch),),
+        native_scripts.ended_late,
+        (*_LOST, *_OTHERS, invariants.OFFSETS),
+    ),
+    Variant(
+        "a client's EndTxn over an old connection is let in",
+        ((FencedOwner, "_admit", broken_native.admits_any_connection),),
+        native_scripts.ended_twice,
+        _OTHERS,
+    ),
+    Variant(
+        "a client's batch that comes late is taken for a new one",
+        ((ClientSequences, "order", broken_native.always_next),),
+        native_scripts.written_late,
+        (invariants.DUPLICATE,),
+    ),
+    Variant(
+        "who had the id writes on beside who has it",
+        ((FencedOwner, "_admit", broken_native.admits_who_had_it),),
+        native_scripts.taken_over,
+        _OTHERS,
+    ),
+    Variant(
+        "a commit does not mind a batch that was refused",
+        ((BrokerOwner, "_look_at", broken_rules.keep),),
+        native_scripts.refused,
+        _LOST,
+    ),
+    Variant(
+        "offsets go without their member and generation",
+        ((NativeRequests, "commit_offsets", broken_native.without_a_generation),),
+        native_scripts.moved_on_before_the_offsets,
+        (invariants.INPUT,),
+    ),
+    Variant(
+        "an OffsetFetch does not wait until the offsets are stable",
+        ((StableGroups, "wait", broken_native.at_once),),
+        native_scripts.restarted_before_the_markers,
+        (invariants.INPUT,),
+    ),
+    Variant(
+        "a lost answer dooms nothing",
+        ((Capture, "failed", broken_rules.keep),),
+        native_scripts.sent_again,
+        (invariants.DUPLICATE,),
+    ),
+)

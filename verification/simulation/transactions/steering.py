@@ -1,0 +1,119 @@
+"""What scripts hold on to: requests to brokers by what is in them, steps of producers, generations of groups."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from kproxy.codec.batch import iter_records
+from kproxy.codec.messages import ApiKey, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.txn.log_topic import TOPIC as LOG
+from kproxy.testing.fake_broker import Call
+from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.groups import Group, GroupState
+from kproxy.testing.fake_broker.members import Member
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.txn.records import Entry, decode
+from verification.simulation.transactions.coordinators import Fatal
+from verification.simulation.transactions.process import Abortable
+
+if TYPE_CHECKING:
+    from verification.simulation.transactions.world import TransactionWorld
+
+_LIMIT: Final = 1 << 20
+_SESSION_MS: Final = 600_000
+
+
+def log_entries(call: Call) -> Iterator[Entry]:
+    """What a Produce request appends to the transaction log."""
+    for topic in call.request.topic_data:
+        for part in topic.partition_data if topic.name == LOG else ():
+            for record in iter_records(part.records, max_decompressed_bytes=_LIMIT):
+                try:
+                    yield decode(record.key, record.value)
+                except RemoteProtocolError:
+                    continue
+
+
+def values(call: Call) -> Iterator[bytes]:
+    """The records of a Produce request that are not the log's."""
+    for topic in call.request.topic_data:
+        for part in topic.partition_data if topic.name != LOG else ():
+            for record in iter_records(part.records, max_decompressed_bytes=_LIMIT):
+                yield record.value or b""
+
+
+class Gate:
+    """Holds requests back until it is opened; they are served then."""
+
+    def __init__(self, world: "TransactionWorld", holds: Callable[[Call], bool]) -> None:
+        """``holds`` tells which Produce requests."""
+        self._holds = holds
+        self._opened = trio.Event()
+        #: Set when the first of them has come.
+        self.reached = trio.Event()
+        world.brokers.control(ApiKey.PRODUCE, self._control)
+
+    async def _control(self, call: Call) -> None:
+        if not self._opened.is_set() and self._holds(call):
+            self.reached.set()
+            await self._opened.wait()
+
+    def open(self) -> None:
+        """From now on nothing is held."""
+        self._opened.set()
+
+
+def of_log(kind: type[Message], transactional_id: str | None = None) -> Callable[[Call], bool]:
+    """Requests with a record of a kind for the transaction log; of one id, or of any."""
+    return lambda call: any(
+        isinstance(entry.body, kind) and transactional_id in (None, entry.transactional_id)
+        for entry in log_entries(call)
+    )
+
+
+def befall(world: "TransactionWorld", holds: Callable[[Call], bool], *faults: Fault | None) -> None:
+    """What becomes of the first of these Produce requests, of the second, and so on; None: it is served."""
+    left = list(faults)
+
+    def control(call: Call) -> Fault | None:
+        return left.pop(0) if left and holds(call) else None
+
+    world.brokers.control(ApiKey.PRODUCE, control)
+
+
+async def goes_well(step: Awaitable[object]) -> bool:
+    """Whether a step of a producer ends without an error."""
+    try:
+        await step
+    except (Abortable, Fatal):
+        return False
+    return True
+
+
+def next_generation(world: "TransactionWorld", group_id: str, member_id: str) -> int:
+    """A group goes over to one member; the generation."""
+    group = world.brokers.groups.setdefault(group_id, Group(group_id))
+    now = world.brokers.clock()
+    member = Member(member_id, None, member_id, "10.0.0.9", _SESSION_MS, _SESSION_MS, now, [("range", b"")])
+    group.members = {member_id: member}
+    group.leader, group.protocol_type, group.protocol = member_id, "consumer", "range"
+    group.state, group.generation = GroupState.STABLE, group.generation + 1
+    world.history.note(f"{group_id} is at generation {group.generation}")
+    return group.generation
+
+
+def forget(world: "TransactionWorld", topic: str = LOG) -> None:
+    """A topic's partitions forget all producers, as if what they wrote were a day old."""
+    for partition in world.brokers.topics[topic].partitions:
+        partition.log.producers = ProducerStates(check_ms=world.plan.expiry_check_ms)
+
+
+async def take_snapshots(world: "TransactionWorld", index: int, chunk_bytes: int) -> None:
+    """A kproxy takes snapshots of all of the transaction log."""
+    transactions = world.instances[index].transactions
+    assert transactions is not None
+    async with trio.open_nursery() as nursery:
+        for partition in range(len(world.brokers.topics[LOG].partitions)):
+            nursery.start_soon(transactions.snapshots.take, partition, chunk_bytes)

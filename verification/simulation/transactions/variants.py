@@ -1,0 +1,218 @@
+"""Broken on purpose: kproxy without one rule of its transactions, and the runs that show what the rule keeps out."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+from unittest.mock import patch
+
+from kproxy.net.txn import group_asks
+from kproxy.net.txn import owner as owner_module
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.snapshots import Snapshots
+from kproxy.net.txn.transaction import Transaction
+from kproxy.proxy.homes import Home
+from kproxy.txn import view as view_module
+from kproxy.txn import views as views_module
+from kproxy.txn.view import IdView
+from kproxy.txn.views import Views
+from kproxy.txn.writes import Writes
+from verification.models.transaction_log.broken_views import HastyLoader
+from verification.simulation.transactions import broken_rules, group_scripts, invariants, scripts
+from verification.simulation.transactions.plan import Taste, WorldPlan, make_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One rule less."""
+
+    #: What becomes of the rule.
+    name: str
+    changes: tuple[broken_rules.Change, ...]
+    #: Of a taste, or made by hand.
+    runs: Taste | Callable[[int], WorldPlan]
+    #: The invariants of which one breaks.
+    breaks: tuple[str, ...]
+    #: So many seeds show it at most.
+    seeds: int = 3
+
+    def plan(self, seed: int) -> WorldPlan:
+        """One of the runs."""
+        return make_plan(seed, self.runs) if isinstance(self.runs, Taste) else self.runs(seed)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Without the rule until the block ends."""
+        with ExitStack() as stack:
+            for owner, name, new in self.changes:
+                stack.enter_context(patch.object(owner, name, new))
+            yield
+
+
+_BUSY: Final = Taste(homes=(Home.KPROXY,), pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
+_RIVALS: Final = replace(_BUSY, twins=1.0, producers=(2, 3), commits=1.0)
+_SEEDS: Final = 40
+_BY_ACK: Final = (Owner, "_until_decided", broken_rules.told_by_the_broker)
+#: A kproxy that has lost what the log said shows nothing, or hides what was committed.
+_HIDDEN: Final = (invariants.LOST, invariants.OUTCOME, invariants.STUCK, invariants.SKIPPED, invariants.FALLS)
+
+VARIANTS: Final = (
+    Variant(
+        "undecided data are shown",
+        ((Views, "verdict", broken_rules.shows_undecided),),
+        replace(_BUSY, faults=()),
+        (invariants.ABORTED,),
+        _SEEDS,
+    ),
+    Variant(
+        "a decision counts under any nonce",
+        ((IdView, "is_ours", broken_rules.yes),),
+        replace(_RIVALS, faults=("log_slow", "upstream_delay")),
+        invariants.INVARIANTS,
+        _SEEDS,
+    ),
+    Variant(
+        "other copies are shown",
+        ((Views, "is_other_copy", broken_rules.no),),
+        scripts.copied,
+        (invariants.DUPLICATE,),
+    ),
+    Variant(
+        "a decision does not say which copies count",
+        ((Transaction, "decision", broken_rules.without_copies),),
+        scripts.copied,
+        (invariants.DUPLICATE,),
+    ),
+    Variant(
+        "a claim ends nothing that is not known to be over",
+        ((IdView, "_is_below_claim", broken_rules.no),),
+        replace(_BUSY, faults=("crash",), dies=0.8),
+        (invariants.STUCK,),
+        _SEEDS,
+    ),
+    Variant(
+        "nobody ends what is overdue",
+        (
+            (Owner, "is_overdue", broken_rules.no),
+            (Coordinator, "end_overdue", broken_rules.keep),
+        ),
+        scripts.overdue_here,
+        (invariants.STUCK,),
+    ),
+    Variant(
+        "what is overdue is forgotten without a claim",
+        (
+            (Owner, "_lose", broken_rules.lost_without_a_claim),
+            (Coordinator, "end_overdue", broken_rules.keep),
+        ),
+        scripts.overdue_here,
+        (invariants.STUCK,),
+    ),
+    Variant(
+        "what is overdue elsewhere is taken for aborted without a claim",
+        ((Coordinator, "end_overdue", broken_rules.ended_without_a_claim),),
+        scripts.overdue_elsewhere,
+        _HIDDEN,
+    ),
+    Variant(
+        "the end that another producer's claim made is told as one's own",
+        ((Owner, "_repeated", broken_rules.repeated_whoever_ended),),
+        replace(_RIVALS, faults=(), second_version=(True,), instances=(1,), commits=0.2),
+        (invariants.FENCED,),
+        _SEEDS,
+    ),
+    Variant(
+        "a claim is believed by its acknowledgement",
+        broken_rules.believed_by_its_acknowledgement(),
+        scripts.rivals,
+        (invariants.LOST, invariants.TORN, invariants.OUTCOME, invariants.STUCK, invariants.OFFSETS),
+    ),
+    Variant(
+        "the decision before is adopted at a take-over",
+        ((view_module, "_RULES", broken_rules.CLAIMS_IN_SILENCE),),
+        scripts.crashed_in_second,
+        (invariants.OUTCOME,),
+    ),
+    Variant(
+        "an EndTxn over an old connection is let in",
+        ((Owner, "admit", broken_rules.admits_any_connection),),
+        scripts.ended_twice,
+        (invariants.ABORTED, invariants.TORN, invariants.OUTCOME),
+    ),
+    Variant(
+        "an EndTxn gives the newest identity of the id",
+        ((Owner, "_take_decided", broken_rules.takes_the_newest_identity),),
+        scripts.ended_while_replaced,
+        (invariants.IDENTITY,),
+    ),
+    Variant(
+        "a time-out waits for data brokers",
+        (
+            (Owner, "_turn_to_abort", broken_rules.waits_for_its_turn),
+            (Coordinator, "end_overdue", broken_rules.keep),
+        ),
+        scripts.overdue_without_replicas,
+        (invariants.TIMEOUT,),
+    ),
+    Variant(
+        "data do not wait for their announcement",
+        ((Owner, "_announce", broken_rules.announces_behind),),
+        scripts.unannounced,
+        (invariants.STUCK,),
+    ),
+    Variant(
+        "a client is told what the broker answered to the decision",
+        (_BY_ACK,),
+        scripts.taken_over_unheard,
+        (invariants.OUTCOME, invariants.LOST),
+    ),
+    Variant(
+        "an announcement is given up, and its sequence goes to the decision",
+        (
+            _BY_ACK,
+            (ClaimKeeper, "_append", broken_rules.uses_the_sequence_again),
+            (ClaimKeeper, "announce", broken_rules.announces_in_doubt),
+        ),
+        scripts.announced_late,
+        (invariants.OUTCOME, invariants.LOST),
+    ),
+    Variant(
+        "the sequence of a refused batch goes to the next one",
+        ((Writes, "refused", broken_rules.gives_the_sequence_on),),
+        scripts.refused_behind_a_copy,
+        (invariants.LOST, invariants.OFFSETS),
+    ),
+    Variant(
+        "the generation is not checked behind the offsets",
+        ((owner_module, "one_of_each_member", broken_rules.nothing),),
+        group_scripts.moved_on_before_the_offsets,
+        (invariants.INPUT,),
+    ),
+    Variant(
+        "an OffsetFetch does not wait for what is undecided",
+        ((group_asks, "undecided", broken_rules.nothing),),
+        group_scripts.moved_on_before_the_decision,
+        (invariants.INPUT,),
+    ),
+    Variant(
+        "records are deleted before their snapshot is acknowledged",
+        ((Snapshots, "take", broken_rules.deletes_first),),
+        scripts.snapshot_lost,
+        _HIDDEN,
+    ),
+    Variant(
+        "a snapshot is loaded when one chunk is there",
+        ((views_module, "PartitionLoader", HastyLoader),),
+        scripts.snapshot_in_chunks,
+        _HIDDEN,
+    ),
+    Variant(
+        "who reads below the log's start goes on at the start",
+        ((LogPartition, "restart", broken_rules.goes_on_at_the_start),),
+        scripts.snapshot_unread,
+        _HIDDEN,
+    ),
+)

@@ -1,0 +1,261 @@
+"""Broken on purpose: kproxy without one of its rules, and the runs that are suited to show what the rule keeps out.
+
+A simulation that finds nothing is worth only as much as what it would have found.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from kproxy.dedup import resend as resend_core
+from kproxy.dedup import rules
+from kproxy.dedup.doubts import Doubts
+from kproxy.dedup.lanes import LanePool, Track
+from kproxy.dedup.member import Member
+from kproxy.dedup.quick_check import QuickCheck
+from kproxy.dedup.refused import Refused
+from kproxy.dedup.rules import Rules
+from kproxy.net import intake
+from kproxy.net import resend as resend_shell
+from kproxy.net.broker_log import BrokerLog
+from kproxy.net.broker_log_tail import Tail
+from kproxy.net.doubts import DoubtKeeper
+from kproxy.net.lane_log import LaneLog
+from kproxy.net.lanes import Lanes
+from kproxy.proxy import calls, refusals, retries
+from kproxy.proxy.produce_gate import ProduceGate
+from kproxy.proxy.retries import Retries
+from verification.simulation import broken_rules, scripts
+from verification.simulation.invariants import DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
+from verification.simulation.plan import GZIP, Plan, Taste, make_plan
+
+Change = tuple[Any, str, Any]
+"""An owner, the name of a function or property of it, and what to put in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One rule less."""
+
+    #: What becomes of the rule.
+    name: str
+    changes: tuple[Change, ...]
+    #: Of a taste, or made by hand.
+    runs: Taste | Callable[[int], Plan]
+    #: The invariants of which one breaks.
+    breaks: tuple[str, ...] = (DUPLICATE,)
+    #: So many seeds show it at most.
+    seeds: int = 100
+    #: Another rule that is taken away both times, since either of the two is enough.
+    beside: tuple[Change, ...] = ()
+
+    def plan(self, seed: int) -> Plan:
+        """One of the runs."""
+        return make_plan(seed, self.runs) if isinstance(self.runs, Taste) else self.runs(seed)
+
+    @contextmanager
+    def applied(self, *, changed: bool = True) -> Iterator[None]:
+        """Without the rule until the block ends; not ``changed``: with it, but without what is ``beside`` it."""
+        with ExitStack() as stack:
+            for owner, name, new in self.beside + (self.changes if changed else ()):
+                stack.enter_context(patch.object(owner, name, new))
+            yield
+
+
+_PATIENT: Final = Taste(tries=(12,), acks=(-1,), closes_on_timeout=(True,), fault_count=(8, 12))
+_CUTS: Final = replace(_PATIENT, faults=("cut", "cut_answer", "close"))
+_TIMES: Final = replace(_PATIENT, faults=("slow_broker", "dropped_answer", "upstream_delay"))
+_STAYS: Final = replace(_PATIENT, faults=("slow_broker", "dropped_answer"), closes_on_timeout=(False,), depths=(1,))
+_CRASHES: Final = replace(_PATIENT, faults=("crash", "slow_broker"))
+_MOVES: Final = Taste(
+    faults=("leader", "leader", "upstream_delay"),
+    fault_count=(20, 30),
+    depths=(3, 5),
+    equal=0.9,
+    acks=(-1,),
+    tries=(12,),
+    versions=(3, 5, 8),
+    topics=((),),
+    gaps=(0.0, 0.0, 0.5),
+    ages=(0.0,),
+    repeats_whole=(False,),
+    regroup=("same", "split", "join"),
+    twins=0.0,
+    in_rounds=(True,),
+    instances=(1,),
+)
+_EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
+
+VARIANTS: Final = (
+    Variant("a retry of a batch that is open does not wait for it", ((Rules, "joins_open", broken_rules.no),), _TIMES),
+    Variant("what was matched is in doubt no more", ((Rules, "stays_in_doubt", broken_rules.no),), _CUTS),
+    Variant("an answer that was written was had", ((Rules, "had_by_time", broken_rules.yes),), _CUTS),
+    Variant(
+        "a request behind the end of its connection is always written",
+        ((Rules, "drops_orphan", broken_rules.no),),
+        replace(_PATIENT, faults=("delay",)),
+    ),
+    Variant(
+        "what a client gave up is matched for ever",
+        ((Rules, "goes_on_matching", broken_rules.yes),),
+        Taste(
+            faults=("slow_broker", "dropped_answer", "close"),
+            fault_count=(10, 14),
+            equal=0.8,
+            depths=(1,),
+            tries=(1,),
+            acks=(-1,),
+            versions=(5, 8),
+            batch_sizes=(1,),
+            gaps=(0.5,),
+            options=(("clients_in_flight", 1),),
+        ),
+        (ORDER, MERGED),
+    ),
+    Variant(
+        "what a client had ready when it read an error shows that it gave up the rest",
+        ((Rules, "has_one_ready", broken_rules.no),),
+        replace(_STAYS, ready=(True,), gaps=(0.0,)),
+        beside=((rules, "_TELLING_REQUESTS", 3),),
+    ),
+    Variant(
+        "what timed out does not come again on its connection",
+        ((Member, "_give_up", broken_rules.keep_nothing),),
+        _STAYS,
+    ),
+    Variant(
+        "what succeeded beside an error does not come again",
+        ((Rules, "may_repeat", broken_rules.only_late),),
+        Taste(faults=("not_enough_replicas", "broker", "slow_broker"), repeats_whole=(True,), fault_count=(8, 12)),
+    ),
+    Variant(
+        "a batch that was matched in part is answered with a base offset",
+        ((calls, "offset_of", broken_rules.base),),
+        _CUTS,
+        (OFFSETS,),
+    ),
+    Variant(
+        "records are equal at whatever time", ((Rules, "times_agree", broken_rules.any_time),), _EQUAL, (MERGED, ORDER)
+    ),
+    Variant(
+        "other connections count as ended",
+        ((Doubts, "_look_for_ends", broken_rules.everybody_ends),),
+        _EQUAL,
+        (MERGED, ORDER),
+    ),
+    Variant(
+        "records must come in the order of their batch",
+        ((Rules, "across_order", broken_rules.no),),
+        replace(_PATIENT, faults=("crash",), fault_count=(14, 18), equal=0.5, batch_sizes=(4,), instances=(1,)),
+        seeds=300,
+    ),
+    Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
+    Variant(
+        "a host has several names",
+        ((intake, "normal_host", str),),
+        replace(_CUTS, renames=(True,)),
+    ),
+    Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),
+    Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.nothing),), _CRASHES),
+    Variant(
+        "old requests are waited for, not fenced", ((BrokerLog, "fence", broken_rules.wait_for_requests),), _CRASHES
+    ),
+    Variant(
+        "a new producer id has several batches in flight",
+        ((Track, "has_room", broken_rules.has_room),),
+        scripts.overtaken,
+        (ORDER,),
+        10,
+    ),
+    Variant(
+        "what is not replicated yet is not waited for",
+        ((Tail, "_wait", broken_rules.wait_for_nothing),),
+        scripts.lagging,
+        seeds=10,
+        beside=((BrokerLog, "fence", broken_rules.nothing),),  # the answer to a marker waits for the replicas, too
+    ),
+    Variant(
+        "what follows a refused batch is stamped anew, though it was sent twice",
+        ((Track, "in_doubt", property(broken_rules.no)),),
+        scripts.refused,
+        (DUPLICATE, LOST),
+        10,
+    ),
+    Variant(
+        "where the state is lost, all is sent again",
+        ((resend_shell, "next_step", broken_rules.bump),),
+        scripts.reloaded,
+        seeds=10,
+    ),
+    Variant(
+        "a lane goes to another producer as it is",
+        ((LanePool, "give_back", broken_rules.hand_on), (Lanes, "give_back", broken_rules.without_rest)),
+        scripts.handed_on,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "old records are sent again on trust", ((resend_core, "_old", broken_rules.no),), scripts.expired, seeds=10
+    ),
+    Variant(
+        "what is in doubt is read when its retry comes",
+        ((DoubtKeeper, "look_ahead", broken_rules.keep_nothing),),
+        scripts.swept,
+        seeds=10,
+    ),
+    Variant(
+        "acks=0 is compared, too",
+        ((ProduceGate, "_produce", broken_rules.look_at_all),),
+        scripts.unanswered,
+        (UNANSWERED,),
+        10,
+    ),
+    Variant(
+        "the first records of batches are not compared",
+        ((QuickCheck, "clears", broken_rules.clears_by_time),),
+        _CUTS,
+        beside=((Rules, "settled_requests", broken_rules.zero),),
+    ),
+    Variant(
+        "once a connection is settled all that it sends is new",
+        ((QuickCheck, "clears", broken_rules.yes),),
+        _CUTS,
+        beside=((Rules, "settled_requests", broken_rules.zero),),
+    ),
+    Variant(
+        "batches are compared as bytes",
+        ((retries, "read_batch", broken_rules.bytes_of_batch),),
+        replace(_CUTS, topics=(GZIP,), regroup=("same",)),
+    ),
+    Variant(
+        "of equal records the oldest is taken",
+        ((Rules, "newest_first", broken_rules.no),),
+        scripts.half_told,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "nothing shows that an answer was had",
+        ((Rules, "had_by_requests", broken_rules.no),),
+        scripts.long_had,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "what was pipelined behind a refused request is taken",
+        ((refusals._Told, "overtakes", broken_rules.no),),
+        _MOVES,
+        (ORDER,),
+    ),
+    Variant(
+        "an equal record is a retry of the refused one, whenever it was made",
+        ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
+        _MOVES,
+        (ORDER,),
+    ),
+    Variant(
+        "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))
+    ),
+)

@@ -1,0 +1,230 @@
+"""One run of the proof: a cluster, a kproxy, numbers in; then the job for a sink, and what it made of them."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Producer
+
+from kproxy.proxy.homes import Home
+from kproxy.testing.client import ClusterClient
+from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
+from verification.copiers.processes import Kproxy, ToolFailed
+from verification.spark_proof.connector import connector_jars
+from verification.spark_proof.driver import DRIVER, EXECUTOR, WORKER, Driver, running
+from verification.spark_proof.job import KAFKA, KPROXY
+from verification.spark_proof.reader import Beside, Reader, read_to_end
+from verification.spark_proof.verdict import Outcome, Place, exactness, torn_moments
+
+INPUT: Final = "proof-input"
+_INPUT_PARTITIONS: Final = 4
+_OUTPUTS: Final = ("a", "b", "c")
+_OUTPUT_PARTITIONS: Final = 2
+_PADDING: Final = "-" * 80
+_LOOK_SECONDS: Final = 0.2
+_BROKER_AWAY_SECONDS: Final = 4.0
+#: What is killed, the likelier ones more than once.
+_VICTIMS: Final = (DRIVER, EXECUTOR, EXECUTOR, WORKER, WORKER, KPROXY, KPROXY, "broker")
+
+Tell = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do: so many records in batches of so many, a kill every so many seconds and at most ``kills``."""
+
+    records: int
+    batch: int
+    kills: int
+    pause: float
+    #: A run that takes longer fails.
+    seconds: float
+    seed: int
+    brokers: int
+    #: Spark's master: ``local-cluster[2,1,1024]`` is two executors of one core, as processes.
+    master: str
+    #: Of kproxy's transactions; where the broker decides, all is read there.
+    home: Home = Home.KPROXY
+
+
+class Stage:
+    """Cluster and kproxy, with the numbers in the input; each sink's job runs on it."""
+
+    def __init__(self, job: Job, directory: Path, kafka: RealKafka) -> None:
+        """``directory`` is for all logs and Spark's files; ``kafka`` runs."""
+        self.job = job
+        self.directory = directory
+        self.kafka = kafka
+        self.control = directory / "control.sock"
+        options = ("--control-socket", str(self.control), "--transactions-home", job.home.value)
+        self.kproxy = Kproxy("proof", kafka.bootstrap, directory, *options)
+        self._readers = kafka.bootstrap if job.home.is_broker else self.kproxy.bootstrap
+
+    def run(self, sink: str, tell: Tell) -> Outcome:
+        """The job, with ``sink`` KPROXY or KAFKA; ``tell(what, how many)`` hears how far it is.
+
+        ToolFailed if it does not come to an end, KafkaUnavailable without the connector's jars.
+        """
+        began, outcome = time.monotonic(), Outcome(sink, self.job.records)
+        places = _create_outputs(self.kafka.bootstrap, sink, self.job.brokers)
+        driver = Driver(self._arguments(sink, self.kproxy), self.directory)
+        reader = Reader(self._readers, places)
+        with Beside(reader), running(driver):
+            self._until_done(driver, outcome, lambda: tell("copied", _copied(reader)), tell)
+        outcome.drivers, outcome.looks = driver.starts, reader.looks
+        outcome.seconds = time.monotonic() - began
+        self._judge(outcome, reader, places)
+        return outcome
+
+    def _arguments(self, sink: str, kproxy: Kproxy) -> dict[str, str]:
+        return {
+            "sink": sink,
+            "master": self.job.master,
+            "jars": ",".join(str(jar) for jar in connector_jars()) if sink == KAFKA else "",
+            "kproxy": kproxy.bootstrap,
+            "control": str(self.control),
+            "brokers": self.kafka.bootstrap,
+            "id": "proof",
+            "input": INPUT,
+            "outputs": ",".join(_outputs(sink)),
+            "batch": str(self.job.batch),
+            "checkpoint": str(self.directory / f"checkpoint-{sink}"),
+        }
+
+    def _until_done(self, driver: Driver, outcome: Outcome, progress: Callable[[], None], tell: Tell) -> None:
+        """Kills what stands in the way; a driver that has ended otherwise than well is started again."""
+        chance, job = random.Random(self.job.seed), self.job
+        deadline, next_kill = time.monotonic() + job.seconds, time.monotonic() + job.pause
+        victim = chance.choice(_VICTIMS)
+        while driver.exit_code != 0:
+            if time.monotonic() > deadline:
+                raise ToolFailed(f"not copied within {job.seconds:.0f} s:\n{driver.tail()}")
+            if driver.exit_code is not None:
+                driver.start()
+            driver.note()
+            is_time = outcome.kills.total() < job.kills and time.monotonic() > next_kill
+            # Workers come and go: who is not there now is killed as soon as there is one.
+            if is_time and self._kill(victim, driver, chance):
+                outcome.kills[victim] += 1
+                victim = chance.choice(_VICTIMS)
+                next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
+            tell("kills", outcome.kills.total())
+            progress()
+            time.sleep(_LOOK_SECONDS)
+
+    def _kill(self, what: str, driver: Driver, chance: random.Random) -> bool:
+        if what == KPROXY:
+            self.kproxy.kill()
+            self.kproxy.start()
+            return True
+        if what != "broker":
+            return driver.kill(what, chance.choice)
+        index = chance.randrange(self.kafka.brokers)
+        self.kafka.kill(index)
+        time.sleep(_BROKER_AWAY_SECONDS)
+        try:
+            self.kafka.restart(index)
+        except KafkaUnavailable:
+            self.kafka.restart(index)  # on a machine with much to do the first try may take too long
+        return True
+
+    def _judge(self, outcome: Outcome, reader: Reader, places: Sequence[Place]) -> None:
+        self.kproxy.wait_ready()
+        found = _patiently(lambda: read_to_end(self._readers, places, committed=True))
+        for topic in _outputs(outcome.sink):
+            rows = (found.numbers[place] for place in places if place.topic == topic)
+            outcome.topics[topic] = exactness(chain.from_iterable(rows), self.job.records)
+        ends = batch_ends(self.directory / f"checkpoint-{outcome.sink}")
+        outcome.batches = len(next(iter(ends.values()), ()))
+        if outcome.sink == KPROXY and not self.job.home.is_broker:  # the brokers' markers come one by one
+            outcome.torn = torn_moments(reader.seen, found.numbers, ends, _INPUT_PARTITIONS)
+            outcome.torn += [
+                f"{place.topic}-{place.partition} was read otherwise while it was written"
+                for place, row in reader.numbers.items()
+                if row != found.numbers[place][: len(row)]
+            ]
+        outcome.bugs = self.kproxy.bugs()
+
+
+def batch_ends(checkpoint: Path) -> dict[int, list[int]]:
+    """For each partition of the input, where each batch ended, from the log of offsets that Spark keeps."""
+    ends: dict[int, list[int]] = {}
+    logs = sorted((int(path.name), path) for path in (checkpoint / "offsets").iterdir() if path.name.isdigit())
+    for _, path in logs:
+        offsets = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+        for partition, end in offsets[INPUT].items():
+            ends.setdefault(int(partition), []).append(end)
+    return ends
+
+
+@contextmanager
+def stage(job: Job, directory: Path) -> Iterator[Stage]:
+    """Cluster and kproxy run for the length of the block. ToolFailed, KafkaUnavailable if they can't be had."""
+    config = REPLICATED if job.brokers > 1 else {}
+    with RealKafka(brokers=job.brokers, config=config) as kafka:
+        made = Stage(job, directory, kafka)
+        with made.kproxy:
+            made.kproxy.wait_ready()
+            _fill(kafka.bootstrap, job)
+            yield made
+
+
+def _outputs(sink: str) -> list[str]:
+    return [f"proof-{sink}-{name}" for name in _OUTPUTS]
+
+
+def _create_outputs(bootstrap: str, sink: str, brokers: int) -> list[Place]:
+    with ClusterClient(bootstrap) as client:
+        for topic in _outputs(sink):
+            client.create_topic(topic, _OUTPUT_PARTITIONS, min(3, brokers))
+    return [Place(topic, partition) for topic in _outputs(sink) for partition in range(_OUTPUT_PARTITIONS)]
+
+
+def _fill(bootstrap: str, job: Job) -> None:
+    """Number n is at offset n div 4 of partition n modulo 4."""
+    with ClusterClient(bootstrap) as client:
+        client.create_topic(INPUT, _INPUT_PARTITIONS, min(3, job.brokers))
+    failed: list[str] = []
+    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 50}
+    producer = Producer(
+        {
+            **settings,
+            "on_delivery": lambda error, _: failed.append(error.str()),
+            "delivery.report.only.error": True,
+        }
+    )
+    for number in range(job.records):
+        while True:
+            try:
+                producer.produce(INPUT, _PADDING, str(number), number % _INPUT_PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(_LOOK_SECONDS)
+    producer.flush()
+    if failed:
+        raise ToolFailed(f"the input was not written: {failed[0]}")
+
+
+def _copied(reader: Reader) -> int:
+    """Numbers of the output that is least far."""
+    by_topic: dict[str, int] = {}
+    for place, row in reader.numbers.items():
+        by_topic[place.topic] = by_topic.get(place.topic, 0) + len(row)
+    return min(by_topic.values())
+
+
+def _patiently(read: Callable[[], Reader]) -> Reader:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return read()
+        except (OSError, RuntimeError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
