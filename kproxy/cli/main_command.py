@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "pipeline": Elsewhere(
         "kproxy.cli.pipeline_commands", "pipeline", "Run pipelines on Spark, from a YAML file; exactly once."
     ),
+    "sandbox": Elsewhere("kproxy.demo.sandbox", "sandbox", "Run a Kafka and kproxy here, to try clients with."),
     "status": Elsewhere("kproxy.cli.status_commands", "status", "Show what a running kproxy is doing."),
     "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and look at transactions; print their log."),
 }

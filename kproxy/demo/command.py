@@ -1,14 +1,11 @@
 """The `demo` command: options, signals, exit status."""
 
-import signal
 import sys
-from types import FrameType
 
 import click
 
 from kproxy.demo.failure import DemoFailed
-
-_TERMINATED = 128 + signal.SIGTERM
+from kproxy.demo.signals import end_on_signals
 
 
 @click.command()
@@ -33,15 +30,8 @@ def demo(records: int, broker: str, keep: bool) -> None:
         if error.name != "confluent_kafka":
             raise
         raise click.ClickException("the demo needs a Kafka client: pip install 'kproxy[demo]'") from error
-    signal.signal(signal.SIGTERM, _terminate)
-    # A shell starts background jobs with SIGINT ignored; the demo should end on it all the same.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_on_signals()
     try:
         sys.exit(0 if tell(records=records, broker=broker, keep=keep) else 1)
     except DemoFailed as error:
         raise click.ClickException(str(error)) from error
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    # As an exception, so that every `finally` on the way out stops what it started.
-    sys.exit(_TERMINATED)

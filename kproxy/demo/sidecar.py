@@ -1,4 +1,4 @@
-"""kproxy as the demo runs it: a child process on free loopback ports, ended with the demo."""
+"""kproxy as demo and sandbox run it: a child process on loopback ports, stopped with them."""
 
 import contextlib
 import socket
@@ -29,7 +29,7 @@ class Sidecar:
 
 @contextlib.contextmanager
 def open_sidecar(bootstrap: str) -> Iterator[Sidecar]:
-    """Run kproxy in front of the brokers at `bootstrap` while the block lasts; enter it when kproxy is ready.
+    """Run kproxy on free ports in front of the brokers at `bootstrap` while the block lasts; enter it when it is ready.
 
     Raises:
         DemoFailed: kproxy ended, or was not ready within 20 s; the message ends with what it printed.
@@ -37,12 +37,22 @@ def open_sidecar(bootstrap: str) -> Iterator[Sidecar]:
     # The ports next to a free one need not be free, so the broker gets a chosen one too.
     listen, http, broker = _free_ports(3)
     sidecar = Sidecar(f"127.0.0.1:{listen}", f"127.0.0.1:{http}")
-    command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", bootstrap]
-    command += ["--listen", sidecar.address, "--http", sidecar.http, "--broker-ports", f"{broker}-{broker}"]
+    with open_kproxy(sidecar, "--bootstrap-servers", bootstrap, "--broker-ports", f"{broker}-{broker}"):
+        yield sidecar
+
+
+@contextlib.contextmanager
+def open_kproxy(sidecar: Sidecar, *options: str) -> Iterator[None]:
+    """Run kproxy at the addresses of `sidecar` with these options while the block lasts; enter it when it is ready.
+
+    Raises:
+        DemoFailed: as `open_sidecar`.
+    """
+    command = [sys.executable, "-m", "kproxy", "run", "--listen", sidecar.address, "--http", sidecar.http, *options]
     with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             _await_ready(process, sidecar, output)
-            yield sidecar
+            yield
         finally:
             process.terminate()
             try:

@@ -1,6 +1,5 @@
 """The steps of the demonstration, as the user sees them."""
 
-import signal
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from kproxy.demo.broker import Broker, open_broker
 from kproxy.demo.clients import PROTOCOL, Delivery, attempt, receive, send
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.sidecar import open_sidecar
+from kproxy.demo.signals import wait_for_interrupt
 
 _PARTITIONS: Final = 3
 _REFUSAL_SECONDS: Final = 4.0
@@ -57,8 +57,7 @@ def tell(*, records: int, broker: str, keep: bool, console: Console | None = Non
         )
         _explain_failures(console, delivery)
         if keep:
-            console.print("Both stay up until Ctrl-C.")
-            _wait_for_interrupt()
+            wait_for_interrupt(lambda: console.print("Both stay up until Ctrl-C."))
     return verdict.good
 
 
@@ -115,10 +114,3 @@ def _explain_failures(console: Console, delivery: Delivery) -> None:
     if delivery.failed:
         number, error = next(iter(delivery.failed.items()))
         console.print(f"   {len(delivery.failed):,} records failed, the first of them {number}: {error}", style="red")
-
-
-def _wait_for_interrupt() -> None:
-    try:
-        signal.pause()
-    except KeyboardInterrupt:
-        return
