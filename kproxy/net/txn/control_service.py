@@ -8,12 +8,12 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
+from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
+from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.members import Joining, MemberCapture, Members
-from kproxy.net.txn.native.control import NativeControl, not_here
-from kproxy.net.txn.native.told import Told
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
@@ -38,13 +38,13 @@ class ControlService:
     def __init__(
         self,
         coordinator: Coordinator,
-        native: NativeControl,
+        native: BrokerControl,
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         rejects: Rejects,
         begun: Begun,
         members: Members,
-        told: Told,
+        told: Participants,
         cluster: Cluster,
     ) -> None:
         """``begun`` is what connections ask where a client's requests go. ``native``: has what the brokers decide.

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.broker.broker_member import BrokerMembers
 from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.member import Member
-from kproxy.net.txn.native.member import NativeMembers
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.errors import TxnError
@@ -46,7 +46,7 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools, natives: NativeMembers) -> None:
+    def __init__(self, tools: OwnerTools, natives: BrokerMembers) -> None:
         """Nobody has joined. ``natives``: for members whose data the broker keeps from readers."""
         self._tools = tools
         self._natives = natives

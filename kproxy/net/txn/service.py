@@ -16,6 +16,16 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
 from kproxy.net.succession import Succession
 from kproxy.net.txn.applications import ApplicationsByRule
+from kproxy.net.txn.broker.broker_control import BrokerControl
+from kproxy.net.txn.broker.broker_ends import BrokerEnds
+from kproxy.net.txn.broker.broker_member import BrokerMembers
+from kproxy.net.txn.broker.deadlines import Deadlines
+from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
+from kproxy.net.txn.broker.managed_coordinator import ManagedCoordinator
+from kproxy.net.txn.broker.member_ids import MemberIds
+from kproxy.net.txn.broker.participants import Participants
+from kproxy.net.txn.broker.stable_groups import StableGroups
+from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
@@ -30,16 +40,6 @@ from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.members import Members
-from kproxy.net.txn.native.control import NativeControl
-from kproxy.net.txn.native.coordinator import NativeCoordinator
-from kproxy.net.txn.native.deadlines import Deadlines
-from kproxy.net.txn.native.ends import NativeEnds
-from kproxy.net.txn.native.fenced_coordinator import FencedCoordinator
-from kproxy.net.txn.native.member import NativeMembers
-from kproxy.net.txn.native.slots import Slots
-from kproxy.net.txn.native.stable_groups import StableGroups
-from kproxy.net.txn.native.told import Told
-from kproxy.net.txn.native.votes import Votes
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.rpcs import Rpcs
@@ -115,7 +115,9 @@ class Transactions:
         )
         self._jobs = Jobs(nursery)
         self.coordinator = Coordinator(tools, config, nursery, self._jobs, self._succession)
-        self._native = NativeCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
+        self._native = ManagedCoordinator(
+            cluster, config, stats.transactions, connections, self._jobs, self._succession
+        )
         self._fenced = FencedCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
         homes = Homes(config.transactions_home, self.coordinator, self._native)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
@@ -136,21 +138,21 @@ class Transactions:
             SingleRequests(homes, config.per_request, longest),
         )
         patience_s = config.delivery_timeout_ms / 1000
-        self._told_ends = NativeEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
+        self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
         self._deadlines = Deadlines(self.log, stats.transactions, self._time)
-        slots = Slots(config.instance_id, tools.new_producer_id)
+        slots = MemberIds(config.instance_id, tools.new_producer_id)
         sink.listeners.append(slots.heard)
         #: Transactions by hand.
-        members = Members(tools, NativeMembers(cluster, config, slots))
+        members = Members(tools, BrokerMembers(cluster, config, slots))
         self.control = ControlService(
             self.coordinator,
-            NativeControl(homes, begun, cluster),
+            BrokerControl(homes, begun, cluster),
             self.log,
             self._read_to_end,
             self.rejects,
             begun,
             members,
-            Told(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends),
+            Participants(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends),
             cluster,
         )
         #: For connections that show committed data alone.

@@ -18,7 +18,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.homes import Home, HomeRule
 from kproxy.txn.ids import is_transactional_producer_id
 from tests.net.harness import FrameClient, Proxied, eventually, proxied
-from tests.net.txn.native.native_stage import values
+from tests.net.txn.broker.native_stage import values
 from tests.net.txn.test_rpcs_whole import OPTIONS, committed_values
 from tests.net.txn.wire_producer import TV1, WireProducer
 

@@ -7,21 +7,21 @@ from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.coordinators import TRANSACTION
-from kproxy.net.txn.native.fenced_owner import FencedOwner
-from kproxy.net.txn.native.requests import NativeRequests, Protocol
+from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
+from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest
 
 _ADMIT: Final = FencedOwner._admit
-_COMMIT_OFFSETS: Final = NativeRequests.commit_offsets
+_COMMIT_OFFSETS: Final = BrokerRequests.commit_offsets
 
 
 # -- what is asked of the broker
 
 
 async def told_without_an_answer(
-    self: NativeRequests, producer: Producer, protocol: Protocol, *, committed: bool
+    self: BrokerRequests, producer: Producer, protocol: Protocol, *, committed: bool
 ) -> Producer | None:
     """An EndTxn is sent once, and taken for done; the next transaction gets a new epoch."""
     try:
@@ -40,7 +40,7 @@ async def keeps_the_epoch(self: FencedOwner) -> None:
 
 
 async def without_a_generation(
-    self: NativeRequests, producer: Producer, protocol: Protocol, offsets: TransactionOffsets
+    self: BrokerRequests, producer: Producer, protocol: Protocol, offsets: TransactionOffsets
 ) -> None:
     """Nobody is asked whether the consumer is still in its group."""
     anybody = replace(offsets, generation_id=-1, member_id="", group_instance_id=None)

@@ -6,19 +6,19 @@ from typing import Any
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
-from kproxy.net.txn.native.ends import NativeEnds, _Left
-from kproxy.net.txn.native.slots import Slots
+from kproxy.net.txn.broker.broker_ends import BrokerEnds, _Left
+from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
 
 
-async def by_who_decides_alone(self: NativeEnds) -> None:
+async def by_who_decides_alone(self: BrokerEnds) -> None:
     """Nobody looks for what was left."""
     await trio.sleep_forever()
 
 
-async def noted_first(self: NativeEnds, left: _Left) -> None:
+async def noted_first(self: BrokerEnds, left: _Left) -> None:
     """The log says that the broker was told before it is."""
     view = self._log.views.of(left.transactional_id)
     one = view.unended.get(left.part) if view is not None else None
@@ -31,7 +31,7 @@ async def noted_first(self: NativeEnds, left: _Left) -> None:
         await self._is_told(one)
 
 
-def free_at_once(self: Slots, member: Producer, name: str) -> None:
+def free_at_once(self: MemberIds, member: Producer, name: str) -> None:
     """Another member may write under the id of one that is not ended."""
     self.give_back(name)
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from kproxy.net.txn.native.ends import NativeEnds
-from kproxy.net.txn.native.member import NativeMember
-from kproxy.net.txn.native.slots import Slots
-from kproxy.net.txn.native.votes import Votes
+from kproxy.net.txn.broker.broker_ends import BrokerEnds
+from kproxy.net.txn.broker.broker_member import BrokerMember
+from kproxy.net.txn.broker.member_ids import MemberIds
+from kproxy.net.txn.broker.votes import Votes
 from verification.simulation.transactions import broken_native_crews, invariants, native_crew_scripts
 from verification.simulation.transactions.crew_history import PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant
@@ -15,19 +15,19 @@ _LOST: Final = (invariants.OUTCOME, invariants.LOST, TOGETHER)
 NATIVE_CREW_VARIANTS: Final = (
     Variant(
         "only who decides tells the brokers",
-        ((NativeEnds, "run", broken_native_crews.by_who_decides_alone),),
+        ((BrokerEnds, "run", broken_native_crews.by_who_decides_alone),),
         native_crew_scripts.decided_and_gone,
         (invariants.STUCK, *_LOST),
     ),
     Variant(
         "the log says that the broker was told before it is",
-        ((NativeEnds, "_end_now", broken_native_crews.noted_first),),
+        ((BrokerEnds, "_end_now", broken_native_crews.noted_first),),
         native_crew_scripts.told_unheard,
         (invariants.STUCK, *_LOST),
     ),
     Variant(
         "a member's id is used again before it is ended, and nobody asks",
-        ((Slots, "joined", broken_native_crews.free_at_once), (Votes, "check", broken_native_crews.unasked)),
+        ((MemberIds, "joined", broken_native_crews.free_at_once), (Votes, "check", broken_native_crews.unasked)),
         native_crew_scripts.prepared_in_turn,
         (*_LOST, PREPARED),
     ),
@@ -39,7 +39,7 @@ NATIVE_CREW_VARIANTS: Final = (
     ),
     Variant(
         "the log does not say where a member writes",
-        ((NativeMember, "_native", broken_native_crews.nameless),),
+        ((BrokerMember, "_native", broken_native_crews.nameless),),
         native_crew_scripts.committed,
         (invariants.STUCK, *_LOST),
     ),

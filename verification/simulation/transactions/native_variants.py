@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from kproxy.net.txn.broker.broker_owner import BrokerOwner
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.broker.fenced_owner import FencedOwner
+from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.captures import Capture
-from kproxy.net.txn.native.broker_owner import BrokerOwner
-from kproxy.net.txn.native.fenced_owner import FencedOwner
-from kproxy.net.txn.native.requests import NativeRequests
-from kproxy.net.txn.native.stable_groups import StableGroups
 from kproxy.txn.client_sequences import ClientSequences
 from verification.simulation.transactions import broken_native, broken_rules, invariants, native_scripts
 from verification.simulation.transactions.variants import Variant
@@ -17,7 +17,7 @@ _OTHERS: Final = (invariants.ABORTED, invariants.TORN, invariants.OUTCOME, invar
 NATIVE_VARIANTS: Final = (
     Variant(
         "an EndTxn without an answer is told as a success",
-        ((NativeRequests, "end", broken_native.told_without_an_answer),),
+        ((BrokerRequests, "end", broken_native.told_without_an_answer),),
         native_scripts.ended_unheard,
         _LOST,
     ),
@@ -53,7 +53,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "offsets go without their member and generation",
-        ((NativeRequests, "commit_offsets", broken_native.without_a_generation),),
+        ((BrokerRequests, "commit_offsets", broken_native.without_a_generation),),
         native_scripts.moved_on_before_the_offsets,
         (invariants.INPUT,),
     ),

@@ -1,0 +1,124 @@
+"""Transactions by hand that the brokers decide: what ``ControlService`` hands on, by the home of their ids."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.captures import Begun, Capture
+from kproxy.net.txn.homes import Homes
+from kproxy.txn.claims import fenced
+from kproxy.txn.described import Described, Listed, Outcome
+from kproxy.txn.describing import listed
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.states import State
+
+_BY_HAND: Final = "client"
+_MOST_REMEMBERED: Final = 1_000
+
+
+class BrokerControl:
+    """Knows those that were begun here and are open; of all others the broker's own tools tell."""
+
+    def __init__(self, homes: Homes, begun: Begun, cluster: Cluster) -> None:
+        """``begun`` is what connections ask where a client's requests go."""
+        self._homes = homes
+        self._begun = begun
+        self._network = cluster.network
+        #: Of commits with a batch id, by transactional id: it and what was told. A repeated one changes nothing.
+        self._committed: dict[str, tuple[str, Described]] = {}
+
+    def has(self, transactional_id: str) -> bool:
+        """Whether the broker decides the transactions of an id."""
+        return self._homes.is_native(transactional_id)
+
+    def is_open(self, transactional_id: str) -> bool:
+        """Whether an id has a transaction of the broker's open here."""
+        return self.has(transactional_id) and self._begun.named(transactional_id) is not None
+
+    def was_committed(self, transactional_id: str, batch_id: str | None) -> bool:
+        """Whether that was the last commit of an id here."""
+        return batch_id is not None and self._committed.get(transactional_id, (None,))[0] == batch_id
+
+    async def initialize(self, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        """Fences whoever has an id at the broker, and has what is open aborted. TxnError."""
+        await self._homes.init_producer_id(transactional_id, timeout_ms, None, client_id)
+
+    async def begin(self, transactional_id: str, client_id: str | None, timeout_ms: int) -> Described:
+        """As ``TransactionControl``. TxnError."""
+        if not client_id:
+            raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
+        capture = Capture(self._homes, transactional_id, client_id, timeout_ms)
+        with self._begun.beginning(capture):
+            await capture.initialize()
+        return self._open(capture)
+
+    async def commit(self, transactional_id: str, batch_id: str | None, owner: Producer | None = None) -> Described:
+        """Commits what is open here; with the batch id of the last commit it is that one's success again. TxnError.
+
+        ``owner``: as ``begin`` returned it; PRODUCER_FENCED if the transaction that is open is another one's.
+        """
+        before, told = self._committed.get(transactional_id, (None, None))
+        if told is not None and batch_id == before:
+            return told
+        done = await self._end(transactional_id, owner, committed=True)
+        if batch_id is not None:
+            if len(self._committed) >= _MOST_REMEMBERED:
+                self._committed.pop(next(iter(self._committed)))
+            self._committed[transactional_id] = (batch_id, done)
+        return done
+
+    async def abort(self, transactional_id: str, owner: Producer | None = None) -> Described:
+        """Aborts what is open here. TxnError; ``owner`` as of ``commit``."""
+        return await self._end(transactional_id, owner, committed=False)
+
+    async def _end(self, transactional_id: str, owner: Producer | None, *, committed: bool) -> Described:
+        capture = self._found(transactional_id)
+        if owner not in (None, capture.request.client):
+            raise fenced(capture.request.client)
+        with self._begun.ending(capture):
+            await (capture.commit() if committed else capture.abort())
+        outcome = Outcome(committed, _BY_HAND, int(self._network.wall() * 1000))
+        state = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+        return self._open(capture)._replace(state=state.value, started_ms=None, last=outcome)
+
+    def describe(self, transactional_id: str) -> Described:
+        """What is open here. TxnError (TRANSACTIONAL_ID_NOT_FOUND)."""
+        return self._open(self._found(transactional_id))
+
+    def list(self) -> Sequence[Listed]:
+        """All that are open here."""
+        return [listed(self._open(capture)) for capture in self._begun if self.has(capture.transactional_id)]
+
+    def _found(self, transactional_id: str) -> Capture:
+        capture = self._begun.named(transactional_id)
+        if capture is None:
+            raise not_here(transactional_id)
+        return capture
+
+    def _open(self, capture: Capture) -> Described:
+        since = self._network.wall() - (trio.current_time() - capture.since)
+        producer_id, epoch = capture.request.client
+        return Described(
+            transactional_id=capture.transactional_id,
+            state=State.ONGOING.value,
+            client_id=capture.client_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            started_ms=int(since * 1000),
+            timeout_ms=capture.timeout_ms,
+            partitions=(),
+            groups=(),
+            parts=(),
+            instance_id=self._homes.instance_id,
+            last=None,
+        )
+
+
+def not_here(transactional_id: str) -> TxnError:
+    """What is told of an id whose home is the broker, and that has nothing open at this kproxy."""
+    why = f"{transactional_id} is not open at this kproxy; its home is the broker: kafka-transactions.sh describe"
+    return TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, why)

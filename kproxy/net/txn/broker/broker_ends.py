@@ -1,0 +1,144 @@
+"""Tells the brokers how members' transactions end that they keep, once kproxy's log has decided them.
+
+Any instance does, behind any crash, and however often: who ends a transaction names the producer id and epoch that the
+log tells, and a repeated EndTxn is a success. What was told is noted in the log, so that it is not told for ever.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import structlog
+import trio
+
+from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
+from kproxy.net.txn.log import TransactionLog
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+from kproxy.txn.view_values import Unended
+
+log = structlog.get_logger("kproxy.transactions")
+
+_AT_A_TIME: Final = 32
+_SWEEP_SECONDS: Final = 1.0
+#: What other instances have decided is theirs to tell for so long.
+_OTHERS_SECONDS: Final = 5.0
+
+
+class _Left(NamedTuple):
+    transactional_id: str
+    part: Producer
+
+
+class BrokerEnds:
+    """Of all transactional ids of the log."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactions: TransactionLog,
+        stats: TransactionStats,
+        instance_id: str,
+        patience_s: float,
+    ) -> None:
+        """``patience_s``: how long one answer is waited for, until it is asked again."""
+        self._cluster = cluster
+        self._log = transactions
+        self._stats = stats
+        self._instance_id = instance_id
+        self._patience_s = patience_s
+        self._limit = trio.Semaphore(_AT_A_TIME)
+        self._busy: dict[_Left, trio.Event] = {}
+        self._seen: dict[_Left, float] = {}
+        #: Noted in the log, and not read there yet.
+        self._noted: set[_Left] = set()
+
+    async def finish(self, transactional_id: str) -> None:
+        """Tells all that is decided of an id; what can't be told in time goes on in the background."""
+        if not (found := self._left(transactional_id)):
+            return
+        with trio.move_on_after(self._patience_s), suppress(OSError, RemoteProtocolError):
+            async with trio.open_nursery() as nursery:
+                for left in found:
+                    nursery.start_soon(self._end, left)
+            await self._log.read_to_end(transactional_id)
+
+    def _left(self, transactional_id: str) -> Sequence[_Left]:
+        view = self._log.views.of(transactional_id)
+        return [_Left(transactional_id, part) for part in view.unended] if view is not None else []
+
+    async def _end(self, left: _Left) -> None:
+        """Tells of one; who comes while another does waits for that."""
+        if (busy := self._busy.get(left)) is not None:
+            await busy.wait()
+            return
+        done = self._busy[left] = trio.Event()
+        try:
+            async with self._limit:
+                await self._end_now(left)
+        finally:
+            del self._busy[left]
+            done.set()
+
+    async def _end_now(self, left: _Left) -> None:
+        view = self._log.views.of(left.transactional_id)
+        one = view.unended.get(left.part) if view is not None else None
+        if one is None or left in self._noted:
+            return
+        try:
+            if not one.empty and not await self._is_told(one):
+                await self._note_torn(left, one)
+            await self._log.append_unfenced(Entry(left.transactional_id, TransactionEnded(*left.part)))
+            self._noted.add(left)
+        except (TxnError, OSError, KproxyError) as error:
+            log.info(
+                "the end of a transaction will be told the broker again",
+                transactional_id=left.transactional_id,
+                member=one.name,
+                reason=str(error),
+            )
+
+    async def _is_told(self, one: Unended) -> bool:
+        """Whether it ends, or had ended, as it was decided. TxnError if that is open."""
+        name, producer, level, _ = one.native
+        requests = BrokerRequests(self._cluster, name, self._patience_s)
+        try:
+            await requests.end(producer, Protocol.of(level), committed=one.committed)
+        except TxnError as error:
+            if error.error_code not in OVER:
+                raise
+            return not one.committed  # to abort it is all one; to commit it comes too late
+        return True
+
+    async def _note_torn(self, left: _Left, one: Unended) -> None:
+        """Unless another has told it, whose id was used again meanwhile. OSError, RemoteProtocolError."""
+        view = await self._log.read_to_end(left.transactional_id)
+        if view is None or left.part not in view.unended:
+            return
+        self._stats.torn += 1
+        log.error(
+            "a transaction was committed in part: the broker had aborted a member before it was told",
+            transactional_id=left.transactional_id,
+            member=one.name,
+            broker_transactional_id=one.native.transactional_id,
+        )
+
+    async def run(self) -> None:
+        """Tells what was left, for ever: what others have decided when they are slow to."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(_SWEEP_SECONDS)
+                now, seen = trio.current_time(), self._seen
+                self._seen = {}
+                for view in self._log.views.all():
+                    is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
+                    for left in self._left(view.transactional_id):
+                        since = self._seen[left] = seen.get(left, now)
+                        if left not in self._busy and (is_ours or now >= since + _OTHERS_SECONDS):
+                            nursery.start_soon(self._end, left)
+                self._noted &= self._seen.keys()

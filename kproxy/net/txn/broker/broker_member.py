@@ -1,0 +1,121 @@
+"""Members whose data stand in transactions of the broker's, each of an id of its own; the log still decides them.
+
+What joins, prepares and is decided stands in kproxy's log as of any member, under a producer id of kproxy's. The record
+that joins tells which transaction of the broker's is the member's. So whoever reads the log can end that, whenever.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kproxy.codec._generated.transaction_member import TransactionMemberNative
+from kproxy.codec.messages import ErrorCode
+from kproxy.config import Config
+from kproxy.net.cluster import Cluster
+from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
+from kproxy.net.txn.broker.longest_transaction import LongestTransaction
+from kproxy.net.txn.broker.member_ids import MemberIds
+from kproxy.net.txn.member import Member
+from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.turns import Interrupted
+from kproxy.net.txn.writer import Native as NativeWriting
+from kproxy.net.txn.writer import TransactionWriter
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import IdView, Place
+from kproxy.txn.view_values import Native
+
+
+class BrokerMember(Member):
+    """One of them: it is the broker that keeps its data from readers until the decision is told there."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        name: str,
+        producer: Producer,
+        tools: OwnerTools,
+        native: Native,
+        requests: BrokerRequests,
+        slots: MemberIds,
+    ) -> None:
+        """``producer``: for its records in kproxy's log. ``native``: nothing was written in it yet.
+
+        ``slots`` has given the transactional id of ``native``, and hears whether the member keeps it.
+        """
+        super().__init__(transactional_id, name, producer, tools)
+        self.native = native
+        self._requests = requests
+        self._slots = slots
+        self._protocol = Protocol.of(native.level)
+        writing = NativeWriting(native.transactional_id, self._protocol.produce, line=())
+        writer = TransactionWriter(self._connections, *native.producer, writing)
+        self._transaction = Transaction(native.producer, writer)
+
+    async def join(self, view: IdView, main: Producer) -> bool:
+        """As ``Member.join``. Where the log names its transaction nobody else uses the id before that is over.
+
+        Where it does not, a record that comes late names an epoch under which nothing was ever written.
+        """
+        joined = False
+        try:
+            joined = await super().join(view, main)
+        finally:
+            if joined:
+                self._slots.joined(self.producer, self.native.transactional_id)
+            else:
+                self._slots.give_back(self.native.transactional_id)
+        return joined
+
+    def _native(self) -> TransactionMemberNative:
+        name, producer, level, timeout_ms = self.native
+        return TransactionMemberNative(name, *producer, level, timeout_ms)
+
+    async def _announce(self, places: Sequence[Place]) -> None:
+        """The broker hears of partitions, kproxy's log need not: in the second protocol by what is written."""
+        wanted = self._transaction.unannounced(dict.fromkeys(places))
+        if wanted and self._protocol.adds:
+            try:
+                await self._turns.wait(lambda: self._requests.add_partitions(self.native.producer, wanted))
+            except Interrupted:
+                self._transaction.announced.update(wanted)  # the broker may have them, and has to hear of the abort
+                raise
+            except TxnError as error:
+                raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, error.message) from error
+        self._transaction.announced.update(wanted)
+
+    async def give_up(self) -> None:
+        """Aborts it at the broker at once, so that readers need not wait; where that fails it is done later."""
+        await super().give_up()
+        if self._transaction.announced:
+            with suppress(TxnError):
+                await self._requests.end(self.native.producer, self._protocol, committed=False)
+
+
+class BrokerMembers:
+    """Begins the transactions of the broker's that members write in."""
+
+    def __init__(self, cluster: Cluster, config: Config, slots: MemberIds) -> None:
+        """``slots``: names for their ids."""
+        self._cluster = cluster
+        self._patience_s = config.delivery_timeout_ms / 1000
+        self._longest = LongestTransaction(cluster, config.transaction_max_timeout_ms)
+        self._slots = slots
+
+    async def make(
+        self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
+    ) -> BrokerMember:
+        """A member that has not joined. TxnError; INVALID_TRANSACTION_TIMEOUT if the broker ends it before that."""
+        slot = await self._slots.take()
+        try:
+            requests = BrokerRequests(self._cluster, slot, self._patience_s)
+            protocol = await requests.protocol()
+            longest = await self._longest.ms(slot)
+            if timeout_ms > longest:
+                why = f"{timeout_ms} ms is more than the brokers' transaction.max.timeout.ms, {longest} ms"
+                raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
+            native = Native(slot, await requests.init(longest), protocol.level, longest)
+        except BaseException:
+            self._slots.give_back(slot)
+            raise
+        return BrokerMember(transactional_id, name, producer, tools, native, requests, self._slots)

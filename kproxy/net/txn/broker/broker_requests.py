@@ -1,0 +1,291 @@
+"""KIP-98's requests to the broker's coordinator of a transactional id, each asked until its answer is definite.
+
+With ``transaction.version`` 2 (KIP-890) partitions and groups join a transaction by being written, and each end raises
+the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from itertools import chain, repeat
+from typing import Any, Final, NamedTuple, TypeVar
+
+import trio
+
+from kproxy import __version__
+from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kproxy.codec._generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
+    AddPartitionsToTxnResponse,
+)
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsResponseTransactionState as Told,
+)
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.cluster import Cluster
+from kproxy.net.coordinators import GROUP, TRANSACTION
+from kproxy.net.txn.broker.coordinator_connections import CoordinatorConnections
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import Place
+
+T = TypeVar("T", bound=Message)
+
+
+class Protocol(NamedTuple):
+    """The newest version of each request that says what is meant."""
+
+    produce: int
+    commit_offsets: int
+    end: int
+
+    @property
+    def adds(self) -> bool:
+        """Whether partitions and groups have to be added to a transaction."""
+        return self is FIRST
+
+    @property
+    def level(self) -> int:
+        """Of ``transaction.version``: which of the two protocols it is."""
+        return _FIRST_LEVEL if self.adds else _SECOND_LEVEL
+
+    @staticmethod
+    def of(level: int) -> "Protocol":
+        """The protocol in which a transaction was begun at a level."""
+        return SECOND if level >= _SECOND_LEVEL else FIRST
+
+
+FIRST: Final = Protocol(11, 4, 4)
+SECOND: Final = Protocol(12, 5, 5)
+_INIT: Final = 5
+#: From this version on a producer may name the identity that it has (KIP-360).
+_RESUMES: Final = 3
+#: Several transactions in one request are for brokers among themselves from v4 on.
+_ADD: Final = 3
+_ADD_OFFSETS: Final = 3
+_DESCRIBE: Final = 0
+_FEATURES: Final = (3, 4)
+#: Brokers tell nothing to software without a version (KIP-511).
+_WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
+_FEATURE: Final = "transaction.version"
+_FIRST_LEVEL, _SECOND_LEVEL = 1, 2
+#: The broker is still busy with the transaction before. Markers take it 5 to 20 ms if all is well.
+_BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
+_BUSY_SECONDS: Final = (0.005, 0.005, 0.005, 0.005, 0.01, 0.02, 0.05)
+#: The coordinator has moved, or is coming up. The first time it was only looked for in the wrong place.
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_ELSEWHERE_SECONDS: Final = (0.0, 0.2)
+#: The most that is waited for what can be done without.
+_AHEAD_SECONDS: Final = 2.0
+
+
+#: Another has taken the id, or the broker has ended the transaction, which took too long. Where each end raises
+#: the epoch the broker then takes a commit for the repeated end of that abort, and says that the state is another one.
+OVER: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class BrokerRequests:
+    """Of one transactional id."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        patience_s: float,
+        connections: WriterConnections | None = None,
+    ) -> None:
+        """``patience_s``: how long to wait for a definite answer. ``connections`` as of ``CoordinatorConnections``."""
+        self._cluster = cluster
+        self._name = transactional_id
+        self._patience_s = patience_s
+        self._coordinators = CoordinatorConnections(cluster, connections)
+
+    async def protocol(self, *, doubted: bool = False) -> Protocol:
+        """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
+
+        The second is known from when the coordinator was connected to, unless that is ``doubted``: levels may be
+        lowered. While it was the first that is asked anew.
+        """
+        known = await self._coordinators.features(self._name, TRANSACTION)
+        if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not doubted:
+            return SECOND
+        try:
+            answer = await self._cluster.ask_any(_WHO_ASKS, _FEATURES)
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        assert isinstance(answer, ApiVersionsResponse)
+        if answer.error_code:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ApiVersions: error {answer.error_code}")
+        levels = {row.name: row.max_version_level for row in answer.finalized_features}
+        return Protocol.of(levels.get(_FEATURE, 0))
+
+    async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
+        """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
+
+        ``resumed``: who must have the id for that (KIP-360); unless it is NOBODY what was open has to be ended before.
+        """
+        request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
+        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    async def add_ahead(self, producer: Producer, places: Collection[Place]) -> None:
+        """In the second protocol, before they are written, which would do it, too, but not as fast.
+
+        There each leader adds its own. The coordinator takes one change at a time, and none while it completes the last
+        transaction; to all others it says CONCURRENT_TRANSACTIONS, and they come again after 20 ms (Kafka's
+        ``add.partitions.to.txn.retry.backoff.ms``). If it fails the leaders' answers will say why.
+        """
+        with suppress(TxnError), trio.move_on_after(_AHEAD_SECONDS):
+            await self.add_partitions(producer, places)
+
+    async def add_partitions(self, producer: Producer, places: Collection[Place]) -> None:
+        """In the first protocol, before they are written. TxnError."""
+        topics: dict[str, AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = {}
+        for name, index in places:
+            topics.setdefault(name, AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name)).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._name,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        await self._ask(request, AddPartitionsToTxnResponse, newest=_ADD)
+
+    async def commit_offsets(self, producer: Producer, protocol: Protocol, offsets: TransactionOffsets) -> None:
+        """The group's coordinator checks member and generation. TxnError with its error."""
+        group_id = offsets.group_id
+        if protocol.adds:
+            add = AddOffsetsToTxnRequest(self._name, *producer, group_id)
+            await self._ask(add, AddOffsetsToTxnResponse, newest=_ADD_OFFSETS)
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitRequestPartition(row.index, row.offset, row.leader_epoch, row.metadata)
+                    for row in topic.partitions
+                ],
+            )
+            for topic in offsets.topics
+        ]
+        request = TxnOffsetCommitRequest(
+            self._name,
+            group_id,
+            *producer,
+            generation_id=offsets.generation_id,
+            member_id=offsets.member_id,
+            group_instance_id=offsets.group_instance_id,
+            topics=topics,
+        )
+        newest = protocol.commit_offsets
+        await self._ask(request, TxnOffsetCommitResponse, newest=newest, group=group_id, trim=_trim)
+
+    async def describe(self) -> Told | None:
+        """What its coordinator knows of it (KIP-664, Kafka 3.0 and later); None if it knows nothing. TxnError."""
+        request = DescribeTransactionsRequest([self._name])
+        try:
+            answer = await self._ask(request, DescribeTransactionsResponse, newest=_DESCRIBE)
+        except TxnError as error:
+            if error.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            raise
+        return answer.transaction_states[0]
+
+    async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
+        """Decides; who writes the next transaction, or None: the one before, who needs a new epoch. TxnError."""
+        request = EndTxnRequest(self._name, *producer, committed)
+        answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
+        if protocol.adds or answer.producer_id < 0:
+            return None
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    async def _ask(
+        self,
+        request: Any,
+        kind: type[T],
+        *,
+        newest: int,
+        group: str | None = None,
+        trim: Callable[[Any, int], None] = lambda request, version: None,
+    ) -> T:
+        """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
+        key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
+        busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
+        with trio.move_on_after(self._patience_s):
+            while True:
+                answer = await self._coordinators.ask(key, key_type, request, newest, trim)
+                error = next((code for code in _errors(answer) if code), 0) if isinstance(answer, kind) else None
+                if isinstance(answer, kind) and error != _BUSY and error not in _ELSEWHERE:
+                    _check(error or 0, self._name)
+                    return answer
+                if error in _ELSEWHERE:
+                    self._coordinators.forget(key, key_type)
+                await trio.sleep(next(busy if error == _BUSY else elsewhere))
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody answers for {self._name}: the outcome is open")
+
+
+def _pauses(seconds: tuple[float, ...]) -> Iterator[float]:
+    """One behind the other, and the last one from then on."""
+    return chain(seconds, repeat(seconds[-1]))
+
+
+def _check(error: int, name: str) -> None:
+    if error:
+        try:
+            code = ErrorCode(error)
+        except ValueError:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        raise TxnError(code, f"the broker answers {code.name} for {name}")
+
+
+def _errors(answer: Any) -> list[int]:
+    """Of an answer as a whole and of its partitions."""
+    if isinstance(answer, TxnOffsetCommitResponse):
+        return [row.error_code for topic in answer.topics for row in topic.partitions]
+    if isinstance(answer, DescribeTransactionsResponse):
+        return [row.error_code for row in answer.transaction_states]
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        topics = answer.results_by_topic_v3_and_below
+        return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
+    return [answer.error_code]
+
+
+def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
+    """A broker that can't check who goes on would give the id to anybody."""
+    if version < _RESUMES and request.producer_id >= 0:
+        raise TxnError(ErrorCode.UNSUPPORTED_VERSION, "a producer goes on with its id at Kafka 2.5 and later only")
+
+
+def _trim(request: TxnOffsetCommitRequest, version: int) -> None:
+    """Leader epochs came with v2, members with v3 (KIP-447)."""
+    if version < 2:
+        for topic in request.topics:
+            for row in topic.partitions:
+                row.committed_leader_epoch = -1
+    if version < 3:
+        request.generation_id, request.member_id, request.group_instance_id = -1, "", None

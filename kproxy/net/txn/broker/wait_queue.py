@@ -1,0 +1,38 @@
+"""Who waits for a turn at a transactional id, and which partitions they are about to write to."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from kproxy.txn.view import Place
+
+
+class WaitQueue:
+    """Whoever has the turn adds the partitions of all to the transaction, and data are sent when all have had it."""
+
+    def __init__(self) -> None:
+        """Nobody."""
+        self._length = 0
+        self._places: Counter[Place] = Counter()
+
+    def __len__(self) -> int:
+        """How many wait, or have the turn."""
+        return self._length
+
+    @property
+    def places(self) -> Collection[Place]:
+        """What they write to, each partition once."""
+        return self._places.keys()
+
+    @contextmanager
+    def standing(self, places: Collection[Place]) -> Iterator[None]:
+        """Within it somebody waits who writes to these."""
+        self._length += 1
+        self._places.update(places)
+        try:
+            yield
+        finally:
+            self._length -= 1
+            self._places.subtract(places)
+            for place in [place for place in places if not self._places[place]]:
+                del self._places[place]

@@ -1,0 +1,179 @@
+"""The broker is told what was decided of members, until it is known that it has heard."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import trio
+
+from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.broker import broker_ends
+from kproxy.net.txn.broker.broker_ends import BrokerEnds
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from kproxy.txn.records import Entry
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
+from tests.net.harness import eventually
+from tests.net.txn.broker.native_stage import TOPIC, Client, Stage, stage
+from tests.net.txn.log_harness import PATIENCE
+from verification.models.transaction_log.bodies import claim, decision, native_member, prepare, producer
+
+P0, M = producer(100, 0), producer(200, 0)
+NAME = "slot"
+
+
+@dataclass
+class Log:
+    """One view, to which what is appended is applied at once."""
+
+    view: IdView
+    appended: list[Producer] = field(default_factory=list)
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        self.views = self
+
+    def of(self, name: str) -> IdView | None:
+        return self.view if name == self.view.transactional_id else None
+
+    def all(self) -> list[IdView]:
+        return [self.view]
+
+    async def read_to_end(self, name: str) -> IdView | None:
+        return self.of(name)
+
+    async def append_unfenced(self, entry: Entry) -> None:
+        if self.broken:
+            raise OSError("the log can't be had")
+        assert isinstance(entry.body, TransactionEnded)
+        self.appended.append(Producer(entry.body.producer_id, entry.body.epoch))
+        self.view.apply(entry.body, Stand(99, 0))
+
+
+@dataclass
+class Scene:
+    """A member that has written one record, and is decided."""
+
+    stage: Stage
+    log: Log
+    ends: BrokerEnds
+    stats: Any
+
+
+@asynccontextmanager
+async def decided(*, committed: bool = True, written: bool = True, instance: str = "a") -> AsyncIterator[Scene]:
+    """The claim is of instance "kproxy-1"."""
+    async with stage() as cast_:
+        kproxy = await cast_.kproxy()
+        client = Client(kproxy, NAME)
+        await client.init()
+        await client.write("1")
+        told = await BrokerRequests(kproxy.cluster, NAME, 5.0).describe()
+        assert told is not None
+        native = Native(NAME, Producer(told.producer_id, told.producer_epoch), level=2, timeout_ms=60_000)
+        view = IdView("id")
+        places = [(TOPIC, 0)] if written else []
+        for offset, body in enumerate(
+            (
+                claim(1, P0),
+                native_member(1, P0, M, 5, "m", native),
+                prepare(5, M, places),
+                decision(1, P0, committed, [P0, M]),
+            )
+        ):
+            assert view.apply(body, Stand(offset, 0))
+        log, stats = Log(view), kproxy.stats.transactions
+        told_ends = BrokerEnds(kproxy.cluster, cast(Any, log), stats, instance, 5.0)
+        yield Scene(cast_, log, told_ends, stats)
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_what_was_decided_is_told_and_noted(committed: bool) -> None:
+    async with decided(committed=committed) as scene:
+        await scene.ends.finish("id")
+        assert scene.stage.read() == (["1"] if committed else [])
+        assert (scene.log.appended, scene.log.view.unended, scene.stats.torn) == ([M], {}, 0)
+        await scene.ends.finish("id")
+        await scene.ends.finish("other")
+        assert scene.log.appended == [M]
+
+
+async def test_where_nothing_was_written_the_broker_is_not_asked() -> None:
+    async with decided(written=False) as scene:
+        await scene.ends.finish("id")
+        assert (scene.stage.read(), scene.log.appended) == ([], [M])
+
+
+async def test_a_repeated_end_is_a_success() -> None:
+    async with decided() as scene:
+        scene.log.broken = True
+        await scene.ends.finish("id")
+        assert (scene.stage.read(), scene.log.appended) == (["1"], [])
+        scene.log.broken = False
+        await scene.ends.finish("id")
+        assert (scene.log.appended, scene.stats.torn) == ([M], 0)
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_what_the_broker_ended_before_is_torn_if_it_was_committed(committed: bool) -> None:
+    async with decided(committed=committed) as scene:
+        owner = scene.stage.server.cluster.transactional_ids[NAME]
+        owner.fence()
+        owner.complete()
+        await scene.ends.finish("id")
+        assert (scene.log.appended, scene.stats.torn) == ([M], int(committed))
+
+
+async def test_a_member_that_another_kproxy_ended_meanwhile_is_not_torn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with decided() as scene:
+
+        async def late(*_: Any, **__: Any) -> None:
+            await scene.log.append_unfenced(Entry("id", TransactionEnded(*M)))
+            raise TxnError(ErrorCode.PRODUCER_FENCED, "its id was used again")
+
+        monkeypatch.setattr(BrokerRequests, "end", late)
+        await scene.ends.finish("id")
+        assert scene.stats.torn == 0
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+)
+async def test_what_is_open_is_asked_again(error: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with decided() as scene:
+        with monkeypatch.context() as held:
+
+            async def refused(*_: Any, **__: Any) -> None:
+                raise TxnError(error, "not now")
+
+            held.setattr(BrokerRequests, "end", refused)
+            await scene.ends.finish("id")
+            assert (scene.log.appended, scene.stats.torn) == ([], 0)
+        await scene.ends.finish("id")
+        assert scene.log.appended == [M]
+
+
+@pytest.mark.parametrize("instance", ["kproxy-1", "another"])
+async def test_what_was_left_is_told_in_the_background(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_ends, "_SWEEP_SECONDS", 0.005)
+    monkeypatch.setattr(broker_ends, "_OTHERS_SECONDS", 0.02)
+    async with decided(instance=instance) as scene, trio.open_nursery() as nursery:
+        nursery.start_soon(scene.ends.run)
+        with trio.fail_after(PATIENCE):
+            await eventually(lambda: scene.log.appended == [M])
+        nursery.cancel_scope.cancel()
+        assert scene.stage.read() == ["1"]
+
+
+async def test_two_that_tell_at_once_tell_once() -> None:
+    async with decided() as scene:
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(scene.ends.finish, "id")
+        assert scene.log.appended == [M]

@@ -1,0 +1,91 @@
+"""Warnings of what is prepared, and what the broker will abort."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from kproxy.codec.messages import Message
+from kproxy.net.txn.broker.deadlines import Deadlines
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
+from verification.models.transaction_log.bodies import claim, decision, member, native_member, prepare, producer
+
+P0 = producer(100, 0)
+M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)
+SOON, LATER = (Native("slot", Producer(300, 0), level=2, timeout_ms=ms) for ms in (1_000, 4_000))
+
+
+@dataclass
+class Scene:
+    """Views as a log gives them, and a clock that stands; each record came at 0 ms."""
+
+    found: list[IdView]
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.stats, self.views = TransactionStats(), self
+        self.deadlines = Deadlines(cast(Any, self), self.stats, cast(Any, self))
+
+    def all(self) -> Sequence[IdView]:
+        return self.found
+
+    @property
+    def likely_ms(self) -> float:
+        return self.now * 1000
+
+    def look(self, now: float) -> list[str]:
+        """The members that are warned of."""
+        self.now = now
+        with capture_logs() as lines:
+            self.deadlines.look()
+        return [line["member"] for line in lines]
+
+
+def scene(*records: Message) -> Scene:
+    view = IdView("id")
+    for offset, body in enumerate(records):
+        assert view.apply(body, Stand(offset, 0))
+    return Scene([view])
+
+
+@pytest.fixture
+def two() -> Scene:
+    return scene(
+        claim(1, P0),
+        native_member(1, P0, M, 5, "m", SOON),
+        native_member(1, P0, N, 6, "n", LATER),
+        member(1, P0, L, 7, "own"),
+        prepare(5, M),
+        prepare(6, N),
+        prepare(7, L),
+    )
+
+
+def test_each_is_warned_of_once_in_its_last_quarter(two: Scene) -> None:
+    assert [two.look(now) for now in (0.0, 0.74, 0.76, 0.9, 2.9, 3.1, 9.0)] == [[], [], ["m"], [], [], ["n"], []]
+
+
+def test_the_next_to_be_aborted_is_told_until_it_is_decided(two: Scene) -> None:
+    two.look(0.0)
+    assert two.stats.prepared_until == 1.0
+    (view,) = two.found
+    assert view.apply(decision(1, P0, False, [P0, M]), Stand(9, 0))
+    two.look(0.0)
+    assert two.stats.prepared_until == 4.0
+
+
+def test_what_kproxy_keeps_itself_waits_for_ever() -> None:
+    alone = scene(claim(1, P0), member(1, P0, L, 7, "own"), prepare(7, L))
+    assert alone.look(1e9) == []
+    assert alone.stats.prepared_until is None
+
+
+def test_what_is_open_is_not_prepared() -> None:
+    open_one = scene(claim(1, P0), native_member(1, P0, M, 5, "m", SOON))
+    assert open_one.look(1e9) == []
+    assert open_one.stats.prepared_until is None

@@ -1,0 +1,413 @@
+"""One transactional id of a client of KIP-98, whose transactions the broker decides: outcomes, and who has it."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kproxy.codec.batch import BatchHeader, read_header
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.testing.fake_broker import Close
+from kproxy.testing.fake_broker.transactions import LAST_EPOCH
+from kproxy.txn.errors import TxnError
+from kproxy.txn.ids import Producer
+from tests.net.txn.broker.fenced_client import Client, client_of, states, told
+from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
+from tests.net.txn.log_harness import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
+#: What a cluster has agreed on, and whether the client speaks the second protocol.
+PAIRS = pytest.mark.parametrize(
+    ("level", "second"), [(0, False), (1, False), (2, False), (1, True), (2, True)], ids=str
+)
+
+
+def headers(cast: Stage, index: int = 0) -> list[BatchHeader]:
+    """Of the batches with data in a partition."""
+    log = cast.server.cluster.topics[TOPIC].partitions[index].log
+    data, found = log.read(0, 1 << 30, whole_first_batch=True, end=log.end_offset), []
+    while data:
+        found.append(read_header(data))
+        data = data[found[-1].size :]
+    return [header for header in found if not header.is_control]
+
+
+class TestOutcomes:
+    @PAIRS
+    async def test_each_transaction_has_an_epoch_of_its_own_and_sequences_from_0(
+        self, level: int, second: bool
+    ) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast, second=second)
+            for value, committed in (("1", True), ("2", False), ("3", True), ("4", True)):
+                had = cast.read()
+                await client.write(value, 0, 1)
+                assert cast.read() == had
+                await client.end(committed=committed)
+            assert cast.read() == cast.read(1) == ["1", "3", "4"]
+            found = headers(cast)
+            assert [header.base_sequence for header in found] == [0, 0, 0, 0]
+            assert len({header.producer_epoch for header in found}) == 4
+            stats = client.kproxy.stats.transactions
+            assert (stats.commits, stats.open, client.fenced.open) == (3, 0, 0)
+
+    async def test_the_client_keeps_its_identity_unless_it_speaks_the_second_protocol(self) -> None:
+        async with stage() as cast:
+            for second in (False, True):
+                client = await client_of(cast, second=second)
+                before = client.producer
+                await client.transaction("1")
+                assert (client.producer > before) is second
+
+    @LEVELS
+    async def test_offsets_of_groups_go_with_the_commit(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            for offset, committed in ((5, True), (9, False)):
+                await client.add_offsets("g")
+                await client.offsets("g", offset)
+                await client.end(committed=committed)
+                assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
+
+    async def test_offsets_join_by_being_written_in_the_second_protocol(self) -> None:
+        async with stage() as cast:
+            client = await client_of(cast, second=True)
+            await client.offsets("g", 5)
+            await client.end()
+            assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
+
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_an_end_without_anything_written_is_not_asked_of_the_broker(self, committed: bool) -> None:
+        async with stage() as cast:
+            client = await client_of(cast)
+            asked = cast.server.cluster.control(ApiKey.END_TXN, lambda call: Close())
+            await client.end(committed=committed)
+            await client.add()
+            await client.add_offsets("g")
+            await client.end(committed=committed)
+            assert asked.hits == 0
+            assert client.kproxy.stats.transactions.open == 0
+
+    @LEVELS
+    async def test_partitions_that_were_added_and_not_written_are_ended(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.add(0, 1)
+            assert await client.send("1") is ErrorCode.NONE
+            await client.end()
+            assert (cast.read(), states(cast)) == (["1"], ["COMPLETE_COMMIT"])
+
+
+@LEVELS
+class TestWhatIsLate:
+    async def test_data_and_offsets_that_were_not_added_to_this_transaction(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.add_offsets("g")
+            await client.transaction("1")
+            late = ErrorCode.INVALID_TXN_STATE
+            await told(late, client.send("late"), client.offsets("g", 1))
+            await client.add(0)
+            await told(late, client.send("late", 1), client.offsets("g", 1))
+            assert await client.send("2") is ErrorCode.NONE
+            await client.end()
+            assert (cast.read(), cast.read(1)) == (["1", "2"], [])
+
+    async def test_what_comes_over_an_older_connection_is_not_answered(self, level: int) -> None:
+        async with stage(level) as cast:
+            older = await client_of(cast)
+            client = older.over(2)
+            await client.transaction("1")
+            await client.write("2")
+            gone = ErrorCode.NETWORK_EXCEPTION
+            await told(gone, older.end(), older.end(committed=False), older.add(1), older.add_offsets("g"))
+            await client.add_offsets("g")
+            await client.offsets("g", 5)
+            await told(gone, older.offsets("g", 4))
+            other = client.over(1)  # another group's coordinator may have the older connection
+            await client.add_offsets("h")
+            await other.offsets("h", 1)
+            assert await other.send("3") is ErrorCode.NONE, "leaders have connections of their own"
+            await client.end()
+            assert cast.read() == ["1", "2", "3"]
+            assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
+
+    async def test_offsets_that_may_be_late_and_are_not_replaced_abort_the_transaction(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.add_offsets("g")
+            await client.end(committed=False)
+            await client.add_offsets("g")
+            await client.offsets("g", 10, partition=1)
+            await told(ErrorCode.TRANSACTION_ABORTABLE, client.over(2).offsets("g", 20), client.end())
+            await client.end(committed=False)
+            await client.add_offsets("g")
+            await client.over(2).offsets("g", 20)
+            await client.end()
+            found = cast.server.cluster.groups["g"].offsets
+            assert {place: row.offset for place, row in found.items()} == {(TOPIC, 0): 20}
+
+    async def test_a_sequence_that_is_not_the_next_is_refused(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.write("1")
+            written = await client.produce("later", 7)
+            assert written.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert await client.send("2") is ErrorCode.NONE
+            await client.end()
+            assert cast.read() == ["1", "2"]
+
+
+@LEVELS
+class TestWhatIsRepeated:
+    async def test_data_are_answered_with_what_became_of_them(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.write("0")
+            first = [await client.produce("1", 1), await client.produce("2", 2)]
+            assert [await client.produce("1", 1), await client.produce("2", 2)] == first
+            await client.end()
+            client.next[0] = 3
+            await client.write("3")
+            assert await client.produce("2", 2) == first[1], "of the transaction before"
+            await client.end()
+            assert cast.read() == ["0", "1", "2", "3"]
+
+    async def test_partitions_and_groups_may_be_added_again(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            for _ in range(2):
+                await client.add(0)
+                await client.add_offsets("g")
+                await client.offsets("g", 5)
+            assert await client.send("1") is ErrorCode.NONE
+            await client.add(0)
+            await client.end()
+            assert cast.read() == ["1"]
+
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_an_end_is_answered_with_how_it_ended(self, level: int, committed: bool) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.transaction("1", committed=committed)
+            asked = cast.server.cluster.control(ApiKey.END_TXN, lambda call: Close())
+            await client.end(committed=committed)
+            await told(ErrorCode.INVALID_TXN_STATE, client.end(committed=not committed))
+            assert asked.hits == 0
+            assert client.kproxy.stats.transactions.commits == committed
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_an_end_that_has_raised_the_epoch_is_answered_when_it_is_repeated(level: int, committed: bool) -> None:
+    async with stage(level) as cast:
+        client = await client_of(cast, second=True)
+        before = client.over(1)
+        await client.transaction("1", committed=committed)
+        again = before.over(1)
+        await again.end(committed=committed)
+        assert again.producer == client.producer
+        await told(ErrorCode.INVALID_TXN_STATE, before.end(committed=not committed))
+        await told(ErrorCode.PRODUCER_FENCED, before.send("late"))
+        await client.transaction("2")
+        await told(ErrorCode.PRODUCER_FENCED, before.end(committed=committed))
+        assert cast.read() == (["1", "2"] if committed else ["2"])
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_who_has_raised_its_epoch_may_end_nothing_at_all(committed: bool) -> None:
+    async with stage() as cast:
+        client = await client_of(cast, second=True)
+        await client.transaction("1", committed=not committed)
+        await client.end(committed=committed)
+        await client.transaction("2")
+        assert cast.read() == (["2"] if committed else ["1", "2"])
+
+
+@LEVELS
+class TestWhoHasIt:
+    async def test_a_newer_producer_at_this_kproxy_fences(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await client_of(cast)
+            await old.write("1")
+            new = Client(old.kproxy)
+            await new.init()
+            asks = (old.send("2"), old.end(), old.end(committed=False), old.add(), old.add_offsets("g"))
+            await told(ErrorCode.PRODUCER_FENCED, *asks, old.offsets("g", 1), old.init(old.producer))
+            await new.transaction("3")
+            assert cast.read() == ["3"]
+            assert old.kproxy.stats.transactions.aborts == {"initialized": 1}
+
+    @pytest.mark.parametrize("first", ["add", "send", "offsets", "commit", "abort"])
+    async def test_a_newer_producer_elsewhere_fences_whichever_request_learns_of_it(
+        self, level: int, first: str
+    ) -> None:
+        async with stage(level) as cast:
+            old = await client_of(cast)
+            await old.write("1")
+            await old.add_offsets("g")
+            new = await client_of(cast)
+            asks: dict[str, Callable[[], Awaitable[object]]] = {
+                "add": lambda: old.add(2),
+                "send": lambda: old.send("2"),
+                "offsets": lambda: old.offsets("g", 1),
+                "commit": old.end,
+                "abort": lambda: old.end(committed=False),
+            }
+            with suppress(TxnError):
+                await asks[first]()
+            with pytest.raises(TxnError):
+                await old.end()
+            await told(ErrorCode.PRODUCER_FENCED, old.end(committed=False), old.add(), old.end())
+            await new.transaction("3")
+            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer), old.end(), old.send("4"))
+            assert cast.read() == ["3"]
+            stats = old.kproxy.stats.transactions
+            assert (stats.open, stats.aborts, stats.commits) == (0, {"fenced": 1}, 0)
+
+    async def test_a_newer_producer_that_is_not_at_a_kproxy_fences_as_well(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.transaction("1")
+            await BrokerRequests(client.kproxy.cluster, "id", PATIENCE).init(TIMEOUT_MS)
+            with suppress(TxnError):
+                await client.add()
+                await client.send("2")
+            with pytest.raises(TxnError):
+                await client.end()
+            await told(ErrorCode.PRODUCER_FENCED, client.end(committed=False), client.add())
+            assert cast.read() == ["1"]
+
+    async def test_a_zombie_that_asks_to_go_on_does_not_abort_what_the_newer_has_open(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await client_of(cast)
+            await old.transaction("1")
+            new = Client(old.kproxy)
+            await new.init()
+            await new.write("2")
+            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer))
+            await new.end()
+            assert cast.read() == ["1", "2"]
+
+    async def test_ids_that_were_never_given_are_unknown(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            producer_id, epoch = client.producer
+            client.producer = Producer(producer_id + 1, epoch)
+            await told(ErrorCode.INVALID_PRODUCER_ID_MAPPING, client.add(), client.end())
+            client.producer = Producer(producer_id, epoch + 1)
+            await told(ErrorCode.INVALID_PRODUCER_EPOCH, client.add(), client.end())
+            await told(ErrorCode.PRODUCER_FENCED, client.init(Producer(producer_id, epoch + 9)))
+            assert client.kproxy.stats.transactions.fenced == 0
+
+
+@LEVELS
+class TestGoingOn:
+    """KIP-360: behind an error a client asks for its next epoch, and says who it is."""
+
+    async def test_what_is_open_is_aborted_and_the_epoch_rises(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.transaction("1")
+            await client.write("2")
+            before = client.producer
+            await client.init(before)
+            assert client.producer > before
+            await client.transaction("3")
+            assert cast.read() == ["1", "3"]
+            await client.init(client.producer)
+            await client.transaction("4")
+            assert cast.read() == ["1", "3", "4"]
+            assert client.kproxy.stats.transactions.fenced == 0
+
+    async def test_an_answer_that_was_lost_is_given_again(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            before = client.producer
+            await client.init(before)
+            after = client.producer
+            await client.init(before)
+            assert client.producer == after
+            await client.transaction("1")
+            assert cast.read() == ["1"]
+
+    async def test_a_late_request_that_was_answered_aborts_nothing(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            before = client.producer
+            await client.init(before)
+            late = Client(client.kproxy)
+            await client.write("1")
+            await late.init(before)
+            assert late.producer == client.producer
+            await client.write("2")
+            await client.end()
+            await late.init(before)
+            await client.transaction("3")
+            assert cast.read() == ["1", "2", "3"]
+            await client.init(client.producer)
+            await told(ErrorCode.PRODUCER_FENCED, late.init(before))
+            await client.transaction("4")
+            assert cast.read() == ["1", "2", "3", "4"]
+
+    async def test_a_late_request_of_a_fenced_producer_is_refused(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            before = client.producer
+            await client.init(before)
+            await client.write("1")
+            new = await client_of(cast)
+            await told(ErrorCode.PRODUCER_FENCED, client.end(), client.init(before))
+            await new.transaction("2")
+            assert cast.read() == ["2"]
+
+    async def test_who_was_fenced_elsewhere_can_not(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await client_of(cast)
+            await old.transaction("1")
+            await old.write("2")
+            new = await client_of(cast)
+            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer), old.init(old.producer))
+            await new.transaction("3")
+            assert cast.read() == ["1", "3"]
+
+    async def test_who_comes_from_another_kproxy_goes_on_where_nothing_was_written(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            client.kproxy = await cast.kproxy()
+            await told(ErrorCode.INVALID_PRODUCER_ID_MAPPING, client.add(), client.end())
+            await client.init(client.producer)
+            await client.transaction("1")
+            assert cast.read() == ["1"]
+
+
+@LEVELS
+@pytest.mark.parametrize("resumed", [True, False], ids=["goes on", "anew"])
+async def test_the_epochs_of_a_producer_id_run_out(level: int, resumed: bool) -> None:
+    """The client keeps its own producer id; it hears of the new one when it asks for an epoch."""
+    async with stage(level) as cast:
+        client = await client_of(cast)
+        await client.transaction("1")
+        cast.server.cluster.transactional_ids["id"].epoch = LAST_EPOCH - 3
+        client = Client(client.kproxy)
+        await client.init()
+        before = client.producer
+        for value in "234567":
+            await client.transaction(value)
+        assert client.producer == before
+        assert len({header.producer_id for header in headers(cast)}) == 2
+        await client.init(client.producer if resumed else None)
+        assert client.producer.producer_id != before.producer_id
+        if resumed:
+            await client.write("8")
+            await Client(client.kproxy).init(before)  # late: asked in the older name the broker would abort that
+            await client.end()
+        else:
+            await client.transaction("8")
+        assert cast.read() == list("12345678")
+        stale = Client(client.kproxy, producer=before)
+        await told(ErrorCode.INVALID_PRODUCER_ID_MAPPING, stale.add())

@@ -1,0 +1,47 @@
+"""Transactional ids of the broker's for members: each is one member's until the log says that this is over."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
+from kproxy.txn.records import Entry
+from verification.models.transaction_log import bodies
+from verification.models.transaction_log.bodies import producer
+
+M, N = producer(200, 0), producer(201, 0)
+
+
+def slots(instance: str = "a", ids: Iterator[int] | None = None) -> MemberIds:
+    numbers = ids or count()
+
+    async def new_id() -> int:
+        return next(numbers)
+
+    return MemberIds(instance, new_id)
+
+
+async def test_names_are_nobody_elses() -> None:
+    ids = count(7)
+    names = [await slots(instance, ids).take() for instance in ("a", "a", "b")]
+    assert names == [f"{PREFIX}a-7", f"{PREFIX}a-8", f"{PREFIX}b-9"]
+
+
+async def test_a_name_is_used_again_only_behind_the_record() -> None:
+    made = slots()
+    first = await made.take()
+    made.joined(M, first)
+    assert await made.take() != first
+    made.heard(Entry("id", bodies.prepare(1, M)))
+    made.heard(Entry("id", bodies.ended(N)))
+    third = await made.take()
+    made.heard(Entry("id", bodies.ended(M)))
+    made.heard(Entry("id", bodies.ended(M)))
+    assert await made.take() == first
+    assert await made.take() not in (first, third)
+
+
+async def test_what_was_given_back_is_free_at_once() -> None:
+    made = slots()
+    name = await made.take()
+    made.give_back(name)
+    assert await made.take() == name

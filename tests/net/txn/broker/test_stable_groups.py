@@ -1,0 +1,63 @@
+"""Offsets of groups are read only where none of them is being decided."""
+
+import pytest
+import trio
+
+from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.broker.stable_groups import StableGroups
+from kproxy.testing.fake_broker import Answer, Call
+from tests.net.txn.broker.native_stage import stage
+from tests.net.txn.log_harness import PATIENCE
+
+
+async def test_groups_that_nothing_is_open_for_are_stable_at_once() -> None:
+    async with stage() as cast:
+        client = await cast.client()
+        await client.offsets("g", 5)
+        await client.end()
+        with trio.fail_after(PATIENCE):
+            await StableGroups(client.kproxy.cluster).wait(["g", "unknown"])
+
+
+@pytest.mark.parametrize("places", [None, [("t", 1), ("t", 0)]], ids=["all that was committed", "a first offset"])
+async def test_it_waits_for_the_markers(places: list[tuple[str, int]] | None) -> None:
+    async with stage() as cast:
+        client = await cast.client()
+        if places is None:
+            await client.offsets("g", 5)
+            await client.end()
+        await client.offsets("g", 6)
+        cast.server.cluster.hold_markers()
+        await client.end()
+        asked = trio.Event()
+        asks: list[int] = []
+
+        def note(call: Call) -> None:
+            asks.append(call.version)
+            if len(asks) == 3:
+                asked.set()
+
+        cast.server.cluster.control(ApiKey.OFFSET_FETCH, note)
+        stable = trio.Event()
+
+        async def wait() -> None:
+            await StableGroups(client.kproxy.cluster).wait(["g"], places)
+            stable.set()
+
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await asked.wait()
+                assert not stable.is_set()
+                cast.server.cluster.release_markers()
+        assert cast.server.cluster.groups["g"].offsets["t", 0].offset == 6
+
+
+async def test_what_can_not_be_read_is_not_taken_for_stable() -> None:
+    async with stage() as cast:
+        kproxy = await cast.kproxy()
+        refused = OffsetFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        cast.server.cluster.control(ApiKey.OFFSET_FETCH, lambda call: Answer(refused))
+        with pytest.raises(OSError, match="group g"):
+            await StableGroups(kproxy.cluster).wait(["g"])

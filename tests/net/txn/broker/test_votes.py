@@ -1,0 +1,114 @@
+"""Members that are prepared are asked for before they are committed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.broker.votes import Votes
+from kproxy.txn.errors import TxnError
+from kproxy.txn.parts import EVERYTHING, Also
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
+from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
+from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
+
+P0 = producer(100, 0)
+M, N = producer(200, 0), producer(201, 0)
+PLACE = (TOPIC, 0)
+
+
+@dataclass
+class Scene:
+    """A member's transaction at the broker, which is open and has a record."""
+
+    stage: Stage
+    kproxy: Kproxy
+    client: Client
+    native: Native
+
+    async def check(self, *records: Message, also: Also = EVERYTHING) -> None:
+        view = IdView("id")
+        for offset, body in enumerate((claim(1, P0), *records)):
+            assert view.apply(body, Stand(offset, self.stage.now))
+        await Votes(self.kproxy.cluster, 5.0, self._now_ms).check(view, also)
+
+    async def _now_ms(self, transactional_id: str) -> float:
+        return self.stage.now + 1
+
+    async def refused(self, *records: Message) -> str:
+        with pytest.raises(TxnError) as caught:
+            await self.check(*records)
+        assert caught.value.error_code is ErrorCode.TRANSACTION_ABORTABLE
+        return caught.value.message
+
+    def joined(self) -> tuple[Message, Message]:
+        return native_member(1, P0, M, 5, "m", self.native), prepare(5, M, [PLACE])
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Scene]:
+    async with stage() as cast:
+        kproxy = await cast.kproxy()
+        client = Client(kproxy, "slot")
+        await client.init()
+        await client.write("1")
+        requests = BrokerRequests(kproxy.cluster, "slot", 5.0)
+        told = await requests.describe()
+        assert told is not None
+        client.producer = type(client.producer)(told.producer_id, told.producer_epoch)
+        yield Scene(cast, kproxy, client, Native("slot", client.producer, level=2, timeout_ms=TIMEOUT_MS))
+
+
+async def test_who_is_open_and_has_time_may_be_committed() -> None:
+    async with opened() as scene:
+        await scene.check(*scene.joined())
+
+
+async def test_what_the_broker_has_ended_may_not() -> None:
+    async with opened() as scene:
+        scene.stage.server.cluster.transactional_ids["slot"].fence()
+        told = await scene.refused(*scene.joined())
+        assert "member m can't be committed any more" in told
+        assert "slot" in told
+
+
+async def test_another_epoch_is_another_transaction() -> None:
+    async with opened() as scene:
+        scene.native = scene.native._replace(producer=scene.native.producer._replace(epoch=31))
+        assert "Ongoing" in await scene.refused(*scene.joined())
+
+
+async def test_an_id_that_the_broker_has_forgotten_is_lost() -> None:
+    async with opened() as scene:
+        scene.native = scene.native._replace(transactional_id="other")
+        assert "unknown" in await scene.refused(*scene.joined())
+
+
+async def test_who_has_hardly_any_time_left_may_not() -> None:
+    async with opened() as scene:
+        scene.stage.server.cluster.transactional_ids["slot"].began_ms -= TIMEOUT_MS - 5_000
+        assert "aborts slot" in await scene.refused(*scene.joined())
+
+
+async def test_who_is_not_named_or_has_written_nothing_is_not_asked_for() -> None:
+    async with opened() as scene:
+        scene.stage.server.cluster.transactional_ids["slot"].fence()
+        await scene.check(*scene.joined(), member(1, P0, N, 6, "n"), prepare(6, N, [PLACE]), also=Also(None, ("n",)))
+        await scene.check(scene.joined()[0], prepare(5, M))
+
+
+async def test_where_brokers_do_not_describe_only_the_time_counts() -> None:
+    async with opened() as scene:
+        broker = await scene.kproxy.cluster.coordinator("slot", 1)
+        assert broker is not None
+        await scene.kproxy.cluster.refresh()
+        served = await scene.kproxy.cluster.versions(broker)
+        broker.versions = {key: row for key, row in served.items() if key != 65}
+        scene.native = scene.native._replace(transactional_id="other")
+        await scene.check(*scene.joined())
+        scene.native = scene.native._replace(timeout_ms=0)
+        assert "aborts other" in await scene.refused(native_member(1, P0, M, 5, "m", scene.native), scene.joined()[1])
