@@ -11,7 +11,7 @@ from kproxy.codec._generated.producer_state_key import ProducerStateKey
 from kproxy.codec._generated.producer_state_value import ProducerStateValue
 from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.sequence import LAST_EPOCH, is_kproxy_producer_id
+from kproxy.dedup.producer_ids import LAST_EPOCH, is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
 
 #: What this kproxy writes; one that is older than the entry leaves it alone.

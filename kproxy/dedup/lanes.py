@@ -15,7 +15,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import TopicRef
 from kproxy.codec.sequence import advance
 from kproxy.dedup.fate import Fate, fate_of
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
+from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 
 TrackKey: TypeAlias = tuple[TopicRef, int]

@@ -7,17 +7,19 @@ from itertools import islice
 from typing import TypeAlias
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Entry
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
 #: A record of an entry: the entry, and the place among its records.
-Place: TypeAlias = tuple[Entry, int]
+RecordInBatch: TypeAlias = tuple[UnconfirmedBatch, int]
 
 #: Of equal records at other times so many are looked at; more of them are no retries, but could take long.
 _MOST_LOOKED_AT = 1000
 
 
-def match(records: Sequence[Digest], entries: Sequence[Entry], rules: Rules, now: float) -> list[Place | None]:
+def match(
+    records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
+) -> list[RecordInBatch | None]:
     """For each record the one in doubt that it repeats, or None.
 
     ``entries``: the newest last, all read back. Each record in doubt is taken once, newest first; of equal ones those
@@ -29,12 +31,12 @@ def match(records: Sequence[Digest], entries: Sequence[Entry], rules: Rules, now
 
 
 class _Matching:
-    def __init__(self, entries: Sequence[Entry], rules: Rules, now: float) -> None:
+    def __init__(self, entries: Sequence[UnconfirmedBatch], rules: Rules, now: float) -> None:
         self._rules = rules
         self._now = now
         self._way = -1 if rules.newest_first() else 1
         self._digests = [digest for entry in entries for digest in entry.digests or ()]
-        self._places: list[Place] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
+        self._places: list[RecordInBatch] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
         #: The places that are not taken, in order.
         self._by_digest: dict[Digest, list[int]] = defaultdict(list)
         self._by_content: dict[bytes, list[int]] = defaultdict(list)
@@ -42,10 +44,10 @@ class _Matching:
             self._by_digest[digest].append(number)
             self._by_content[digest.content].append(number)
         #: By entry, the place that was taken last.
-        self._last: dict[Entry, int] = {}
+        self._last: dict[UnconfirmedBatch, int] = {}
 
-    def match(self, records: Sequence[Digest]) -> list[Place | None]:
-        found: list[Place | None] = [None] * len(records)
+    def match(self, records: Sequence[Digest]) -> list[RecordInBatch | None]:
+        found: list[RecordInBatch | None] = [None] * len(records)
         for same_time in (True, False):  # first, lest one with another time takes what is surely another's
             for at in range(len(records))[:: self._way]:
                 number = self._find(records[at], same_time) if found[at] is None else None
@@ -81,7 +83,7 @@ class _Matching:
         last = self._last.get(self._places[number][0])
         return last is None or (number - last) * self._way > 0
 
-    def _take(self, number: int) -> Place:
+    def _take(self, number: int) -> RecordInBatch:
         digest, place = self._digests[number], self._places[number]
         for numbers in (self._by_digest[digest], self._by_content[digest.content]):
             del numbers[bisect_left(numbers, number)]
@@ -95,9 +97,9 @@ def offset_of(offsets: Sequence[int], *, whole: bool) -> int:
     return offsets[0] if whole and one_run else -1
 
 
-def group(places: Sequence[Place]) -> list[tuple[Entry, list[int]]]:
+def group(places: Sequence[RecordInBatch]) -> list[tuple[UnconfirmedBatch, list[int]]]:
     """By entry, the places taken of it, in order."""
-    grouped: dict[Entry, list[int]] = {}
+    grouped: dict[UnconfirmedBatch, list[int]] = {}
     for entry, at in places:
         grouped.setdefault(entry, []).append(at)
     return [(entry, sorted(taken)) for entry, taken in grouped.items()]

@@ -13,10 +13,10 @@ from typing import Final
 from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, first_content
-from kproxy.dedup.entries import Entry
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.member import Member
+from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
 #: Of a batch header: magic, attributes, base timestamp, max timestamp.
 _HEADER: Final = Struct(">16xb4xh4xqq")
@@ -37,7 +37,7 @@ class QuickCheck:
     until: float
 
     @classmethod
-    def of(cls, entries: Collection[Entry], rules: Rules, now: float) -> "QuickCheck | None":
+    def of(cls, entries: Collection[UnconfirmedBatch], rules: Rules, now: float) -> "QuickCheck | None":
         """The check for these entries; None while one of them is not read back."""
         times: list[int] = []
         at_any_time: set[bytes] = set()
@@ -83,21 +83,27 @@ class QuickChecks:
         """None yet."""
         self._rules = rules
         #: Requests in a row that were compared in full and repeated nothing.
-        self._compared: dict[TrackKey, dict[Member, int]] = {}
-        self._checks: dict[TrackKey, dict[Member, QuickCheck]] = {}
+        self._compared: dict[TrackKey, dict[ProducerConnection, int]] = {}
+        self._checks: dict[TrackKey, dict[ProducerConnection, QuickCheck]] = {}
 
     def keys(self) -> Collection[TrackKey]:
         """The partitions on which requests were compared since something was in doubt there last."""
         return self._compared.keys()
 
-    def of(self, member: Member, key: TrackKey, now: float) -> QuickCheck | None:
+    def of(self, member: ProducerConnection, key: TrackKey, now: float) -> QuickCheck | None:
         """The check of a connection for a partition, if there is one that still holds."""
         checks = self._checks.get(key)
         check = checks.get(member) if checks else None
         return check if check is not None and now < check.until else None
 
     def compared(
-        self, member: Member, key: TrackKey, entries: Collection[Entry], *, repeated: bool, now: float
+        self,
+        member: ProducerConnection,
+        key: TrackKey,
+        entries: Collection[UnconfirmedBatch],
+        *,
+        repeated: bool,
+        now: float,
     ) -> bool:
         """Records that a request was compared with the entries on a partition, and whether it repeated any of them.
 

@@ -6,10 +6,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer
+from kproxy.dedup.unconfirmed import PendingProduce
 
 if TYPE_CHECKING:
-    from kproxy.dedup.member import Member
+    from kproxy.dedup.producer_connection import ProducerConnection
 
 #: Seconds behind a refusal within which the client may still send what it had ready when it read it.
 _ON_ITS_WAY_S = 0.5
@@ -27,18 +27,20 @@ class Refused:
     """A request for a partition that was refused unsent: what its client sends must not overtake its retry."""
 
     #: The connection; None if it had no place among those of its producer yet.
-    member: "Member | None"
+    member: "ProducerConnection | None"
     #: When it was refused, in seconds.
     since: float
     #: What its client is told; other partitions may have to be waited for.
-    answer: Answer
+    answer: PendingProduce
     #: Its first records, with which its retry begins, or goes on behind what had timed out; none if they can't be read.
     records: Sequence[Digest]
     #: The one that was refused before, whose retry comes first.
     before: "Refused | None" = None
 
     @classmethod
-    def of(cls, member: "Member | None", since: float, answer: Answer, records: Sequence[Digest]) -> "Refused":
+    def of(
+        cls, member: "ProducerConnection | None", since: float, answer: PendingProduce, records: Sequence[Digest]
+    ) -> "Refused":
         """``records``: all of its records for the partition."""
         return cls(member, since, answer, tuple(records[:_KEPT]))
 

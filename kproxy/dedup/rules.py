@@ -7,7 +7,7 @@ them away one at a time and shows the flaw again.
 from dataclasses import dataclass
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer, Entry
+from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
@@ -42,15 +42,15 @@ class Rules:
         """A client that waits for each answer has given up what is open when it sends another request."""
         return self.in_flight == 1
 
-    def had_by_requests(self, answer: Answer, number: int, depth: int) -> bool:
+    def had_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
         """Request ``number`` shows that the answer was had: the client had no room to send it before."""
         return answer.behind + depth <= number
 
-    def had_by_time(self, answer: Answer, now: float, acknowledged: int) -> bool:
+    def had_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client behind an answer that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
 
-    def may_repeat(self, answer: Answer) -> bool:
+    def may_repeat(self, answer: PendingProduce) -> bool:
         """The client may send the request again though it has the answer.
 
         It came so late that the client had given up by then, perhaps, and threw it away; or, because of an error in it,
@@ -58,7 +58,7 @@ class Rules:
         """
         return answer.failed or answer.at > answer.due
 
-    def surely_not_had(self, answer: Answer, acknowledged: int, now: float) -> bool:
+    def surely_not_had(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
         """The end of the answer has not reached the client's host, which had the time to say so."""
         return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
 
@@ -100,7 +100,7 @@ class Rules:
         """
         return outrun
 
-    def expired(self, entry: Entry, now: float) -> bool:
+    def expired(self, entry: UnconfirmedBatch, now: float) -> bool:
         """No client goes on trying for so long."""
         return now - entry.since > self.window
 
@@ -112,12 +112,12 @@ class Rules:
         """
         return _SETTLED_WINDOWS * self.depth(observed)
 
-    def ends_of(self, entry: Entry) -> tuple[float, ...]:
+    def ends_of(self, entry: UnconfirmedBatch) -> tuple[float, ...]:
         """The times (s) at which fewer records may repeat an entry than before; the last is when none may."""
         clean_end = (entry.since + self.clean_window,) if entry.clean else ()
         return (*clean_end, entry.since + self.window)
 
-    def times_agree(self, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
+    def times_agree(self, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, now: float) -> bool:
         """Whether the timestamps of a record in doubt and of one that equals it allow that they are one."""
         if ours.timestamp_ms == theirs.timestamp_ms and ours.timestamp_ms != UNTIMED:
             return True

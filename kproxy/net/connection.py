@@ -86,7 +86,7 @@ class Connection:
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
         self.opened_at, self.received = self.heard, 0
-        #: Bytes of answers handed to the kernel (``kproxy.dedup.entries.Wire``).
+        #: Bytes of answers handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
         self.written = 0
         #: Bytes behind these of which the kernel may have taken some.
         self.writing = 0
@@ -164,7 +164,7 @@ class Connection:
 
     @property
     def node_id(self) -> int:
-        """As ``kproxy.dedup.entries.Wire``."""
+        """As ``kproxy.dedup.unconfirmed.Wire``."""
         return -1 if self._broker is None else self._broker.node_id
 
     def _had_all(self) -> bool:

@@ -9,13 +9,13 @@ import trio
 
 from kproxy.config import Config
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.doubts import Doubts, Hindrance, ReadBack, Recover
-from kproxy.dedup.entries import Entry, Wire
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.ledger import Ledger
-from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.retry_ledger import Hindrance, ReadBack, Recover, RetryLedger
+from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Place
 from kproxy.net.lanes import Lanes
@@ -49,7 +49,7 @@ class DoubtKeeper:
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
         self._lot = trio.lowlevel.ParkingLot()
-        self._busy: set[Doubts] = set()
+        self._busy: set[RetryLedger] = set()
         #: Rises with each change, so that nobody waits for one that has happened already.
         self.version = 0
         rules = Rules(
@@ -58,13 +58,13 @@ class DoubtKeeper:
             in_flight=config.clients_in_flight,
             client_timeout=config.clients_request_timeout_ms / 1000,
         )
-        self._ledger = Ledger(rules, self._former, self._changed)
+        self._ledger = RetryLedgers(rules, self._former, self._changed)
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
         return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
 
-    def join(self, identity: Identity, wire: Wire, since: float) -> Member:
+    def join(self, identity: Identity, wire: Wire, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
         return self._ledger.join(identity, wire, since)
 
@@ -88,7 +88,7 @@ class DoubtKeeper:
         """How many batches of each producer are in doubt, where there are some."""
         return self._ledger.counts()
 
-    def look(self, member: Member, hindrance: Hindrance, now: float) -> None:
+    def look(self, member: ProducerConnection, hindrance: Hindrance, now: float) -> None:
         """Begins to remove what hinders a request, unless that is being done for its producer; see ``changed``.
 
         What can't be read is taken as new and counted: no record is lost for it.
@@ -97,14 +97,14 @@ class DoubtKeeper:
             self._busy.add(member.doubts)
             self._nursery.start_soon(self._look, member.doubts, hindrance, now)
 
-    def look_ahead(self, member: Member, now: float) -> None:
+    def look_ahead(self, member: ProducerConnection, now: float) -> None:
         """Reads back what was not told in good order: before its retry comes, or compaction does."""
         left = (entry for entries in member.doubts.entries.values() for entry in entries)
         entries = [entry for entry in left if entry.digests is None and not entry.clean]
         if entries:
             self.look(member, ReadBack(entries), now)
 
-    async def _look(self, doubts: Doubts, hindrance: Hindrance, now: float) -> None:
+    async def _look(self, doubts: RetryLedger, hindrance: Hindrance, now: float) -> None:
         try:
             if isinstance(hindrance, Recover):
                 await self._recover(doubts, hindrance, now)
@@ -116,7 +116,7 @@ class DoubtKeeper:
 
     # -- lanes of the past
 
-    async def _recover(self, doubts: Doubts, recover: Recover, now: float) -> None:
+    async def _recover(self, doubts: RetryLedger, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
         left: dict[Place, TrackKey] = {}
         try:
@@ -165,7 +165,7 @@ class DoubtKeeper:
 
     # -- batches whose place is known
 
-    async def _read_back(self, doubts: Doubts, entries: Iterable[Entry]) -> None:
+    async def _read_back(self, doubts: RetryLedger, entries: Iterable[UnconfirmedBatch]) -> None:
         unread = [entry for entry in entries if entry.digests is None]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_placed, doubts, [entry for entry in unread if entry.stamp.base_offset >= 0])
@@ -173,7 +173,7 @@ class DoubtKeeper:
                 if entry.stamp.base_offset < 0:
                     nursery.start_soon(self._read_entry, doubts, entry)
 
-    async def _read_placed(self, doubts: Doubts, entries: Sequence[Entry]) -> None:
+    async def _read_placed(self, doubts: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
         """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""
         reads = ReadBacks(self.broker_log, self._recall, self._count_failure)
 
@@ -199,7 +199,7 @@ class DoubtKeeper:
             if entry.digests is None:
                 doubts.forget(entry)
 
-    def _recall(self, entry: Entry, batch: Batch) -> None:
+    def _recall(self, entry: UnconfirmedBatch, batch: Batch) -> None:
         entry.recall(*self._digests(batch.data))
 
     async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
@@ -215,7 +215,7 @@ class DoubtKeeper:
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
 
-    async def _read_entry(self, doubts: Doubts, entry: Entry) -> None:
+    async def _read_entry(self, doubts: RetryLedger, entry: UnconfirmedBatch) -> None:
         try:
             batch = await self._persistently(partial(self._find, entry))
         except (OSError, RemoteProtocolError) as error:
@@ -227,7 +227,7 @@ class DoubtKeeper:
         else:
             self._recall(entry, batch)
 
-    async def _find(self, entry: Entry) -> Batch | None:
+    async def _find(self, entry: UnconfirmedBatch) -> Batch | None:
         """The batch of an entry of which the broker did not say where it is; None if it is in no tail."""
         topic = await self._name(entry.key[0])
         if topic is None:

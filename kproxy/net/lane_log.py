@@ -11,7 +11,7 @@ from kproxy.config import Config
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
-from kproxy.dedup.sequence import LAST_EPOCH, LEASE_EPOCHS
+from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_reader import LaneReader

@@ -17,7 +17,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_topic import TOPIC

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kproxy.dedup.entries import Entry
+from kproxy.dedup.unconfirmed import UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Failures, Place
 
@@ -11,19 +11,19 @@ class ReadBacks:
     """Entries by partition; what was read is forgotten here, and what remains may be tried again."""
 
     def __init__(
-        self, broker_log: BrokerLog, recall: Callable[[Entry, Batch], None], fail: Callable[[str, int], None]
+        self, broker_log: BrokerLog, recall: Callable[[UnconfirmedBatch, Batch], None], fail: Callable[[str, int], None]
     ) -> None:
         """``recall`` is called for each entry with its batch, ``fail`` with a reason and the count of entries."""
         self._broker_log = broker_log
         self._recall = recall
         self._fail = fail
-        self._left: dict[Place, dict[int, list[Entry]]] = {}
+        self._left: dict[Place, dict[int, list[UnconfirmedBatch]]] = {}
 
     def __len__(self) -> int:
         """How many were not read yet, and may still be."""
         return sum(len(entries) for spots in self._left.values() for entries in spots.values())
 
-    def add(self, place: Place, entry: Entry) -> None:
+    def add(self, place: Place, entry: UnconfirmedBatch) -> None:
         """Wants the batch of an entry."""
         self._left.setdefault(place, {}).setdefault(entry.stamp.base_offset, []).append(entry)
 
@@ -47,7 +47,7 @@ class ReadBacks:
                 self._fail("gone", 1)
 
 
-def is_of(batch: Batch, entry: Entry) -> bool:
+def is_of(batch: Batch, entry: UnconfirmedBatch) -> bool:
     """Whether a batch in the log is that of an entry."""
     header, stamp = batch.header, entry.stamp
     found = header.producer_id, header.producer_epoch, header.base_sequence

@@ -5,7 +5,7 @@ from struct import Struct
 from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData, ProduceLayout
-from kproxy.dedup.sequence import is_kproxy_producer_id
+from kproxy.dedup.producer_ids import is_kproxy_producer_id
 
 #: Of format v2's header: length, magic, attributes, last offset delta, record count.
 _BATCH = Struct(">8xi4xb4xhi30xi")

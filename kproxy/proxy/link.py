@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
-from kproxy.proxy.calls import Group
 from kproxy.proxy.handlers.base import Exchange, Handler
+from kproxy.proxy.produce_calls import UpstreamProduce
 from kproxy.proxy.quotas.throttled import throttled
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
 from kproxy.proxy.stats import Stats
@@ -24,7 +24,7 @@ class Expected:
 
     slot: Slot
     correlation_id: int
-    group: Group | None = None
+    group: UpstreamProduce | None = None
     handler: Handler | None = None
     exchange: Exchange | None = None
     #: A relayed Produce whose answer may name addresses: decode it only if it holds an error.

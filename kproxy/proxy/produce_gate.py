@@ -12,18 +12,18 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.doubts import Hindrance, Settle
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
-from kproxy.dedup.member import Member
+from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.retry_ledger import Hindrance, Settle
+from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
-from kproxy.proxy.calls import Call, Group, Part, build_response
 from kproxy.proxy.captures import Captured, captured_parts
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.link import Expected, Link
+from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, digests_in
 from kproxy.proxy.routing import OWN_PREFIX
@@ -107,7 +107,7 @@ class ProduceGate:
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
         self.producer = Producer(limits.producer, self._count_converted)
         #: This connection among those of its producer; comes with the lane.
-        self.member: Member | None = None
+        self.member: ProducerConnection | None = None
         #: Why the last frame could not be taken.
         self.hindrance: Hindrance | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
@@ -117,7 +117,7 @@ class ProduceGate:
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
-    def lease(self, lane: Lane, member: Member) -> None:
+    def lease(self, lane: Lane, member: ProducerConnection) -> None:
         """Gives the session the lane that it needed, and its place among the connections of its producer."""
         self.producer.lane, self.member = lane, member
 
@@ -276,7 +276,7 @@ class ProduceGate:
         assert self.member is not None
         owed, retries, calm = None, None, True
         if not slot.silent:
-            owed = slot.owed = Answer(layout.partitions, self._due(layout))
+            owed = slot.owed = PendingProduce(layout.partitions, self._due(layout))
             self.member.review()
             calm = self._is_calm(self.member, owed, frame)
             if not calm:
@@ -285,7 +285,7 @@ class ProduceGate:
                     return need
                 retries = self._retries(self.member, owed)
         self._open(slot, upstream)
-        call = Call(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
+        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
         refused = _NO_REFUSALS
         if self.producer.refusals.some or self.member.doubts.refused:
             refused = self._refused(self.member, frame, layout, owed)
@@ -313,26 +313,26 @@ class ProduceGate:
             self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
         return self._link.empty_at + self._allowed
 
-    def _is_calm(self, member: Member, owed: Answer, frame: bytearray) -> bool:
+    def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         doubts = member.doubts
         return doubts.is_calm(member, owed) or doubts.is_cleared(
             member, owed, frame, self._link.now, self._limits.producer.max_decompressed_bytes
         )
 
-    def _look(self, member: Member, owed: Answer) -> Need | None:
+    def _look(self, member: ProducerConnection, owed: PendingProduce) -> Need | None:
         self.hindrance = member.doubts.hindrance(member, owed, self._link.now)
         if self.hindrance is None:
             return None
         return Need.SETTLE if isinstance(self.hindrance, Settle) else Need.LOOK
 
-    def _retries(self, member: Member, owed: Answer) -> Retries | None:
+    def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
         """What compares the request, if there is anything to compare it with."""
         if not member.doubts.concern(member, owed, self._link.now):
             return None
         return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
 
     def _refused(
-        self, member: Member, frame: bytearray, layout: ProduceLayout, owed: Answer | None
+        self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
     ) -> Mapping[TrackKey, int]:
         if owed is None:
             return _NO_REFUSALS  # nobody would hear of it
@@ -356,7 +356,7 @@ class ProduceGate:
                 doubts.retried(member, key)
         return found
 
-    def _note_refused(self, key: TrackKey, answer: Answer, records: Sequence[Digest]) -> Refused:
+    def _note_refused(self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest]) -> Refused:
         refused = Refused.of(self.member, self._link.now, answer, records)
         return refused if self.member is None else self.member.doubts.refuse(key, refused)
 
@@ -388,7 +388,7 @@ class ProduceGate:
         assert layout is not None
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
         slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
-        slot.owed = Answer(layout.partitions, self._due(layout))
+        slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         depth = self.member.doubts.depth if self.member is not None else 1
@@ -442,8 +442,8 @@ class ProduceGate:
         self._ctx.fault = Fault(reason, self._link.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
-        parts = [Part(place.topic, place.partition, [], error) for place in layout.partitions]
-        self._answer_call(Call(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
+        parts = [PartitionCall(place.topic, place.partition, [], error) for place in layout.partitions]
+        self._answer_call(ProduceCall(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
         self._link.flush()
 
     def _send_ready(self) -> None:
@@ -454,7 +454,7 @@ class ProduceGate:
             stats.sends_in_flight += len(group.sends)
             self._count_stamped(group)
 
-    def _count_stamped(self, group: Group) -> None:
+    def _count_stamped(self, group: UpstreamProduce) -> None:
         self._stats.batches_stamped += len(group.sends)
         for send in group.sends:
             self._stats.records_stamped += send.records
@@ -464,7 +464,7 @@ class ProduceGate:
             self._answer_call(call)
         self._link.flush()
 
-    def _answer_call(self, call: Call) -> None:
+    def _answer_call(self, call: ProduceCall) -> None:
         if call.owed is not None and self.member is not None:
             self._note_failures(call.owed, call.owed.sends)
             if call.raw is None:
@@ -481,7 +481,7 @@ class ProduceGate:
         else:
             call.slot.answer = (encode_response(build_response(call), call.version, call.slot.correlation_id),)
 
-    def answered(self, group: Group, frame: bytearray) -> None:
+    def answered(self, group: UpstreamProduce, frame: bytearray) -> None:
         """Takes the broker's answer to a group. RemoteProtocolError if it is malformed."""
         body = 2 * _PREFIX
         if group.call.upstream_version >= FIRST_FLEXIBLE:
@@ -498,7 +498,7 @@ class ProduceGate:
         if not group.call.open:
             self._finish_calls()
 
-    def lost(self, group: Group) -> None:
+    def lost(self, group: UpstreamProduce) -> None:
         """Notes that the broker's connection ended before its answer to a group: it has to be sent again."""
         had = self.producer.in_flight
         self.producer.lost(group)
@@ -552,7 +552,7 @@ class ProduceGate:
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)
 
-    def _note_failures(self, owed: Answer, parts: Iterable[Send | Part]) -> None:
+    def _note_failures(self, owed: PendingProduce, parts: Iterable[Send | PartitionCall]) -> None:
         for part in parts:
             if not part.error_code:
                 continue

@@ -15,8 +15,8 @@ from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.batches import MAGIC_AT, check_batch
-from kproxy.proxy.calls import Call, Group, Part, build_request
 from kproxy.proxy.conversion import Converted
+from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_request
 from kproxy.proxy.refusals import Refusals
 from kproxy.proxy.retries import Batch, Retries
 
@@ -45,11 +45,11 @@ class Producer:
         self.lane: Lane | None = None
         self._limits = limits
         self._count = count_converted
-        self._waiting: deque[Group] = deque()
+        self._waiting: deque[UpstreamProduce] = deque()
         self.refusals = Refusals()
         #: The calls with open batches, oldest first.
-        self.calls: deque[Call] = deque()
-        self._finished: list[Call] = []
+        self.calls: deque[ProduceCall] = deque()
+        self._finished: list[ProduceCall] = []
         self._answers: dict[TrackKey, ResponseShape] = {}
         self.in_flight = 0
         self._by_id: bool | None = None
@@ -78,7 +78,7 @@ class Producer:
 
     def accept(
         self,
-        call: Call,
+        call: ProduceCall,
         frame: bytearray,
         layout: ProduceLayout,
         converted: Converted | None = None,
@@ -111,16 +111,16 @@ class Producer:
 
     def _as_it_is(
         self,
-        call: Call,
+        call: ProduceCall,
         frame: bytearray,
         layout: ProduceLayout,
         retries: Retries | None,
         refused: Mapping[TrackKey, int],
-    ) -> list[Group]:
+    ) -> list[UpstreamProduce]:
         view = memoryview(frame)
         batches: list[Batch] = []
         for place in layout.partitions:
-            part = Part(place.topic, place.partition)
+            part = PartitionCall(place.topic, place.partition)
             call.parts.append(part)
             error = refused.get((part.topic, part.index), 0) if refused else 0
             if not error:
@@ -142,17 +142,17 @@ class Producer:
 
     def _converted(
         self,
-        call: Call,
+        call: ProduceCall,
         frame: bytearray,
         layout: ProduceLayout,
         converted: Converted,
         retries: Retries | None,
         refused: Mapping[TrackKey, int],
-    ) -> list[Group]:
+    ) -> list[UpstreamProduce]:
         batches: list[Batch] = []
         arrival_ms = converted.arrival_ms
         for place, made in zip(layout.partitions, converted.parts, strict=True):
-            part = Part(place.topic, place.partition)
+            part = PartitionCall(place.topic, place.partition)
             call.parts.append(part)
             part.error_code = refused.get((part.topic, part.index), 0)
             if not part.error_code and isinstance(made, int):
@@ -168,9 +168,9 @@ class Producer:
             self._count("up", magic, len(made), sum(batch.record_count for batch in made))
         return _grouped(call, batches)
 
-    def ready(self) -> list[tuple[Group, bytearray | bytes]]:
+    def ready(self) -> list[tuple[UpstreamProduce, bytearray | bytes]]:
         """The requests that may go upstream now, stamped, in order."""
-        out: list[tuple[Group, bytearray | bytes]] = []
+        out: list[tuple[UpstreamProduce, bytearray | bytes]] = []
         assert self.lane is not None
         while self._waiting:
             group = self._waiting[0]
@@ -185,7 +185,7 @@ class Producer:
             out.append((group, group.frame if group.frame is not None else build_request(group.call, group.sends)))
         return out
 
-    def _stamp(self, group: Group, tracks: list[Track]) -> None:
+    def _stamp(self, group: UpstreamProduce, tracks: list[Track]) -> None:
         for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
             send = track.accept(batch, records, group.call.slot.since)
             send.attempts = 1
@@ -196,7 +196,7 @@ class Producer:
         if owed is not None and owed.sends is not group.sends:
             owed.sends = (*owed.sends, *group.sends)
 
-    def note_unsent(self, call: Call) -> None:
+    def note_unsent(self, call: ProduceCall) -> None:
         """Marks the parts of a call that wait to be sent, for its answer has to be given at once."""
         for group in self._waiting:
             if group.call is call:
@@ -205,7 +205,7 @@ class Producer:
 
     # -- from the broker
 
-    def answered(self, group: Group, frame: bytearray, body: int) -> bool:
+    def answered(self, group: UpstreamProduce, frame: bytearray, body: int) -> bool:
         """Takes the answer to a group (``body``: where it begins in the frame). True if something must be sent again.
 
         RemoteProtocolError if it is malformed.
@@ -252,7 +252,7 @@ class Producer:
             self._answers.pop(send.track.key, None)
         return True
 
-    def lost(self, group: Group) -> None:
+    def lost(self, group: UpstreamProduce) -> None:
         """Notes that the connection ended before the answer to a group."""
         for send in group.sends:
             if not send.settled:
@@ -261,7 +261,7 @@ class Producer:
 
     def recount(self) -> None:
         """Finds the calls that became finished while batches were sent again."""
-        waiting: Counter[Call] = Counter()
+        waiting: Counter[ProduceCall] = Counter()
         for group in self._waiting:
             waiting[group.call] += len(group.batches)
         for call in list(self.calls):
@@ -269,7 +269,7 @@ class Producer:
             if not call.open:
                 self._finish(call)
 
-    def _finish(self, call: Call) -> None:
+    def _finish(self, call: ProduceCall) -> None:
         self.calls.remove(call)
         self._finished.append(call)
 
@@ -279,27 +279,27 @@ class Producer:
         self.calls.clear()
         self._finished.clear()
 
-    def finished(self) -> list[Call]:
+    def finished(self) -> list[ProduceCall]:
         """The calls of which each batch has got a definite fate since this was last asked."""
         done, self._finished = self._finished, []
         return done
 
 
-def _grouped(call: Call, batches: list[Batch]) -> list[Group]:
+def _grouped(call: ProduceCall, batches: list[Batch]) -> list[UpstreamProduce]:
     """Upstream requests for batches: a broker would take but one of a partition's batches out of each."""
     if len(batches) == 1:
-        return [Group(call, batches)]
-    groups: list[Group] = []
+        return [UpstreamProduce(call, batches)]
+    groups: list[UpstreamProduce] = []
     seen: Counter[TrackKey] = Counter()
     for batch in batches:
         key = (batch[0].topic, batch[0].index)
         if seen[key] == len(groups):
-            groups.append(Group(call, []))
+            groups.append(UpstreamProduce(call, []))
         groups[seen[key]].batches.append(batch)
         seen[key] += 1
     return groups
 
 
-def _names_nobody(group: Group) -> bool:
+def _names_nobody(group: UpstreamProduce) -> bool:
     """Whether an answer can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
     return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)

@@ -8,19 +8,19 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData
 from kproxy.codec.records import CODEC_MASK
 from kproxy.dedup.digest import UNTIMED, Digest, read_batch
-from kproxy.dedup.entries import Answer
-from kproxy.dedup.matching import Place, group, match
-from kproxy.dedup.member import Member
+from kproxy.dedup.matching import RecordInBatch, group, match
+from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.batches import MAGIC_AT
-from kproxy.proxy.calls import Part
+from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
     from kproxy.dedup.lanes import TrackKey
 
 #: A part of a call, a batch of format v2 for it, and the number of its records.
-Batch: TypeAlias = tuple[Part, memoryview, int]
+Batch: TypeAlias = tuple[PartitionCall, memoryview, int]
 
 
 #: A batch with more records is not compared but written: a small one may unpack to gigabytes of objects.
@@ -31,7 +31,9 @@ _FIRST_MAGIC_OF_BATCHES = 2
 class Retries:
     """What may be a retry in one request, compared record by record."""
 
-    def __init__(self, member: Member, answer: Answer, now: float, max_decompressed_bytes: int, stats: Stats) -> None:
+    def __init__(
+        self, member: ProducerConnection, answer: PendingProduce, now: float, max_decompressed_bytes: int, stats: Stats
+    ) -> None:
         """For one request of a connection, when nothing hinders the comparison any more."""
         self._member = member
         self._answer = answer
@@ -70,7 +72,7 @@ class Retries:
             return [batch]
         return [self._rest(part, data, new)] if new else []
 
-    def _move(self, part: Part, matched: list[tuple[Place, Digest]]) -> None:
+    def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
         """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""
         for (entry, at), record in matched:
             part.matched.append(entry.offsets[at])
@@ -81,7 +83,7 @@ class Retries:
                 self._answer.moved = (*self._answer.moved, moved)
         self._stats.records_matched += len(matched)
 
-    def _rest(self, part: Part, data: memoryview, new: list[Record]) -> Batch:
+    def _rest(self, part: PartitionCall, data: memoryview, new: list[Record]) -> Batch:
         header = read_header(data)
         records = [record._replace(offset=at) for at, record in enumerate(new)]
         rest = build_batch(records, codec=header.attributes & CODEC_MASK)

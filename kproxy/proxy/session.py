@@ -18,7 +18,7 @@ from kproxy.codec.header import decode_request_header, encode_request, response_
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
 from kproxy.codec.produce import walk_response
 from kproxy.dedup.lanes import Lane
-from kproxy.dedup.member import Member
+from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
@@ -142,7 +142,7 @@ class Session:
         proving = self._proving and not self.ctx.logged_in
         return proving or gate.recovering or gate.producer.waits or self.link.order.held > self._limits.held_bytes
 
-    def lease(self, lane: Lane, member: Member) -> None:
+    def lease(self, lane: Lane, member: ProducerConnection) -> None:
         """Gives the session the lane that it needed, and its place among the connections of its producer."""
         self.gate.lease(lane, member)
 

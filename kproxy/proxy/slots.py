@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kproxy.dedup.entries import Answer
+from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.traces import Traced
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -33,7 +33,7 @@ class Slot:
     silent: bool = False
     answer: Sequence[Buffer] | None = None
     #: What is noted of a Produce request until its client surely has had the answer.
-    owed: Answer | None = None
+    owed: PendingProduce | None = None
     #: Bytes of the answer that went to the client while they came.
     streamed: int = 0
     #: What has to be done to the answer before it leaves.

@@ -13,8 +13,8 @@ from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import Fence, next_step
-from kproxy.dedup.sequence import KPROXY_BIT
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
 
 IN_FLIGHT = 5

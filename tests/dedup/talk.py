@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.produce import PartitionData
-from kproxy.dedup.doubts import Hindrance, ReadBack, Recover
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
-from kproxy.dedup.ledger import Ledger
-from kproxy.dedup.member import Suspect
+from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
+from kproxy.dedup.retry_ledger import Hindrance, ReadBack, Recover
+from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
-from kproxy.proxy.calls import Part
+from kproxy.dedup.unconfirmed import PendingProduce
+from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import ONE, RULES, FakeWire
@@ -55,7 +55,7 @@ class World:
         self.now = 1000.0
         self.changes = 0
         self.logs: dict[TrackKey, Log] = {}
-        self.ledger = Ledger(rules, lambda identity: former, self._changed)
+        self.ledger = RetryLedgers(rules, lambda identity: former, self._changed)
         self._producer_id = 100
 
     def _changed(self) -> None:
@@ -103,13 +103,13 @@ class Talk:
         world.now += 0.001
         self.member = world.ledger.join(identity, self.wire, world.now)
         self.position = 0
-        self.parts: dict[Answer, list[Part]] = {}
+        self.parts: dict[PendingProduce, list[PartitionCall]] = {}
         self._batches: dict[Send, bytes] = {}
 
-    def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> Answer:
+    def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> PendingProduce:
         """A request with these batches, one after the other on each partition; it must not have to wait."""
         frame = bytearray(b"".join(batch_of(text, time) for text in batches))
-        answer = Answer([PartitionData(*key, 0, len(frame)) for key in keys], due)
+        answer = PendingProduce([PartitionData(*key, 0, len(frame)) for key in keys], due)
         cleared = self.is_cleared(answer, frame)
         while not cleared and (hindrance := self.hindrance(answer)) is not None:
             assert isinstance(hindrance, ReadBack | Recover), hindrance
@@ -119,7 +119,7 @@ class Talk:
         if not (cleared or doubts.is_calm(member, answer)) and doubts.concern(member, answer, self.world.now):
             retries = Retries(member, answer, self.world.now, LIMIT, Stats())
         sends: list[Send] = []
-        self.parts[answer] = [Part(*key) for key in keys]
+        self.parts[answer] = [PartitionCall(*key) for key in keys]
         left = [
             (part, memoryview(bytearray(batch_of(text, time))), len(text))
             for part in self.parts[answer]
@@ -138,7 +138,7 @@ class Talk:
             doubts.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer
 
-    def is_cleared(self, answer: Answer, frame: bytearray) -> bool:
+    def is_cleared(self, answer: PendingProduce, frame: bytearray) -> bool:
         """Whether a request is taken without a comparison though something is in doubt."""
         doubts = self.member.doubts
         self.member.review()
@@ -146,9 +146,9 @@ class Talk:
             return False
         return doubts.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
 
-    def hindrance(self, answer: Answer | None = None) -> Hindrance | None:
+    def hindrance(self, answer: PendingProduce | None = None) -> Hindrance | None:
         """What hinders a request on the partition."""
-        answer = answer or Answer([PartitionData(*KEY, 0, 0)], 1e9)
+        answer = answer or PendingProduce([PartitionData(*KEY, 0, 0)], 1e9)
         self.member.review()
         if self.member.doubts.is_calm(self.member, answer):
             return None
@@ -158,7 +158,7 @@ class Talk:
         """What tells without a comparison that a batch for the partition is new."""
         return self.member.doubts.quick_check(self.member, KEY, self.world.now)
 
-    def write(self, answer: Answer, *, key: TrackKey | None = None) -> None:
+    def write(self, answer: PendingProduce, *, key: TrackKey | None = None) -> None:
         """The batches of a request (of one partition) come into the log; when all have, it is closed."""
         for send in answer.sends:
             if key in (None, send.track.key) and not send.settled:
@@ -167,13 +167,13 @@ class Talk:
         if all(send.settled for send in answer.sends):
             self.member.closed(answer, self.world.now)
 
-    def tell(self, answer: Answer) -> None:
+    def tell(self, answer: PendingProduce) -> None:
         """The answer is handed to the kernel, and acknowledged but for ``wire.missing``."""
         self.position += ANSWER_BYTES
         self.wire.written = self.position
         answer.position, answer.at = self.position, self.world.now
 
-    def did(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7) -> Answer:
+    def did(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7) -> PendingProduce:
         """A request that is written and answered."""
         answer = self.ask(*batches, keys=keys, time=time)
         self.write(answer)

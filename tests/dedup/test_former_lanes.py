@@ -6,7 +6,7 @@ from kproxy.codec.batch import Record
 from kproxy.dedup.former_lanes import MOST_BYTES, FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 
 ONE, TWO = Identity("", "one", "localhost"), Identity("", "two", "localhost")
 

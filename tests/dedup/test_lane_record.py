@@ -17,7 +17,7 @@ from kproxy.dedup.lane_record import (
     encode_key,
     encode_value,
 )
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH
+from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 RECORD = LaneRecord("kproxy-1", KPROXY_BIT | 4000, 32, 63, Identity("User:a", "naïve", "10.0.0.7"), 1_700_000_000_123)

@@ -4,7 +4,7 @@ from kproxy.codec.batch import crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, Lane, LanePool, Send, Track
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
+from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
 

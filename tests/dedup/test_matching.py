@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Entry, Stamp
 from kproxy.dedup.matching import group, match, offset_of
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 
 RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
 NOW = 1000.0
@@ -16,14 +16,14 @@ def records(text: str, time: int = 7) -> list[Digest]:
     return [Digest(letter.encode(), time) for letter in text]
 
 
-def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True) -> Entry:
+def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True) -> UnconfirmedBatch:
     """A batch in doubt."""
-    made = Entry((b"t", 0), Stamp(5, 0, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
+    made = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
     made.recall(records(text, time), list(offsets))
     return made
 
 
-def found(text: str, *entries: Entry, time: int = 7) -> list[int | None]:
+def found(text: str, *entries: UnconfirmedBatch, time: int = 7) -> list[int | None]:
     """The offset that each record is found at."""
     places = match(records(text, time), entries, RULES, NOW)
     return [None if place is None else place[0].offsets[place[1]] for place in places]

@@ -7,9 +7,9 @@ import pytest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.produce import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer, Entry, Stamp
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.quick_check import QuickCheck
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.retries import digests_at
 from tests.dedup.talk import KEY, LIMIT, OTHER, Talk, World, batch_of
 from tests.dedup.wires import RULES
@@ -17,14 +17,14 @@ from tests.dedup.wires import RULES
 NOW = 1000.0
 
 
-def entry(text: str, *, time: int = 50, sure: bool = False, clean: bool = True) -> Entry:
-    one = Entry(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=clean, since=NOW)
+def entry(text: str, *, time: int = 50, sure: bool = False, clean: bool = True) -> UnconfirmedBatch:
+    one = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=clean, since=NOW)
     digests = [Digest(digest.content, time) for digest in digests_at(batch_of(text), LIMIT)[0]]
     one.recall(digests, list(range(40, 40 + len(text))))
     return one
 
 
-def clears(entries: list[Entry], batch: bytes, *, now: float = NOW, arrival_ms: int | None = None) -> bool:
+def clears(entries: list[UnconfirmedBatch], batch: bytes, *, now: float = NOW, arrival_ms: int | None = None) -> bool:
     check = QuickCheck.of(entries, RULES, now)
     assert check is not None
     return check.clears(memoryview(batch), LIMIT, arrival_ms)
@@ -85,7 +85,7 @@ def test_a_batch_whose_records_cannot_be_read_is_left_to_the_comparison() -> Non
 
 
 def test_there_is_no_check_before_all_is_read_back() -> None:
-    unread = Entry(KEY, Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=True, since=NOW)
+    unread = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=True, since=NOW)
     assert QuickCheck.of([entry("a"), unread], RULES, NOW) is None
 
 
@@ -161,7 +161,7 @@ def cleared(talk: Talk, *texts: str, keys: Sequence[TrackKey] = (KEY,), time: in
         batch = batch_of(text, time)
         places.append(PartitionData(*key, start or len(frame), len(frame) + len(batch)))
         frame += batch
-    return talk.is_cleared(Answer(places, 1e9), frame)
+    return talk.is_cleared(PendingProduce(places, 1e9), frame)
 
 
 def test_new_batches_of_a_settled_connection_are_taken_without_a_comparison() -> None:

@@ -3,8 +3,8 @@ from math import inf
 import pytest
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.wires import member
 
 
@@ -15,7 +15,7 @@ def made(letters: str | list[Digest], ms: int = 1000) -> list[Digest]:
 
 def refused(records: str | list[Digest], since: float, told_at: float | None = None) -> Refused:
     """A request that was refused at ``since``; its client has been told if ``told_at`` is given."""
-    found = Refused.of(member(), since, Answer([], 60.0), made(records))
+    found = Refused.of(member(), since, PendingProduce([], 60.0), made(records))
     if told_at is not None:
         found.answer.at, found.answer.position = told_at, 1
     return found

@@ -3,8 +3,8 @@ import pytest
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH
 from kproxy.dedup.resend import OLD_S, OLD_STAMP_S, Fence, Resend, next_step
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH
 from kproxy.errors import FencedByAnother, LocalProtocolError
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
 from tests.dedup.simulation import Faults, Run

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer, Entry, Stamp
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from tests.dedup.wires import RULES
 
 NOW = 1000.0
 TIMED, LATER, UNKNOWN = Digest(b"a", 7), Digest(b"a", 8), Digest(b"a", UNTIMED)
 
 
-def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> Entry:
-    return Entry((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, sure, clean, NOW - age)
+def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> UnconfirmedBatch:
+    return UnconfirmedBatch((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, sure, clean, NOW - age)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> Entry
         (entry(clean=True, age=11), UNKNOWN, UNKNOWN, False),
     ],
 )
-def test_times(doubt: Entry, ours: Digest, theirs: Digest, agree: bool) -> None:
+def test_times(doubt: UnconfirmedBatch, ours: Digest, theirs: Digest, agree: bool) -> None:
     assert RULES.times_agree(doubt, ours, theirs, NOW) is agree
 
 
@@ -38,13 +38,13 @@ def test_the_window_of_retries() -> None:
 
 
 def test_late_answers_and_errors_may_be_repeated() -> None:
-    answer = Answer((), due=NOW)
+    answer = PendingProduce((), due=NOW)
     assert not RULES.may_repeat(answer)
     answer.at = NOW
     assert not RULES.may_repeat(answer)
     answer.at = NOW + 1
     assert RULES.may_repeat(answer)
-    assert RULES.may_repeat(Answer((), due=NOW, failed=True))
+    assert RULES.may_repeat(PendingProduce((), due=NOW, failed=True))
 
 
 def test_depth_is_what_was_seen_but_where_it_is_known_to_be_one() -> None:
@@ -53,7 +53,7 @@ def test_depth_is_what_was_seen_but_where_it_is_known_to_be_one() -> None:
 
 
 def test_an_answer_was_had_when_requests_or_time_show_it() -> None:
-    answer = Answer((), due=NOW, behind=3, position=10, at=NOW)
+    answer = PendingProduce((), due=NOW, behind=3, position=10, at=NOW)
     assert [RULES.had_by_requests(answer, number, 5) for number in (7, 8)] == [False, True]
     assert [RULES.had_by_time(answer, NOW + age, 10) for age in (89, 90)] == [False, True]
     assert not RULES.had_by_time(answer, NOW + 90, 9)
@@ -89,6 +89,6 @@ def test_a_comparison_ends_with_the_window_and_after_an_orderly_close_untimed_re
 
 
 def test_an_answer_was_surely_not_received_when_the_client_had_a_second_to_acknowledge_its_end() -> None:
-    answer = Answer((), due=NOW, position=10, at=NOW)
+    answer = PendingProduce((), due=NOW, position=10, at=NOW)
     assert [RULES.surely_not_had(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
     assert not RULES.surely_not_had(answer, 10, NOW + 60)

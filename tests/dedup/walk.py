@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.produce import PartitionData
-from kproxy.dedup.doubts import ReadBack, Recover, Settle
-from kproxy.dedup.entries import Answer, Entry
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send
-from kproxy.dedup.ledger import Ledger
 from kproxy.dedup.matching import offset_of
-from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
+from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
-from kproxy.dedup.sequence import KPROXY_BIT
-from kproxy.proxy.calls import Part
+from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
+from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.stats import Stats
 from tests.dedup.broker_model import Partition
@@ -65,8 +65,8 @@ class Owed:
     """An answer that kproxy has not told yet."""
 
     number: int
-    answer: Answer
-    part: Part
+    answer: PendingProduce
+    part: PartitionCall
 
 
 class Conn:
@@ -80,7 +80,7 @@ class Conn:
         self.owed: list[Owed] = []
         #: What the client has not read: the request's number, and the base offset (None: an error).
         self.answers: list[tuple[int, int | None]] = []
-        self.member: Member | None = None
+        self.member: ProducerConnection | None = None
         self.lane: Lane | None = None
         self.position = 0
 
@@ -123,7 +123,7 @@ class Walk:
         self.log: list[tuple[int, bytes]] = []
         self.net: list[tuple[Send | None, bytes]] = []
         #: Whose fate closes which answer.
-        self.closing: dict[Send, tuple[Member, Answer]] = {}
+        self.closing: dict[Send, tuple[ProducerConnection, PendingProduce]] = {}
         self.suspects: dict[int, list[Suspect]] = {}
         self.lanes: dict[int, list[Lane]] = {}
         self.producer_id = KPROXY_BIT
@@ -138,7 +138,7 @@ class Walk:
 
     def _start(self) -> None:
         suspects = {str(identity): list(lanes) for identity, lanes in self.suspects.items()}
-        self.ledger = Ledger(self.rules, lambda identity: suspects.get(identity.client_id, []), lambda: None)
+        self.ledger = RetryLedgers(self.rules, lambda identity: suspects.get(identity.client_id, []), lambda: None)
 
     def _connect(self, identity: int) -> Conn:
         self.conns.append(Conn(identity))
@@ -273,7 +273,7 @@ class Walk:
 
     # -- kproxy
 
-    def _member(self, conn: Conn) -> Member:
+    def _member(self, conn: Conn) -> ProducerConnection:
         if conn.member is None or conn.lane is None:
             conn.member = self.ledger.join(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
             self.producer_id += 1
@@ -286,7 +286,7 @@ class Walk:
 
     def _may_accept(self, conn: Conn) -> bool:
         """Whether the next request need not wait; what there is to look for is looked for."""
-        member, answer = self._member(conn), Answer([PartitionData(*KEY, 0, 0)], conn.requests[0].due)
+        member, answer = self._member(conn), PendingProduce([PartitionData(*KEY, 0, 0)], conn.requests[0].due)
         assert conn.lane is not None
         if not conn.lane.track(KEY).has_room(IN_FLIGHT):
             return False
@@ -300,7 +300,7 @@ class Walk:
             self._clear(member, hindrance)
         return True
 
-    def _clear(self, member: Member, hindrance: ReadBack | Recover) -> None:
+    def _clear(self, member: ProducerConnection, hindrance: ReadBack | Recover) -> None:
         if isinstance(hindrance, ReadBack):
             for entry in hindrance.entries:
                 self._recall(entry)
@@ -310,7 +310,7 @@ class Walk:
         found = [(KEY, read_header(batch), *self._digests(at, batch)) for at, batch in self.log]
         member.doubts.recovered(hindrance, found, self.now)
 
-    def _recall(self, entry: Entry) -> None:
+    def _recall(self, entry: UnconfirmedBatch) -> None:
         for at, batch in self.log:
             header = read_header(batch)
             if (header.producer_id, header.producer_epoch, header.base_sequence) == (
@@ -328,7 +328,7 @@ class Walk:
     def _accept(self, conn: Conn) -> None:
         request, member, lane = conn.requests.pop(0), self._member(conn), conn.lane
         assert lane is not None
-        answer, part = Answer([PartitionData(*KEY, 0, 0)], request.due), Part(*KEY)
+        answer, part = PendingProduce([PartitionData(*KEY, 0, 0)], request.due), PartitionCall(*KEY)
         calm = member.doubts.is_calm(member, answer)
         records = [Record(at, ARRIVAL_MS, None, text.encode(), ()) for at, text in enumerate(request.records)]
         batches = [(part, memoryview(build_batch(records)), len(records))]
@@ -380,7 +380,7 @@ class Walk:
                 conn.member.drained()
 
     @staticmethod
-    def _base(part: Part) -> int:
+    def _base(part: PartitionCall) -> int:
         if part.matched:
             return offset_of(part.matched, whole=not part.sends)
         return part.sends[0].base_offset

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.ledger import Ledger
-from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
 
 RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
@@ -33,11 +33,11 @@ class FakeWire:
         return self.reset
 
 
-def ledger(rules: Rules = RULES, former: Sequence[Suspect] = ()) -> Ledger:
+def ledger(rules: Rules = RULES, former: Sequence[Suspect] = ()) -> RetryLedgers:
     """A ledger whose changes nobody waits for."""
-    return Ledger(rules, lambda identity: former, lambda: None)
+    return RetryLedgers(rules, lambda identity: former, lambda: None)
 
 
-def member() -> Member:
+def member() -> ProducerConnection:
     """The first connection of a producer that has no other."""
     return ledger().join(ONE, FakeWire(), 0.0)

@@ -11,7 +11,7 @@ from kproxy.codec.batch import iter_records
 from kproxy.config import Address, Config
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.cluster import Cluster
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC

@@ -9,7 +9,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.control import fact_schemas
 from kproxy.control.json_schema import faults
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.facts import Facts
 from kproxy.net.sampler import Sampler
 from kproxy.proxy.facts import fact_json

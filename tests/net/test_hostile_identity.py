@@ -9,7 +9,7 @@ from kproxy.codec._generated.delete_topics import DeleteTopicsRequest
 from kproxy.codec.batch import read_header
 from kproxy.codec.batch_header import assemble
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from tests.net.harness import errors_of, fetch, produce, values_in
 from tests.net.witness import GOOD, request, witnessed
 

@@ -11,7 +11,7 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.lanes import Lane
-from kproxy.dedup.sequence import LEASE_EPOCHS, is_kproxy_producer_id
+from kproxy.dedup.producer_ids import LEASE_EPOCHS, is_kproxy_producer_id
 from kproxy.net.lanes import Lanes
 from kproxy.testing.fake_broker import Answer, Close, Drop, open_fake_cluster
 from tests.net.harness import errors_of, eventually, produce, proxied, running

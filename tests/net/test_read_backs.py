@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
-from kproxy.dedup.entries import Entry, Stamp
+from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.net.read_backs import ReadBacks
 from tests.net.harness import Proxied, proxied
@@ -21,23 +21,23 @@ PID = 1 << 62 | 7
 class Case:
     proxy: Proxied
     reads: ReadBacks = field(init=False)
-    recalled: list[tuple[Entry, int]] = field(default_factory=list)
+    recalled: list[tuple[UnconfirmedBatch, int]] = field(default_factory=list)
     failed: dict[str, int] = field(default_factory=dict)
 
-    def recall(self, entry: Entry, batch: Batch) -> None:
+    def recall(self, entry: UnconfirmedBatch, batch: Batch) -> None:
         self.recalled.append((entry, batch.header.base_offset))
 
     def fail(self, reason: str, count: int) -> None:
         self.failed[reason] = self.failed.get(reason, 0) + count
 
-    def write(self, index: int, sequence: int, *, wanted: bool = True, size: int = 1) -> Entry:
+    def write(self, index: int, sequence: int, *, wanted: bool = True, size: int = 1) -> UnconfirmedBatch:
         """A batch of two records, and its entry, which is to be read back if ``wanted``."""
         now = self.proxy.brokers.clock()
         rows = [Record(at, now, None, bytes(size)) for at in range(2)]
         data = build_batch(rows, producer_id=PID, producer_epoch=0, base_sequence=sequence)
         log = self.proxy.brokers.topics["t"].partitions[index].log
         offset = log.append(memoryview(data), 0, now).base_offset
-        entry = Entry((b"t", index), Stamp(PID, 0, sequence, offset, 2), 1, False, False, 0)
+        entry = UnconfirmedBatch((b"t", index), Stamp(PID, 0, sequence, offset, 2), 1, False, False, 0)
         if wanted:
             self.reads.add(("t", index), entry)
         return entry

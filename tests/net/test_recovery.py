@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.broker_log import Batch, BrokerLog, Place
 from kproxy.net.recovery import Recovery
 from kproxy.testing.fake_broker import Call, Close

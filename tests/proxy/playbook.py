@@ -7,7 +7,7 @@ from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.homes import HomeRule
 from kproxy.proxy.produce_gate import Need, SessionLimits

@@ -8,7 +8,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import ProduceLayout, walk_request
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.proxy.batches import check_batch, has_kproxy_id, has_producer_id
 from tests.codec.message_sets import entry
 from tests.proxy.playbook import PID, batch

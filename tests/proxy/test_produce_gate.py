@@ -15,8 +15,8 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest, read_batch
-from kproxy.dedup.entries import Entry, Stamp
 from kproxy.dedup.lanes import Lane
+from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import PID, Play, batch, stamps
 
@@ -112,7 +112,7 @@ def test_what_was_pipelined_behind_a_refused_request_waits_for_it_until_the_whol
 def test_a_refused_request_shows_no_client_that_went_on() -> None:
     """It is the next again: what is in doubt may come before it."""
     member = ledger(replace(RULES, in_flight=1)).join(ONE, FakeWire(), 0.0)
-    in_doubt = Entry((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
+    in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
     in_doubt.recall([Digest(b"a", 7)], [40])
     in_doubt.beside = frozenset({(b"t", 1)})  # comes again with the rest of its request
     member.doubts.add(in_doubt)
@@ -129,7 +129,7 @@ def test_a_refused_request_shows_no_client_that_went_on() -> None:
 
 def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> None:
     member = ledger().join(ONE, FakeWire(), 0.0)
-    in_doubt = Entry((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=False, since=0.0)
+    in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=False, since=0.0)
     in_doubt.recall([read_batch(batch(b"a"), arrival_ms=None, max_decompressed_bytes=1 << 20)[0][0]], [40])
     member.doubts.add(in_doubt)
     play = Play()

@@ -16,11 +16,11 @@ from kproxy.codec.header import decode_request_header, encode_request, encode_re
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import ProduceLayout, walk_request
 from kproxy.dedup.lanes import LanePool
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import next_step
-from kproxy.dedup.sequence import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.calls import Call, Group, build_response
 from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.produce_calls import ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.slots import Slot
 from tests.codec.message_sets import entry
@@ -79,20 +79,20 @@ class Shell:
         upstream: int | None = None,
         acks: int = 1,
         refused: Mapping[tuple[bytes, int], int] | None = None,
-    ) -> Call:
+    ) -> ProduceCall:
         frame = frame_of(rows, version, acks)
         upstream = version if upstream is None else upstream
-        call = Call(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
+        call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
         layout = layout_of(frame, version)
         conversion = Conversion(frame, layout, NOW, self.max_batch_bytes, 1 << 20)
         converted = conversion.whole() if version < FIRST_V2 else None
         self.producer.accept(call, frame, layout, converted, refused=refused or {})
         return call
 
-    def ready(self) -> list[tuple[Group, bytearray | bytes]]:
+    def ready(self) -> list[tuple[UpstreamProduce, bytearray | bytes]]:
         return self.producer.ready()
 
-    def answer(self, group: Group, rows: Sequence[tuple[str, int, int, int]]) -> bool:
+    def answer(self, group: UpstreamProduce, rows: Sequence[tuple[str, int, int, int]]) -> bool:
         """Rows of topic, partition, error and offset, in the version that the broker was asked in."""
         version = group.call.upstream_version
         topics: dict[str, ProduceResponseTopicProduceResponse] = {}
@@ -127,7 +127,7 @@ def stamps(frame: bytes | bytearray, version: int) -> list[tuple[int, int, int]]
     return found
 
 
-def told(call: Call) -> list[tuple[int, int, int]]:
+def told(call: ProduceCall) -> list[tuple[int, int, int]]:
     """What a client reads in its answer: partition, error and offset."""
     data = encode_response(build_response(call), call.version, call.slot.correlation_id)
     body = 4 + response_header_size(0, call.version, memoryview(data)[4:])

@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.refusals import Refusals
 
 A, B = (b"t", 0), (b"t", 1)
@@ -18,7 +18,7 @@ def record(letter: str, time: int = 7) -> Digest:
 
 def refused(since: float, *records: Digest, told: bool = True) -> Refused:
     """A request that was refused, and told so at once, or not yet."""
-    return Refused.of(None, since, Answer([], 60.0, at=since, position=1 if told else 0), records)
+    return Refused.of(None, since, PendingProduce([], 60.0, at=since, position=1 if told else 0), records)
 
 
 class Talk:

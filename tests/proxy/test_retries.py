@@ -6,9 +6,9 @@ from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer, Entry, Stamp
-from kproxy.dedup.member import Member
-from kproxy.proxy.calls import Part
+from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
+from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import ONE, FakeWire, ledger, member
@@ -24,21 +24,21 @@ def batch(text: str, *, time: int = 7, codec: int = 0) -> bytes:
     return bytes(build_batch(records, codec=codec))
 
 
-def in_doubt(one: Member, text: str, *, sure: bool = False) -> Entry:
+def in_doubt(one: ProducerConnection, text: str, *, sure: bool = False) -> UnconfirmedBatch:
     """Records in doubt at offset 40 and behind."""
-    entry = Entry(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=False, since=NOW)
+    entry = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=False, since=NOW)
     entry.recall(digests_at(batch(text), LIMIT)[0], list(range(40, 40 + len(text))))
     one.doubts.add(entry)
     return entry
 
 
-def retries(one: Member) -> tuple[Retries, Answer, Stats]:
-    answer, stats = Answer([PartitionData(*KEY, 0, 0)], NOW), Stats()
+def retries(one: ProducerConnection) -> tuple[Retries, PendingProduce, Stats]:
+    answer, stats = PendingProduce([PartitionData(*KEY, 0, 0)], NOW), Stats()
     return Retries(one, answer, NOW, LIMIT, stats), answer, stats
 
 
 def test_nothing_is_left_of_what_is_in_the_log() -> None:
-    one, part = member(), Part(*KEY)
+    one, part = member(), PartitionCall(*KEY)
     in_doubt(one, "ab")
     taker, answer, stats = retries(one)
     assert taker.strip((part, memoryview(batch("ab")), 2)) == []
@@ -50,7 +50,7 @@ def test_nothing_is_left_of_what_is_in_the_log() -> None:
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_what_is_new_is_left_with_its_codec(codec: int) -> None:
-    one, part = member(), Part(*KEY)
+    one, part = member(), PartitionCall(*KEY)
     in_doubt(one, "ab")
     taker, _, stats = retries(one)
     ((_, rest, count),) = taker.strip((part, memoryview(batch("xby", codec=codec)), 3))
@@ -61,7 +61,7 @@ def test_what_is_new_is_left_with_its_codec(codec: int) -> None:
 
 
 def test_each_record_in_doubt_is_taken_once() -> None:
-    one, part = member(), Part(*KEY)
+    one, part = member(), PartitionCall(*KEY)
     in_doubt(one, "a")
     taker, _, _ = retries(one)
     assert taker.strip((part, memoryview(batch("a")), 1)) == []
@@ -69,7 +69,7 @@ def test_each_record_in_doubt_is_taken_once() -> None:
 
 
 def test_records_without_a_time_of_their_own_are_found() -> None:
-    one, part = member(), Part(*KEY)
+    one, part = member(), PartitionCall(*KEY)
     in_doubt(one, "a")
     taker, _, _ = retries(one)
     assert taker.strip((part, memoryview(batch("a", time=99)), 1), arrival_ms=99) == []
@@ -79,17 +79,17 @@ def test_what_was_taken_for_another_time_is_only_that_ones_to_repeat() -> None:
     one = member()
     in_doubt(one, "a", sure=True)
     taker, answer, _ = retries(one)
-    assert taker.strip((Part(*KEY), memoryview(batch("a", time=99)), 1)) == []
+    assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
     (moved,) = answer.moved
     moved.sure = False  # it was told a success, beside an error
     one.doubts.add(moved)
     taker, _, _ = retries(one)
-    assert len(taker.strip((Part(*KEY), memoryview(batch("a")), 1))) == 1
-    assert taker.strip((Part(*KEY), memoryview(batch("a", time=99)), 1)) == []
+    assert len(taker.strip((PartitionCall(*KEY), memoryview(batch("a")), 1))) == 1
+    assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
 
 
 def test_what_is_damaged_goes_on_as_it_is() -> None:
-    one, part = member(), Part(*KEY)
+    one, part = member(), PartitionCall(*KEY)
     data = bytearray(batch("a"))
     data[-1] ^= 1
     taker, _, _ = retries(one)
@@ -103,7 +103,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     new.doubts.claim(new, answer, [KEY], NOW)
     old.end(NOW)
     taker, _, stats = retries(old)
-    part = Part(*KEY)
+    part = PartitionCall(*KEY)
     assert taker.strip((part, memoryview(batch("a")), 1)) == []
     assert (stats.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
 

@@ -25,7 +25,7 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec._generated.share_fetch import ShareFetchRequest
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import Address

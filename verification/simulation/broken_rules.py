@@ -12,18 +12,18 @@ import trio
 from kproxy.codec.batch import Record
 from kproxy.dedup import resend as resend_core
 from kproxy.dedup.digest import Digest, read_batch
-from kproxy.dedup.doubts import Doubts
-from kproxy.dedup.entries import Answer, Entry
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, LanePool, Track
-from kproxy.dedup.matching import Place
+from kproxy.dedup.matching import RecordInBatch
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
 from kproxy.net.lanes import Lanes
-from kproxy.proxy.calls import Part
+from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 
@@ -62,12 +62,12 @@ def keep_nothing(*_: Any, **__: Any) -> None:
     """Not done."""
 
 
-def only_late(_: Rules, answer: Answer) -> bool:
+def only_late(_: Rules, answer: PendingProduce) -> bool:
     """What succeeded beside an error is had."""
     return answer.at > answer.due
 
 
-def any_time(_: Rules, entry: Entry, ours: Digest, theirs: Digest, now: float) -> bool:
+def any_time(_: Rules, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, now: float) -> bool:
     """Timestamps are not looked at."""
     return True
 
@@ -77,7 +77,7 @@ def has_equal(self: Refused, records: Sequence[Digest], empty_at: float) -> bool
     return any(record.content == (self.before or self).records[0].content for record in records)
 
 
-def everybody_ends(self: Doubts, now: float) -> None:
+def everybody_ends(self: RetryLedger, now: float) -> None:
     """Other connections of a producer count as ended."""
     for member in self.members[:-1]:
         member.end(now)
@@ -126,12 +126,12 @@ def without_rest(self: Lanes, lane: Lane) -> None:
     self._pool.give_back(lane)
 
 
-def only_failed(_: Rules, answer: Answer) -> bool:
+def only_failed(_: Rules, answer: PendingProduce) -> bool:
     """A late answer is had as any other."""
     return answer.failed
 
 
-def pass_over(self: Retries, part: Part, matched: list[tuple[Place, Digest]]) -> None:
+def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
     """Entries older than one that is repeated are in doubt no more."""
     newest = max((entry.serial for (entry, _), _ in matched), default=-1)
     _MOVE(self, part, matched)
@@ -152,7 +152,7 @@ def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, ups
     """A request that wants no answer is compared with what is in doubt, as others are."""
     if layout.acks or self.member is None:
         return _PRODUCE(self, slot, frame, layout, upstream)
-    owed = Answer(layout.partitions, inf)
+    owed = PendingProduce(layout.partitions, inf)
     need = self._look(self.member, owed)
     if need is not None:
         return need

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 from kproxy.dedup import resend as resend_core
 from kproxy.dedup import rules
-from kproxy.dedup.doubts import Doubts
 from kproxy.dedup.lanes import LanePool, Track
-from kproxy.dedup.member import Member
+from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.rules import Rules
 from kproxy.net import intake
 from kproxy.net import resend as resend_shell
@@ -24,7 +24,7 @@ from kproxy.net.broker_log_tail import Tail
 from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
-from kproxy.proxy import calls, refusals, retries
+from kproxy.proxy import produce_calls, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
@@ -122,7 +122,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what timed out does not come again on its connection",
-        ((Member, "_give_up", broken_rules.keep_nothing),),
+        ((ProducerConnection, "_give_up", broken_rules.keep_nothing),),
         _STAYS,
     ),
     Variant(
@@ -132,7 +132,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "a batch that was matched in part is answered with a base offset",
-        ((calls, "offset_of", broken_rules.base),),
+        ((produce_calls, "offset_of", broken_rules.base),),
         _CUTS,
         (OFFSETS,),
     ),
@@ -141,7 +141,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "other connections count as ended",
-        ((Doubts, "_look_for_ends", broken_rules.everybody_ends),),
+        ((RetryLedger, "_look_for_ends", broken_rules.everybody_ends),),
         _EQUAL,
         (MERGED, ORDER),
     ),

@@ -26,7 +26,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequestWritableTxnMarkerTopic,
 )
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message
-from kproxy.dedup.sequence import KPROXY_BIT
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.asks import ProduceAsk, TransactionAsk
 from kproxy.proxy.homes import Home, HomeRule

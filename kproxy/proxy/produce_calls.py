@@ -13,14 +13,14 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.matching import offset_of
+from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.slots import Slot
 
 
 @dataclass(slots=True)
-class Part:
+class PartitionCall:
     """One partition of a call: its batches, and the error if it was refused without being sent."""
 
     topic: TopicRef
@@ -50,18 +50,18 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class UpstreamProduce:
     """What goes upstream as one request: at most one batch for each partition."""
 
-    call: "Call"
-    batches: list[tuple[Part, memoryview, int]]
+    call: "ProduceCall"
+    batches: list[tuple[PartitionCall, memoryview, int]]
     #: The client's own frame, if it can be sent as it is once it is stamped.
     frame: bytearray | None = None
     sends: list[Send] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ProduceCall:
     """One Produce request of a client."""
 
     slot: Slot
@@ -69,16 +69,16 @@ class Call:
     upstream_version: int
     timeout_ms: int
     client_id: str | None
-    parts: list[Part]
+    parts: list[PartitionCall]
     #: What is noted of it for retries; None for acks=0, which has no answer.
-    owed: Answer | None = None
+    owed: PendingProduce | None = None
     #: Batches whose fate is open, or that are not sent yet.
     open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
 
 
-def build_request(call: Call, sends: list[Send]) -> bytes:
+def build_request(call: ProduceCall, sends: list[Send]) -> bytes:
     """A Produce request with these batches, acks=all."""
     topics: dict[TopicRef, ProduceRequestTopicProduceData] = {}
     for send in sends:
@@ -95,7 +95,7 @@ def build_request(call: Call, sends: list[Send]) -> bytes:
     return encode_request(request, call.upstream_version, call.slot.correlation_id, call.client_id)
 
 
-def build_response(call: Call) -> ProduceResponse:
+def build_response(call: ProduceCall) -> ProduceResponse:
     """The client's answer from the fates of a call's batches."""
     topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
     for part in call.parts:
@@ -110,7 +110,7 @@ def build_response(call: Call) -> ProduceResponse:
     return ProduceResponse(responses=list(topics.values()))
 
 
-def _row(part: Part, version: int) -> ProduceResponsePartitionProduceResponse:
+def _row(part: PartitionCall, version: int) -> ProduceResponsePartitionProduceResponse:
     row = ProduceResponsePartitionProduceResponse(index=part.index, base_offset=-1)
     row.error_code = part.error
     if version < 4 and row.error_code == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -3,9 +3,9 @@
 import pytest
 
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.doubts import ReadBack, Recover, Settle
-from kproxy.dedup.entries import Answer
 from kproxy.dedup.refused import Refused
+from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
+from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import KEY, OTHER, Talk, World
 
 FIRST, SECOND = Digest(b"first", 7), Digest(b"second", 7)
@@ -115,7 +115,7 @@ def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None
 
 def refused(talk: Talk, since: float, first: Digest) -> Refused:
     """A request that was refused, and told so at once."""
-    return Refused.of(talk.member, since, Answer([], 60.0, at=since, position=1), [first])
+    return Refused.of(talk.member, since, PendingProduce([], 60.0, at=since, position=1), [first])
 
 
 def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from kproxy.dedup.doubts import Doubts
-from kproxy.dedup.entries import Entry, Wire
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 
 #: Batches in doubt at a time, in all; beyond it the oldest are taken as had, so that reconnects can't take all memory.
 MAX_ENTRIES = 100_000
 
 
-class Ledger:
+class RetryLedgers:
     """The producers of one process."""
 
     def __init__(
@@ -23,15 +23,15 @@ class Ledger:
         self._rules = rules
         self._former = former
         self._changed = changed
-        self._doubts: dict[Identity, Doubts] = {}
+        self._doubts: dict[Identity, RetryLedger] = {}
         self._serials = count(1)
         self.in_doubt = 0
 
-    def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> Member:
+    def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
         doubts = self._doubts.get(identity)
         if doubts is None:
-            doubts = Doubts(identity, self._rules, self._former, self._changed, self._serials.__next__)
+            doubts = RetryLedger(identity, self._rules, self._former, self._changed, self._serials.__next__)
             self._doubts[identity] = doubts
         return doubts.join(wire, since)
 
@@ -50,7 +50,7 @@ class Ledger:
         return {identity: doubts.count for identity, doubts in self._doubts.items() if doubts.count}
 
     def _drop_oldest(self, surplus: int) -> int:
-        oldest: list[tuple[float, int, Doubts, Entry]] = sorted(
+        oldest: list[tuple[float, int, RetryLedger, UnconfirmedBatch]] = sorted(
             (
                 (entry.since, entry.serial, doubts, entry)
                 for doubts in self._doubts.values()

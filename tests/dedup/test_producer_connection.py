@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.dedup.doubts import Settle
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.rules import Rules
 from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES

@@ -4,11 +4,11 @@ import pytest
 
 from kproxy.codec.produce import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.entries import Answer, Entry, Stamp
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 
 
 def test_records_are_taken_out_into_an_entry_of_their_own() -> None:
-    entry = Entry((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=False, since=9.0)
+    entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=False, since=9.0)
     entry.recall([Digest(letter.encode(), 7) for letter in "abc"], [4, 5, 6])
     taken = entry.part([0, 2])
     assert (taken.offsets, entry.offsets) == ([4, 6], [5])
@@ -18,7 +18,7 @@ def test_records_are_taken_out_into_an_entry_of_their_own() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs", "then"), [(7, 7, 7), (7, 9, 9), (UNTIMED, 9, UNTIMED), (7, UNTIMED, 7)])
 def test_a_record_bears_the_time_under_which_it_was_told(ours: int, theirs: int, then: int) -> None:
-    entry = Entry((b"t", 0), Stamp(5, 0, 0, 4, 2), 1, sure=True, clean=False, since=9.0)
+    entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 2), 1, sure=True, clean=False, since=9.0)
     entry.recall([Digest(b"a", 1), Digest(b"b", ours)], [4, 5])
     entry.taken_as(1, Digest(b"b", theirs))
     assert entry.digests == [Digest(b"a", 1), Digest(b"b", then)]
@@ -26,4 +26,4 @@ def test_a_record_bears_the_time_under_which_it_was_told(ours: int, theirs: int,
 
 def test_partitions_are_named_once() -> None:
     places = [PartitionData(b"t", partition, 0, 0) for partition in (0, 1, 0)]
-    assert Answer(places, due=0.0).keys == [(b"t", 0), (b"t", 1)]
+    assert PendingProduce(places, due=0.0).keys == [(b"t", 0), (b"t", 1)]

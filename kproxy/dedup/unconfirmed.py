@@ -47,7 +47,7 @@ class Stamp:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class UnconfirmedBatch:
     """Records of one batch that are in the log, and whose client may not have had the answer."""
 
     key: TrackKey
@@ -86,11 +86,13 @@ class Entry:
         if UNTIMED not in (self.digests[place].timestamp_ms, record.timestamp_ms):
             self.digests[place] = record
 
-    def part(self, places: Sequence[int]) -> "Entry":
+    def part(self, places: Sequence[int]) -> "UnconfirmedBatch":
         """Takes the records at ``places`` out, into an entry of their own."""
         assert self.digests is not None
         digests, offsets, taken = self.digests, self.offsets, set(places)
-        other = Entry(self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms)
+        other = UnconfirmedBatch(
+            self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms
+        )
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
@@ -98,7 +100,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class PendingProduce:
     """What one Produce request of a client is owed, from its acceptance until its client surely has had it."""
 
     #: The partitions that it names.
@@ -110,7 +112,7 @@ class Answer:
     #: Its batches, as they are sent.
     sends: Sequence[Send] = ()
     #: Entries that it repeated: in doubt until this answer is had.
-    moved: Sequence[Entry] = ()
+    moved: Sequence[UnconfirmedBatch] = ()
     #: The fate of each batch is definite.
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.

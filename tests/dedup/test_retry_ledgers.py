@@ -2,10 +2,10 @@
 
 import pytest
 
-from kproxy.dedup import ledger as module
-from kproxy.dedup.doubts import Recover
+from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.member import Suspect
+from kproxy.dedup.producer_connection import Suspect
+from kproxy.dedup.retry_ledger import Recover
 from tests.dedup.talk import World
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.lanes import Track
-from kproxy.dedup.sequence import KPROXY_BIT, LAST_EPOCH, is_kproxy_producer_id
+from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, is_kproxy_producer_id
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
 
 TOP = (1 << 31) - 1

@@ -4,15 +4,15 @@ from kproxy.codec._generated.produce import ProduceRequest, ProduceResponse
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.lanes import Lane, Send
-from kproxy.proxy.calls import Call, Part, build_request, build_response
+from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, build_request, build_response
 from kproxy.proxy.slots import Slot
 from tests.proxy.playbook import PID, batch
 
 TOPIC_ID = bytes(range(16))
 
 
-def call(version: int, parts: list[Part]) -> Call:
-    return Call(Slot(ApiKey.PRODUCE, version, 7, 0.0, 0), version, version, 1500, "me", parts)
+def call(version: int, parts: list[PartitionCall]) -> ProduceCall:
+    return ProduceCall(Slot(ApiKey.PRODUCE, version, 7, 0.0, 0), version, version, 1500, "me", parts)
 
 
 def written(offset: int, append_ms: int = -1) -> Send:
@@ -25,9 +25,9 @@ def written(offset: int, append_ms: int = -1) -> Send:
 def test_an_answer_can_be_said_in_every_version(version: int) -> None:
     topic = TOPIC_ID if version >= 13 else b"t"
     parts = [
-        Part(topic, 0, [written(5, 99)]),
-        Part(topic, 1, [], ErrorCode.CORRUPT_MESSAGE),
-        Part(topic, 2, [written(8), written(9)]),
+        PartitionCall(topic, 0, [written(5, 99)]),
+        PartitionCall(topic, 1, [], ErrorCode.CORRUPT_MESSAGE),
+        PartitionCall(topic, 2, [written(8), written(9)]),
     ]
     answer = ProduceResponse.decode(build_response(call(version, parts)).encode(version), version)
     (said,) = answer.responses

@@ -9,18 +9,18 @@ from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.member import Member, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.rules import Rules
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """These lanes have to be fenced on these partitions, and what they wrote there be read (``Doubts.recovered``)."""
+    """These lanes have to be fenced on these partitions, and what they wrote there read (``RetryLedger.recovered``)."""
 
     lanes: Sequence[Suspect]
     keys: Sequence[TrackKey]
@@ -28,14 +28,14 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """These entries' records have to be read from the log (``Entry.recall``, or ``Doubts.forget``)."""
+    """These entries' records have to be read from the log (``UnconfirmedBatch.recall``, or ``RetryLedger.forget``)."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[UnconfirmedBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The fate of batches on these partitions has to become definite first (``Ledger.changed`` is called then)."""
+    """The fate of batches on these partitions must become definite first (``RetryLedgers.changed`` is called then)."""
 
     keys: Sequence[TrackKey]
 
@@ -45,7 +45,7 @@ Hindrance: TypeAlias = Recover | ReadBack | Settle
 _SERIAL = attrgetter("serial")
 
 
-class Doubts:
+class RetryLedger:
     """The doubts of one producer, by partition."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Doubts:
         changed: Callable[[], None],
         next_serial: Callable[[], int],
     ) -> None:
-        """Use ``Ledger.join``."""
+        """Use ``RetryLedgers.join``."""
         self.identity = identity
         self.rules = rules
         self.next_serial = next_serial
@@ -69,23 +69,23 @@ class Doubts:
         self.waits = rules.gave_up_open()
         #: How many requests came of it.
         self.requests = 0
-        self.members: list[Member] = []
+        self.members: list[ProducerConnection] = []
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
-        self._calm: dict[TrackKey, Member] = {}
+        self._calm: dict[TrackKey, ProducerConnection] = {}
         #: For connections that were compared in full for a while, where something is in doubt.
         self._checks = QuickChecks(rules)
         #: By partition, the connection that used it last, if it has a check.
-        self._settled: dict[TrackKey, Member] = {}
+        self._settled: dict[TrackKey, ProducerConnection] = {}
         #: Of connections that have ended, and of requests that were answered with an error; oldest first.
-        self.entries: dict[TrackKey, list[Entry]] = {}
+        self.entries: dict[TrackKey, list[UnconfirmedBatch]] = {}
         #: Requests with open batches that may come again: of connections that have ended, or answered with an error.
-        self._open: dict[TrackKey, dict[Answer, Member]] = {}
+        self._open: dict[TrackKey, dict[PendingProduce, ProducerConnection]] = {}
         #: With the time since when, in seconds.
         self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
         #: Where the lanes of a former kproxy were fenced.
         self._recovered: set[TrackKey] = set()
         #: Connections that have ended and are still being read.
-        self._draining: set[Member] = set()
+        self._draining: set[ProducerConnection] = set()
         #: The last that was refused, by partition.
         self.refused: dict[TrackKey, Refused] = {}
         #: Whether a request waits until one of another connection is answered.
@@ -93,15 +93,15 @@ class Doubts:
         #: When the newest connection was opened that has used a partition.
         self._newest: dict[TrackKey, float] = {}
 
-    def join(self, wire: Wire, since: float) -> Member:
+    def join(self, wire: Wire, since: float) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
-        member = Member(self, wire, since)
+        member = ProducerConnection(self, wire, since)
         self.members.append(member)
         return member
 
     # -- before a request is taken
 
-    def is_calm(self, member: Member, answer: Answer) -> bool:
+    def is_calm(self, member: ProducerConnection, answer: PendingProduce) -> bool:
         """Whether a request can be taken as it is: no batch on its partitions is in doubt for this connection."""
         calm = self._calm
         for topic, partition, _, _ in answer.places:  # noqa: SIM110 - a generator would cost more than the look
@@ -110,7 +110,12 @@ class Doubts:
         return True
 
     def is_cleared(
-        self, member: Member, answer: Answer, frame: bytearray, now: float, max_decompressed_bytes: int
+        self,
+        member: ProducerConnection,
+        answer: PendingProduce,
+        frame: bytearray,
+        now: float,
+        max_decompressed_bytes: int,
     ) -> bool:
         """Whether the headers and first records in a request show that it repeats nothing: it is taken as it is."""
         view: memoryview | None = None
@@ -127,11 +132,11 @@ class Doubts:
                 return False
         return True
 
-    def quick_check(self, member: Member, key: TrackKey, now: float) -> QuickCheck | None:
+    def quick_check(self, member: ProducerConnection, key: TrackKey, now: float) -> QuickCheck | None:
         """What tells without a comparison that a batch of this connection repeats nothing; None: compare it."""
         return self._checks.of(member, key, now)
 
-    def hindrance(self, member: Member, answer: Answer, now: float) -> Hindrance | None:
+    def hindrance(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Hindrance | None:
         """What has to be done or to happen before a request can be compared with what is in doubt."""
         self._look_for_ends(now)
         keys = answer.keys
@@ -170,7 +175,7 @@ class Doubts:
                 self._recovered.add(key)
         return Recover(list(lanes), places) if places else None
 
-    def _is_open(self, member: Member, key: TrackKey) -> bool:
+    def _is_open(self, member: ProducerConnection, key: TrackKey) -> bool:
         first = member.passed.get(key, 0)
         return any(
             answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
@@ -182,7 +187,7 @@ class Doubts:
         known = self.refused[key] = refused.behind(self.refused.get(key))
         return known
 
-    def take_refused(self, member: Member, key: TrackKey, now: float) -> Refused | None:
+    def take_refused(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
         """What was refused at another broker, and is to be told to this connection; only once."""
         refused = self.refused.get(key)
         if refused is None:
@@ -193,7 +198,7 @@ class Doubts:
         del self.refused[key]
         return None if expired else refused
 
-    def retried(self, member: Member, key: TrackKey) -> None:
+    def retried(self, member: ProducerConnection, key: TrackKey) -> None:
         """Takes note that a connection's request for a partition is taken: what was refused there is not waited for."""
         refused = self.refused.get(key)
         if refused is not None and _beside(refused, member):
@@ -205,7 +210,7 @@ class Doubts:
             self._awaited = False
             self.changed()
 
-    def _goes_on_elsewhere(self, member: Member, key: TrackKey) -> bool:
+    def _goes_on_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether the client sent something for a partition before, to its former leader, of which it has no answer.
 
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
@@ -215,7 +220,9 @@ class Doubts:
             for other in self.members
         )
 
-    def candidates(self, member: Member, key: TrackKey, keys: Collection[TrackKey], now: float) -> list[Entry]:
+    def candidates(
+        self, member: ProducerConnection, key: TrackKey, keys: Collection[TrackKey], now: float
+    ) -> list[UnconfirmedBatch]:
         """The entries on a partition that a request of this connection, for ``keys``, may repeat; the likeliest last.
 
         That is the newest; but what another live connection was told an error of is rather that one's to repeat.
@@ -224,7 +231,7 @@ class Doubts:
         live = {other.number for other in self.members if other is not member} if len(found) > 1 else ()
         return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
 
-    def _doubtful(self, member: Member, key: TrackKey, now: float) -> list[Entry]:
+    def _doubtful(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
         first = member.passed.get(key, 0)
         return [
             entry
@@ -234,24 +241,24 @@ class Doubts:
             and not self.rules.expired(entry, now)
         ]
 
-    def _entries(self, member: Member, key: TrackKey) -> Iterator[Entry]:
+    def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
         """What is in doubt on a partition for this connection, if it has not given it up."""
         return chain(self.entries.get(key, ()), member.kept.get(key, ()))
 
     # -- when it is taken
 
-    def concern(self, member: Member, answer: Answer, now: float) -> bool:
+    def concern(self, member: ProducerConnection, answer: PendingProduce, now: float) -> bool:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
         if member.ended:
             return True
         keys = answer.keys
         return any(self.candidates(member, key, keys, now) for key in keys)
 
-    def is_outrun(self, member: Member, key: TrackKey) -> bool:
+    def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether a connection that was opened later has used a partition already."""
         return self._newest.get(key, member.since) > member.since
 
-    def passes(self, member: Member, key: TrackKey) -> None:
+    def passes(self, member: ProducerConnection, key: TrackKey) -> None:
         """Takes note that the last request of a connection had a new record for a partition.
 
         A client that sends one request at a time has then given up what was accepted before and is not repeated.
@@ -268,7 +275,7 @@ class Doubts:
             if self.rules.retires() and entry.origin == member.number:
                 self.forget(entry)
 
-    def claim(self, member: Member, answer: Answer, new: Iterable[TrackKey], now: float) -> None:
+    def claim(self, member: ProducerConnection, answer: PendingProduce, new: Iterable[TrackKey], now: float) -> None:
         """From now on requests of this connection on these partitions need no look, unless something is in doubt.
 
         ``new``: the partitions for which the last request, ``answer``'s, had a record that repeats none.
@@ -305,18 +312,18 @@ class Doubts:
             if member is not None:
                 self.passes(member, key)  # its requests were not looked at: whatever it brought was new
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: UnconfirmedBatch) -> None:
         """Takes an entry that any connection of the producer may repeat."""
         insort(self.entries.setdefault(entry.key, []), entry, key=_SERIAL)
         self.disturb(entry.key)
 
-    def opened(self, answer: Answer, member: Member) -> None:
+    def opened(self, answer: PendingProduce, member: ProducerConnection) -> None:
         """Takes a request with open batches that any connection of the producer may repeat."""
         for key in answer.keys:
             self._open.setdefault(key, {})[answer] = member
             self.disturb(key)
 
-    def settled(self, answer: Answer) -> None:
+    def settled(self, answer: PendingProduce) -> None:
         """Takes note that nothing of a request is open any more, or that nobody will learn it."""
         for key in answer.keys:
             answers = self._open.get(key)
@@ -329,12 +336,12 @@ class Doubts:
         self._suspects.setdefault(key, []).append((lane, now))
         self.disturb(key)
 
-    def leaves(self, member: Member) -> None:
+    def leaves(self, member: ProducerConnection) -> None:
         """Takes note that a connection is about to end: what it has passed is known from here on."""
         for key in [key for unlooked in (self._calm, self._settled) for key, one in unlooked.items() if one is member]:
             self.disturb(key)
 
-    def left(self, member: Member) -> None:
+    def left(self, member: ProducerConnection) -> None:
         """Takes note that a connection has ended; it may still be read."""
         self.members.remove(member)
         self._draining.add(member)
@@ -342,7 +349,7 @@ class Doubts:
             self.disturb(key)
         self.changed()
 
-    def drained(self, member: Member) -> None:
+    def drained(self, member: ProducerConnection) -> None:
         """Takes note that nothing more of it will be read."""
         self._draining.discard(member)
 
@@ -360,12 +367,12 @@ class Doubts:
             if any(lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence) for lane in lanes):
                 sequence, count = header.base_sequence, header.record_count
                 stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)
-                entry = Entry(key, stamp, self.next_serial(), False, False, now)
+                entry = UnconfirmedBatch(key, stamp, self.next_serial(), False, False, now)
                 entry.recall(digests, offsets)
                 self.add(entry)
         self.changed()
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: UnconfirmedBatch) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
         for entries in (self.entries, *(member.kept for member in self.members)):
             if entry in entries.get(entry.key, ()):
@@ -414,12 +421,12 @@ class Doubts:
         return not (self.members or self.entries or self._open or self._suspects or self._draining)
 
 
-def _beside(refused: Refused, member: Member) -> bool:
+def _beside(refused: Refused, member: ProducerConnection) -> bool:
     """Whether a request was refused at the broker that a connection is to."""
     return refused.member is not None and refused.member.wire.node_id == member.wire.node_id
 
 
-def _prune(entries: dict[TrackKey, list[Entry]], key: TrackKey) -> None:
+def _prune(entries: dict[TrackKey, list[UnconfirmedBatch]], key: TrackKey) -> None:
     """Takes out what is no entry any more, since all its records were taken out of it."""
     if key in entries:
         entries[key] = [entry for entry in entries[key] if entry.digests is None or entry.digests]

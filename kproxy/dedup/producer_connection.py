@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kproxy.dedup.entries import Answer, Entry, Stamp, Wire
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 if TYPE_CHECKING:
-    from kproxy.dedup.doubts import Doubts
+    from kproxy.dedup.retry_ledger import RetryLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +36,28 @@ class Suspect:
         return self.only is None or (epoch, sequence) in self.only
 
 
-class Member:
+class ProducerConnection:
     """A connection of a producer. Requests are reported in order: ``arrived``, ``closed``; ``end`` when it is over."""
 
-    def __init__(self, doubts: "Doubts", wire: Wire, since: float) -> None:
-        """Use ``Ledger.join``."""
+    def __init__(self, doubts: "RetryLedger", wire: Wire, since: float) -> None:
+        """Use ``RetryLedgers.join``."""
         self.doubts = doubts
         self.wire = wire
         self.since = since
         self.ended = False
         #: Tells connections of a producer apart.
         self.number = doubts.next_serial()
-        #: By partition: what was accepted before this and not repeated, it has given up (``Answer.serial``).
+        #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
         self.passed: dict[TrackKey, int] = {}
-        #: By partition, the last request that had a new record for it (``Answer.serial``).
+        #: By partition, the last request that had a new record for it (``PendingProduce.serial``).
         self.went_on: dict[TrackKey, int] = {}
         self.last_serial = 0
         #: In doubt on this very connection: it was told too late, or told an error of another partition.
-        self.kept: dict[TrackKey, list[Entry]] = {}
+        self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._number = 0
-        self._unread: deque[Answer] = deque()
-        self._asked: deque[Answer] = deque()
-        self._left_open: dict[Answer, None] = {}
+        self._unread: deque[PendingProduce] = deque()
+        self._asked: deque[PendingProduce] = deque()
+        self._left_open: dict[PendingProduce, None] = {}
         #: The partitions of a request that waits to be accepted, and its place among all that arrived.
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
 
@@ -73,14 +73,14 @@ class Member:
         self._waiting = None
         self.doubts.release()
 
-    def precedes(self, key: TrackKey, other: "Member") -> bool:
+    def precedes(self, key: TrackKey, other: "ProducerConnection") -> bool:
         """Whether it has a batch for a partition that its client sent before what another connection waits with."""
         if any(not answer.closed and key in answer.keys for answer in self._asked):
             return True
         mine, theirs = self._waiting, other._waiting
         return mine is not None and key in mine[1] and (theirs is None or mine[0] < theirs[0])
 
-    def arrived(self, answer: Answer) -> None:
+    def arrived(self, answer: PendingProduce) -> None:
         """Takes note of a request that was accepted and will be answered."""
         answer.serial = self.last_serial = self.doubts.next_serial()
         for entry in answer.moved:
@@ -134,7 +134,7 @@ class Member:
             if not (answer.closed or answer.given_up):
                 self._give_up(answer)
 
-    def timed_out(self, answer: Answer, told: Collection[TrackKey] = ()) -> None:
+    def timed_out(self, answer: PendingProduce, told: Collection[TrackKey] = ()) -> None:
         """Takes note that a request is answered with an error while its batches are sent on.
 
         ``told``: the partitions whose success is in that answer.
@@ -143,19 +143,19 @@ class Member:
         answer.told = told
         self._give_up(answer)
 
-    def _give_up(self, answer: Answer) -> None:
+    def _give_up(self, answer: PendingProduce) -> None:
         # another connection may bring its retry, if the client looks for the partition's leader elsewhere
         answer.given_up = True
         self._leave_open(answer)
 
-    def closed(self, answer: Answer, now: float) -> None:
+    def closed(self, answer: PendingProduce, now: float) -> None:
         """Takes note that the fate of each batch of a request is definite."""
         answer.closed = True
         self.doubts.release()
         if self.ended or answer.given_up:
             self._unheard(answer, now)
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self, answer: PendingProduce) -> None:
         late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
@@ -194,16 +194,16 @@ class Member:
             mine.clear()
         self.doubts.left(self)
 
-    def _leave_open(self, answer: Answer) -> None:
+    def _leave_open(self, answer: PendingProduce) -> None:
         self._left_open[answer] = None
         self.doubts.opened(answer, self)
 
-    def _unheard(self, answer: Answer, now: float) -> None:
+    def _unheard(self, answer: PendingProduce, now: float) -> None:
         self._left_open.pop(answer, None)
         self._leave(_entries(answer, sure=True, since=now))
         self.doubts.settled(answer)
 
-    def _leave(self, entries: Iterable[Entry], *, answered: bool = False) -> None:
+    def _leave(self, entries: Iterable[UnconfirmedBatch], *, answered: bool = False) -> None:
         retires = self.doubts.rules.retires()
         for entry in entries:
             if retires and entry.serial < self.passed.get(entry.key, 0):
@@ -232,14 +232,14 @@ def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
     return Suspect(lane.producer_id, lane.epoch, lane.last_epoch, open_sends)
 
 
-def _entries(answer: Answer, *, sure: bool, since: float, clean: bool = False) -> Iterator[Entry]:
+def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = False) -> Iterator[UnconfirmedBatch]:
     """The entries of an answer whose batches have a fate: those that are in the log, and those that it repeated."""
     for send in answer.sends:
         if send.settled and send.fate is Fate.WRITTEN:
             key = send.track.key
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told
-            yield Entry(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
+            yield UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
     for entry in answer.moved:
         entry.sure = entry.sure and sure and entry.key not in answer.told
         entry.clean, entry.since = clean, since
