@@ -4,6 +4,8 @@ import importlib
 from random import Random
 from typing import Any, Final
 
+import crc32c
+
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import Message
 from tools.codec_tables import Field, TableParser
@@ -19,12 +21,12 @@ TABLES: Final[dict[str, tuple[str, Table]]] = {
     if table.name.endswith("Request")
 }
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_CRC_AT: Final = 17
+_CHECKED_AT: Final = 21
 _BATCH: Final = bytes(build_batch([Record(0, 1_700_000_000_000, None, b"hostile", ())]))
 _STRINGS: Final = {"topic": "t", "group": "group", "member": "member", "transactional": "tx", "host": "127.0.0.1"}
 #: What honest clients say, by a part of the field's name.
 _NUMBERS: Final = {"timeout": 1000, "max_wait": 10, "max_bytes": 1 << 20, "isolation": 0, "acks": -1, "replica_id": -1}
-#: The fake broker would make as many of them.
-_HARMLESS: Final = ("num_partitions", "count", "replication_factor")
 _HOSTILE_STRINGS: Final = ("", "x" * 250, "y" * 32_767, "\0", "\x1b[31m", "../..", "__kproxy_state", "\U0001f980")
 
 
@@ -86,8 +88,6 @@ class Samples:
         chance = self._random
         if field.base in _BITS:
             high = 2 ** (_BITS[field.base] - 1)
-            if any(part in field.attribute for part in _HARMLESS):
-                high = 100
             return chance.choice([-high, high - 1, -1, 2, chance.randint(-high, high - 1)])
         if field.base == "string":
             return chance.choice(_HOSTILE_STRINGS)
@@ -98,8 +98,11 @@ class Samples:
         return simple[field.base]
 
     def _damaged(self) -> bytes:
+        """A batch of which one bit is wrong; in half of them the checksum is right all the same."""
         data = bytearray(_BATCH)
         data[self._random.randrange(12, len(data))] ^= 1 << self._random.randrange(8)
+        if self._random.random() < 0.5:
+            data[_CRC_AT:_CHECKED_AT] = crc32c.crc32c(data[_CHECKED_AT:]).to_bytes(4, "big")
         return bytes(data)
 
 

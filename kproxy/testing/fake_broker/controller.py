@@ -1,5 +1,6 @@
 """Requests that a broker passes on to the controller, and what becomes of them when there is none."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -9,6 +10,14 @@ from kproxy.testing.fake_broker.api import Call
 
 _PATIENCE_S: Final = 60.0
 """How long Kafka 4.3.0 keeps such a request, whatever ``timeout_ms`` the client gave (measured: 60.02 s for 2 s)."""
+
+_MOST_PARTITIONS: Final = 10_000
+"""How many one request may make (``ReplicationControlManager.MAX_PARTITIONS_PER_BATCH``)."""
+
+
+def excessive(partitions: Iterable[int]) -> ErrorCode:
+    """Return POLICY_VIOLATION if a request would make too many partitions; NONE otherwise."""
+    return ErrorCode.POLICY_VIOLATION if sum(partitions) > _MOST_PARTITIONS else ErrorCode.NONE
 
 
 async def reach_controller(call: Call) -> ErrorCode:

@@ -148,7 +148,7 @@ class Group:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply or drop the offsets of a transaction."""
         for place, offset in self.pending_offsets.pop(producer_id, {}).items():
-            stamp = self._pending_stamps.pop((producer_id, place))
+            stamp = self._pending_stamps[producer_id, place]
             if committed and stamp > self._stamps.get(place, 0):
                 self.offsets[place], self._stamps[place] = offset, stamp
 
@@ -157,8 +157,10 @@ class Group:
         return any(place in places for places in self.pending_offsets.values())
 
     def forget_topic(self, name: str) -> None:
-        """Drop the offsets of a deleted topic."""
-        self.offsets = {place: offset for place, offset in self.offsets.items() if place[0] != name}
+        """Drop the offsets of a deleted topic, those of open transactions, too."""
+        for places in (self.offsets, *self.pending_offsets.values()):
+            for place in [place for place in places if place[0] == name]:
+                del places[place]
 
     def wake(self) -> None:
         """Wake everyone who waits for this group."""

@@ -24,8 +24,7 @@ NOT_MODELLED: Final = (
     "goes on with KAFKA_STORAGE_ERROR for all it has (a real one with one directory ends, with several it loses only "
     "that one); a broker that comes back knows its producers (a real one may have lost those whose records retention "
     "took: forget_producers)",
-    "record validation: a batch's header, checksum and record count are checked, its records are decoded only for "
-    "compacted topics and to compress them anew; a refused record is not named (record_errors, error_message); "
+    "record validation: a refused record is not named (record_errors, error_message); "
     "message.timestamp.before.max.ms and after.max.ms are not applied",
     "SASL: on all brokers or on none; no bare tokens behind SaslHandshake v0; no delegation tokens",
     "other security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",

@@ -10,10 +10,10 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.log_batches import (
     MAX_DECOMPRESSED_BYTES,
     StoredBatch,
-    has_keys,
     marker_batch,
     one_batch,
     recompressed,
+    records_error,
     stamp_append_time,
 )
 from kproxy.testing.fake_broker.log_cleaner import compacted, count_expired, is_compacted
@@ -82,8 +82,8 @@ class PartitionLog:
             return Appended(ErrorCode.CORRUPT_MESSAGE)
         if header.attributes & _CONTROL or header.record_count != header.last_offset_delta + 1:
             return Appended(ErrorCode.INVALID_RECORD)
-        if is_compacted(self._config) and not has_keys(data):
-            return Appended(ErrorCode.INVALID_RECORD)
+        if error := records_error(data, header, keyed=is_compacted(self._config)):
+            return Appended(error)
         return self._append_checked(bytearray(data), header, leader_epoch, now, anywhere)
 
     def append_marker(

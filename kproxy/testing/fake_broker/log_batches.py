@@ -24,6 +24,7 @@ _CODECS: Final = {
     "lz4": compression.LZ4,
     "zstd": compression.ZSTD,
 }
+_MOST: Final = 2**63 - 1
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
 
 
@@ -55,14 +56,22 @@ def is_transactional(data: memoryview) -> bool:
     return bool(data[_PRODUCER_ID_AT] < 0x80)
 
 
-def has_keys(data: memoryview) -> bool:
-    """Tell whether every record has a key; compacted topics take no others."""
+def records_error(data: memoryview, header: BatchHeader, *, keyed: bool) -> ErrorCode:
+    """Return the error of a batch whose records cannot be stored as they are; NONE if they can.
+
+    :param keyed: every record must have a key, as compacted topics want it.
+    """
+    offset = header.base_offset
     try:
-        return all(
-            record.key is not None for record in iter_records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-        )
+        for record in iter_records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+            if record.offset != offset or (keyed and record.key is None):
+                return ErrorCode.INVALID_RECORD
+            if not -_MOST - 1 <= record.timestamp <= _MOST:
+                return ErrorCode.INVALID_TIMESTAMP
+            offset += 1
     except RemoteProtocolError:
-        return False
+        return ErrorCode.INVALID_RECORD
+    return ErrorCode.NONE
 
 
 def stamp_append_time(data: bytearray, now: int) -> None:

@@ -78,11 +78,14 @@ class Logins:
         return ErrorCode.NONE
 
     def take(self, connection: int, token: bytes, now: int) -> bytes:
-        """Answer what a client says; ``Refused`` if it is wrong."""
+        """Answer what a client says; ``Refused`` if it is wrong, or makes no sense."""
         login = self.by_connection[connection]
         assert self.rules is not None
         login.said.append(token)
-        name, answer = _STEPS[login.mechanism or ""](self.rules, login.said)
+        try:
+            name, answer = _STEPS[login.mechanism or ""](self.rules, login.said)
+        except (ValueError, LookupError) as error:
+            raise Refused from error
         login.said.append(answer)
         if name is not None:
             if login.name not in (None, name):

@@ -52,7 +52,7 @@ def _end(cluster: ClusterState, owner: TransactionalId) -> None:
 def _mark(cluster: ClusterState, owner: TransactionalId, place: Place) -> bool:
     """Write one marker; tell whether that is done, or there is nowhere to write it."""
     topic = cluster.topics.get(place[0])
-    if topic is None:
+    if topic is None or place[1] >= len(topic.partitions):  # deleted since, perhaps created again
         return True
     partition = topic.partitions[place[1]]
     if not _takes_markers(cluster, partition):

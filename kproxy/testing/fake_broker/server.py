@@ -16,6 +16,7 @@ import trio.testing
 
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import ApiKey, request_class
+from kproxy.codec.primitives import Counted
 from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker.api import Call, CloseConnection
 from kproxy.testing.fake_broker.apis import APIS, api_versions
@@ -25,6 +26,8 @@ from kproxy.testing.fake_broker.markers import expire_transactions
 
 _HEADER_START: Final = struct.Struct(">hhi")
 _LENGTH: Final = struct.Struct(">i")
+#: Array elements of one request: more would take too long to decode.
+_MOST_ELEMENTS: Final = 200_000
 _MEMORY_PORT: Final = 9092
 _SERVED: Final = {key: api.advertised for key, api in APIS.items()}
 
@@ -136,7 +139,7 @@ class FakeServer:
                 raise CloseConnection
             return encode_response(api_versions.fallback(), 0, correlation_id)
         header = decode_request_header(frame)
-        request = request_class(key).decode(frame, version, header.size)
+        request = request_class(key).decode(Counted(frame, _MOST_ELEMENTS), version, header.size)
         expire_transactions(self.cluster)
         call = Call(self.cluster, broker_id, connection, client_host, header.client_id, version, request, _SERVED)
         fault = await self.cluster.controls.fault_for(api.key, call)

@@ -125,14 +125,17 @@ class ClusterState:
             return ErrorCode.INVALID_PARTITIONS
         if placed and not self.can_place(placed, partitions, replication):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        serving = sum(broker.serves for broker in self.brokers.values())
-        if not 0 < replication <= serving:
+        if not self.can_replicate(replication):
             return ErrorCode.INVALID_REPLICATION_FACTOR
         if not validate_only:
             topic_id = (self.count("topic") + 1).to_bytes(16, "big")
             topic = self.topics[name] = self._topics_by_id[topic_id] = Topic(name, topic_id, dict(config or {}))
             self.add_partitions(topic, partitions, replication, placed)
         return ErrorCode.NONE
+
+    def can_replicate(self, replication: int) -> bool:
+        """Whether so many brokers can take replicas."""
+        return 0 < replication <= sum(broker.serves for broker in self.brokers.values())
 
     def can_place(self, placed: Sequence[Sequence[int]], partitions: int, replication: int) -> bool:
         """Whether an assignment names ``replication`` different brokers for each of so many partitions."""

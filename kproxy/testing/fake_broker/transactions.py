@@ -13,6 +13,7 @@ from kproxy.codec.messages import ErrorCode
 
 Place: TypeAlias = tuple[str, int]
 LAST_EPOCH: Final = 32_766
+_MOST: Final = 32_767
 
 
 class TxnState(Enum):
@@ -112,7 +113,7 @@ class TransactionalId:
             return _NONE if self.state is _ENDED_SO[committed] else ErrorCode.INVALID_TXN_STATE
         if committed and self.state is not TxnState.ONGOING:
             return ErrorCode.INVALID_TXN_STATE
-        self.last_epoch, self.epoch = self.epoch, self.epoch + 1
+        self._raise_epoch()
         self._prepare(committed)
         return _NONE
 
@@ -123,7 +124,7 @@ class TransactionalId:
 
     def fence(self) -> None:
         """Abort what is open; who began it can do nothing any more."""
-        self.last_epoch, self.epoch = self.epoch, self.epoch + 1
+        self._raise_epoch()
         self._prepare(False)
 
     def is_expired(self, now: int) -> bool:
@@ -150,6 +151,9 @@ class TransactionalId:
         if self.next_id >= 0:
             self.former_id, self.last_epoch = self.producer_id, LAST_EPOCH
             (self.producer_id, self.epoch), self.next_id = self.following, -1
+
+    def _raise_epoch(self) -> None:
+        self.last_epoch, self.epoch = self.epoch, min(self.epoch + 1, _MOST)
 
     def _prepare(self, committed: bool) -> None:
         self.state = TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT

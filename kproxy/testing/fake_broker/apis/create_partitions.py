@@ -8,19 +8,24 @@ from kproxy.codec._generated.create_partitions import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.controller import reach_controller
+from kproxy.testing.fake_broker.controller import excessive, reach_controller
 
 
 async def handle(call: Call) -> CreatePartitionsResponse:
     """Grow each topic to the count asked for."""
     request: CreatePartitionsRequest = call.request
-    error = await reach_controller(call)
+    error = await reach_controller(call) or excessive(_added(call, topic) for topic in request.topics)
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsResponseCreatePartitionsTopicResult(name=topic.name, error_code=error or _grow(call, topic))
             for topic in request.topics
         ]
     )
+
+
+def _added(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> int:
+    topic = call.cluster.topics.get(wanted.name)
+    return 0 if topic is None else max(wanted.count - len(topic.partitions), 0)
 
 
 def _grow(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> ErrorCode:
@@ -34,6 +39,8 @@ def _grow(call: Call, wanted: CreatePartitionsRequestCreatePartitionsTopic) -> E
     replication = len(topic.partitions[0].replicas)
     if placed and not call.cluster.can_place(placed, wanted.count - before, replication):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if not call.cluster.can_replicate(replication):
+        return ErrorCode.INVALID_REPLICATION_FACTOR
     if not call.request.validate_only:
         call.cluster.add_partitions(topic, wanted.count - before, replication, placed)
     return ErrorCode.NONE

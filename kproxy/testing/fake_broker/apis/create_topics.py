@@ -9,14 +9,14 @@ from kproxy.codec._generated.create_topics import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.configs import DYNAMIC_TOPIC_CONFIG, TOPIC_DEFAULTS
-from kproxy.testing.fake_broker.controller import reach_controller
+from kproxy.testing.fake_broker.configs import DYNAMIC_TOPIC_CONFIG, config_error
+from kproxy.testing.fake_broker.controller import excessive, reach_controller
 
 
 async def handle(call: Call) -> CreateTopicsResponse:
     """Create each topic; one failure does not touch the others."""
     request: CreateTopicsRequest = call.request
-    error = await reach_controller(call)
+    error = await reach_controller(call) or excessive(_partitions(topic) for topic in request.topics)
     if error is not ErrorCode.NONE:
         refused = [
             CreateTopicsResponseCreatableTopicResult(name=topic.name, error_code=error) for topic in request.topics
@@ -25,13 +25,17 @@ async def handle(call: Call) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[_create(call, topic) for topic in request.topics])
 
 
+def _partitions(topic: CreateTopicsRequestCreatableTopic) -> int:
+    return len(topic.assignments) or max(topic.num_partitions, 1)
+
+
 def _create(call: Call, wanted: CreateTopicsRequestCreatableTopic) -> CreateTopicsResponseCreatableTopicResult:
     result = CreateTopicsResponseCreatableTopicResult(name=wanted.name)
-    config = {entry.name: entry.value or "" for entry in wanted.configs}
-    unknown = config.keys() - TOPIC_DEFAULTS.keys()
-    if unknown:
-        result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {min(unknown)}"
+    fault = config_error({entry.name: entry.value for entry in wanted.configs})
+    if fault is not None:
+        result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, fault
         return result
+    config = {entry.name: entry.value or "" for entry in wanted.configs}
     placed = [entry.broker_ids for entry in sorted(wanted.assignments, key=lambda entry: entry.partition_index)]
     partitions = len(placed) if placed else wanted.num_partitions
     replication = len(placed[0]) if placed else wanted.replication_factor

@@ -12,6 +12,8 @@ from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
 from kproxy.testing.fake_broker.groups import Group, GroupState
 
 _NOT_FOUND_VERSION = 6
+#: An error message is a string of 32,767 bytes at most.
+_SHOWN = 255
 
 
 async def handle(call: Call) -> DescribeGroupsResponse:
@@ -28,7 +30,10 @@ def _describe(call: Call, group_id: str) -> DescribeGroupsResponseDescribedGroup
     if group_id not in call.cluster.groups:
         answer.group_state = GroupState.DEAD.value
         if call.version >= _NOT_FOUND_VERSION:
-            answer.error_code, answer.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+            answer.error_code, answer.error_message = (
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {group_id[:_SHOWN]} not found.",
+            )
         return answer
     group = group_of(call, group_id)
     answer.group_state = group.state.value

@@ -12,6 +12,8 @@ from kproxy.testing.fake_broker.groups import Group, GroupState
 from kproxy.testing.fake_broker.members import Member
 
 _MEMBER_ID_REQUIRED_VERSION = 4
+#: Characters of a client.id in a member id, which is a string of 32,767 bytes at most.
+_SHOWN = 255
 
 
 async def handle(call: Call) -> JoinGroupResponse:
@@ -23,7 +25,7 @@ async def handle(call: Call) -> JoinGroupResponse:
         return _refusal(error, request.member_id)
     member_id = request.member_id
     if not member_id:
-        member_id = f"{call.client_id or ''}-{call.cluster.count('member'):032x}"
+        member_id = f"{(call.client_id or '')[:_SHOWN]}-{call.cluster.count('member'):032x}"
         if call.version >= _MEMBER_ID_REQUIRED_VERSION:
             group.pending[member_id] = call.now + request.session_timeout_ms
             return _refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
