@@ -71,6 +71,7 @@ class _Followed:
         self._display = display
         self._shown = -1
         self._batch_at_stop: int | None = None
+        self._stopped = False
 
     def look(self, stop: Stop) -> bool:
         """Shows what is new; true if the query has ended."""
@@ -80,6 +81,7 @@ class _Followed:
             self._check()
             return True
         if stop.asked and self._may_end(stop):
+            self._stopped = True
             self._query.stop()
         return False
 
@@ -102,6 +104,13 @@ class _Followed:
                 self._display.show(done)
 
     def _check(self) -> None:
+        """Raise PipelineFailed if the query failed, unless kproxy stopped it.
+
+        A stop can interrupt a batch, even one that began after the last look at the status. Such a batch fails with
+        whatever it was waiting for. It is not committed, so the next start runs it again.
+        """
+        if self._stopped:
+            return
         error = self._query.exception()
         if error is not None:
             raise PipelineFailed(f"{self._name}: {one_line(error)}")

@@ -1,14 +1,18 @@
 """Pipelines from parquet to parquet, on a Spark of this machine."""
 
+import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from kproxy.spark.pipeline import FileError, Pipeline
 from kproxy.spark.pipeline.display import JsonLines
 from kproxy.spark.pipeline.errors import PipelineFailed
 from kproxy.spark.pipeline.frames import build
+from kproxy.spark.pipeline.parquet_batches import ParquetBatches
 from kproxy.spark.pipeline.progress import BatchDone
 from kproxy.spark.pipeline.queries import checkpoint_name, start
 from kproxy.spark.pipeline.topic_rows import topic_rows
@@ -86,6 +90,55 @@ def test_each_batch_is_there_once(spark: "SparkSession", tmp_path: Path) -> None
     with pytest.raises(PipelineFailed, match="has the output of another checkpoint"):
         run(other, spark, last_batch=1)
     assert rows() == [(10, "Bonn"), (11, "Köln"), (12, "Köln")]
+
+
+COPY = """\
+sources: {{orders: {{parquet: "{0}/orders", schema: n bigint}}}}
+steps: [{{name: copy, sql: SELECT n FROM orders}}]
+sinks: [{{parquet: "{0}/copy", from: copy}}]
+checkpoint: "{0}/checkpoint"
+trigger: {{continuous: 0 seconds}}
+"""
+
+
+class StopInBatch(Stop):
+    """Asks twice for the end, which stops at once, when a batch has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+
+    def wait(self) -> None:
+        if not self.asked and self.begun.wait(0.01):
+            self.ask()
+            self.ask()
+        super().wait()
+
+
+def test_a_stop_in_the_middle_of_a_batch_is_no_failure(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = StopInBatch()
+
+    class Interrupted(ParquetBatches):
+        def __call__(self, frame: DataFrame, batch: int) -> None:
+            stop.begun.set()
+            jvm: Any = frame.sparkSession._jvm
+            while not jvm.java.lang.Thread.currentThread().isInterrupted():
+                time.sleep(0.01)
+            # Spark knows most of the exceptions that an interrupt causes by their names, but not all.
+            raise OSError("the write was broken off")
+
+    spark.createDataFrame([(1,)], "n bigint").write.parquet(str(tmp_path / "orders"))
+    pipeline, shown = loaded(tmp_path, COPY.format(tmp_path)), StopAfter(Stop(), 100)
+    with monkeypatch.context() as patch:
+        patch.setattr("kproxy.spark.pipeline.queries.ParquetBatches", Interrupted)
+        watch(start(pipeline, build(pipeline, spark)), shown, stop)
+    assert shown.batches == []
+    assert not list((tmp_path / "copy").glob("batch=*"))
+
+    assert [done.batch for done in run(pipeline, spark, last_batch=0)] == [0]
+    assert [row.n for row in spark.read.parquet(str(tmp_path / "copy")).collect()] == [1]
 
 
 SMALL = """\

@@ -29,10 +29,14 @@ class Progress:
 class FakeQuery:
     """A query whose batches end one by one, each time it is asked whether it is active."""
 
-    def __init__(self, batches: int, *, between: bool = False, error: str | None = None) -> None:
+    def __init__(
+        self, batches: int, *, between: bool = False, error: str | None = None, error_of_stop: str | None = None
+    ) -> None:
+        """``error_of_stop``: what the batch fails with that ``stop`` interrupts."""
         self._left = batches
         self._between = between
         self._error = error
+        self._error_of_stop = error_of_stop
         self.recentProgress: list[Progress] = []
         self.stopped = False
 
@@ -54,6 +58,7 @@ class FakeQuery:
 
     def stop(self) -> None:
         self.stopped = True
+        self._error = self._error or self._error_of_stop
 
 
 class Shown(JsonLines):
@@ -109,6 +114,20 @@ def test_nothing_is_waited_for_between_batches_or_at_the_second_time() -> None:
         shown = Shown()
         follow(shown, Hasty(times), a=query)
         assert shown.batches == [("a", 0)]
+
+
+@pytest.mark.parametrize("between", [True, False], ids=["a batch begins at that moment", "at the second time"])
+def test_a_batch_that_a_stop_interrupts_is_no_failure(between: bool) -> None:
+    error = "An error occurred while calling o261.parquet."
+    one, other = (FakeQuery(100, between=between, error_of_stop=error) for _ in range(2))
+    follow(Shown(), Hasty(1 if between else 2), one=one, other=other)
+    assert one.stopped
+    assert other.stopped
+
+
+def test_what_failed_before_the_stop_is_a_failure() -> None:
+    with pytest.raises(PipelineFailed, match="bad: no luck"):
+        follow(Shown(), Hasty(1), bad=FakeQuery(0, error="no luck"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
