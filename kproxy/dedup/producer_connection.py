@@ -228,14 +228,14 @@ class ProducerConnection:
 
 
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
-    open_sends = frozenset((send.track.epoch, send.sequence) for send in sends if not send.settled)
+    open_sends = frozenset((send.track.epoch, send.sequence) for send in sends)
     return Suspect(lane.producer_id, lane.epoch, lane.last_epoch, open_sends)
 
 
 def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = False) -> Iterator[UnconfirmedBatch]:
     """The entries of an answer whose batches have a fate: those that are in the log, and those that it repeated."""
     for send in answer.sends:
-        if send.settled and send.fate is Fate.WRITTEN:
+        if send.fate is Fate.WRITTEN:
             key = send.track.key
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.stored import UnknownRecord
@@ -43,6 +43,7 @@ def test_the_stored_bytes_never_change() -> None:
     assert decode_value(decode_key(GOLDEN_KEY), GOLDEN_VALUE) == RECORD
 
 
+@settings(deadline=None)
 @given(_records)
 def test_what_is_written_is_read(record: LaneRecord) -> None:
     key = decode_key(encode_key(record.key))

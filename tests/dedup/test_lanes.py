@@ -91,7 +91,7 @@ class TestTrack:
             track.answered(send, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
             answers += 1
             assert answers < 100
-        assert answers > 3
+        assert answers == SERVER_ERROR_PATIENCE
         assert send.ever_open, "an earlier attempt may have written it"
         assert send.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -120,6 +120,12 @@ class TestRefuse:
         track, _ = track_with()
         track.fenced({}, NOW_S)
         assert (track.epoch, track.next_sequence, track.fenced_at) == (1, 0, NOW_S)
+
+    def test_of_a_batch_that_is_found_after_a_fence_no_log_append_time_is_known(self) -> None:
+        track, (send,) = track_with(1)
+        track.lost(send)
+        track.fenced({(0, 0): 7}, NOW_S)
+        assert (send.base_offset, send.log_append_time_ms) == (7, -1)
 
     def test_what_follows_gets_the_sequence(self) -> None:
         track, (first, second, third) = track_with(3, 1, 2)

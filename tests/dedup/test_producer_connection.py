@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.rules import Rules
@@ -462,3 +464,256 @@ def test_nothing_waits_for_a_connection_that_has_ended() -> None:
     former.member.waits([KEY])
     former.close()
     assert leader.hindrance() is None
+
+
+def test_a_connection_that_waits_with_another_partition_holds_up_nothing() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    former.member.waits([OTHER])
+    assert leader.hindrance() is None
+
+
+def test_those_that_wait_for_a_connection_are_woken_when_it_ends() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.wire.node_id = 2
+    former.member.waits([KEY])
+    assert leader.hindrance() == Settle([KEY])
+    changes = world.changes
+    former.close()
+    assert world.changes > changes
+
+
+def test_fifty_requests_do_not_show_yet_that_a_client_waits_for_each_answer() -> None:
+    world = World()
+    talk = world.connect()
+    for at in range(50):
+        talk.did("x", time=at)
+    request = talk.ask("a", time=200)
+    talk.member.timed_out(request)
+    talk.tell(request)
+    talk.write(request)
+    talk.did("b", time=201)
+    talk.did("c", time=202)
+    talk.did("a", time=200)
+    assert world.text() == 50 * "x" + "abc"
+
+
+def test_a_client_that_had_two_requests_in_flight_once_does_not_wait_for_each_answer() -> None:
+    world, talk = waiting()
+    pipelined = [talk.ask("y"), talk.ask("z")]
+    for request in pipelined:
+        talk.write(request)
+        talk.tell(request)
+    request = talk.ask("a", time=200)
+    talk.member.timed_out(request)
+    talk.tell(request)
+    talk.write(request)
+    talk.did("b", time=201)
+    talk.did("c", time=202)
+    talk.did("a", time=200)
+    assert seen(world) == "yzabc"
+
+
+def test_only_requests_without_an_answer_count_as_in_flight() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a")
+    talk.write(request)
+    talk.tell(request)
+    talk.wire.written = 0  # the kernel has not taken the answer yet
+    talk.ask("b")
+    assert talk.member.doubts.depth == 1
+    talk.ask("c")
+    assert talk.member.doubts.depth == 2
+    talk.member.pipelined(1)
+    assert talk.member.doubts.depth == 2
+
+
+def test_a_request_that_timed_out_does_not_count_as_in_flight() -> None:
+    world = World()
+    talk = world.connect()
+    talk.member.timed_out(talk.ask("a"))
+    talk.ask("b", keys=(OTHER,))
+    assert talk.member.doubts.depth == 1
+
+
+def test_no_number_of_requests_shows_that_a_missing_answer_was_had() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    letters = "abcdefghijklmnopqrst"
+    for request in [first.ask(letter) for letter in letters]:
+        first.write(request)
+    first.close(reset=True)
+    for letter in letters:
+        second.did(letter, time=9)
+    assert world.text() == letters
+
+
+def test_an_error_counts_as_read_though_the_kernel_has_perhaps_not_taken_all_of_it() -> None:
+    """The client's retry says so."""
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", keys=(KEY, OTHER))
+    talk.write(request)
+    request.failed, request.failures = True, [OTHER]
+    talk.tell(request)
+    talk.wire.written, talk.wire.writing = 0, 10
+    talk.did("a", keys=(KEY, OTHER))
+    assert world.text() == "a"
+
+
+def test_what_succeeded_beside_an_error_that_came_too_late_comes_again_also_by_itself() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", keys=(KEY, OTHER), due=world.now + 1)
+    talk.write(request)
+    request.failed, request.failures = True, [OTHER]
+    world.now += 2
+    talk.tell(request)
+    talk.did("a")
+    assert world.text() == "a"
+
+
+def test_what_was_timed_out_is_matched_once() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.member.timed_out(request)
+    first.tell(request)
+    first.write(request)
+    first.close(reset=True)
+    second.did("a")
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_what_became_definite_before_its_lane_is_abandoned_is_matched_once() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.close()
+    first.write(request)
+    first.member.abandon(first.lane, world.now)
+    second.did("a")
+    second.did("a")
+    assert world.text() == "aa"
+
+
+def test_what_was_answered_too_late_is_matched_once_also_while_the_rest_is_read() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.did("x")
+    talk.wire.gone = True
+    talk.member.end(world.now)
+    talk.write(talk.ask("aa"))
+    assert world.text() == "axa"
+
+
+def test_an_answer_that_came_too_late_proves_nothing_however_long_the_connection_lived() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", due=world.now + 1)
+    first.write(request)
+    world.now += 2
+    first.tell(request)
+    world.now += 100
+    first.close()
+    second.did("a")
+    assert world.text() == "a"
+
+
+@pytest.mark.parametrize(("missing", "text"), [(0, "aa"), (10, "a")])
+def test_an_end_in_good_order_shortens_the_window_only_after_an_acknowledged_answer(missing: int, text: str) -> None:
+    """Records without timestamps: nothing else tells a retry from an equal record."""
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a", time=UNTIMED)
+    first.wire.missing = missing
+    first.close()
+    world.now += RULES.clean_window + 1
+    second.did("a", time=UNTIMED)
+    assert world.text() == text
+
+
+@pytest.mark.parametrize(("patience", "text"), [(9, "aa"), (1, "a")], ids=["in time", "too late"])
+def test_what_is_read_after_the_end_may_repeat_only_what_its_connection_was_answered_too_late(
+    patience: float, text: str
+) -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + patience)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.wire.gone = True
+    talk.member.end(world.now)
+    talk.write(talk.ask("a"))
+    assert world.text() == text
+
+
+def test_an_abandoned_lane_is_not_fenced_where_all_that_it_sent_is_settled() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", keys=(KEY, OTHER))
+    first.write(request, key=KEY)
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    second.did("a")
+    assert second.hindrance() is None
+    assert world.text() == "a"
+
+
+def test_a_batch_that_the_broker_refused_is_not_searched_in_the_log() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    (send,) = request.sends
+    send.track.answered(send, ErrorCode.MESSAGE_TOO_LARGE, -1, -1)
+    send.track.refuse(send, ErrorCode.MESSAGE_TOO_LARGE)
+    first.member.closed(request, world.now)
+    first.tell(request)
+    first.close(reset=True)
+    assert second.hindrance() is None
+
+
+def test_a_success_that_the_client_may_have_read_makes_its_record_of_another_time_a_new_one() -> None:
+    world = World()
+    first, second, third = (world.connect() for _ in range(3))
+    first.write(first.ask("a"))
+    first.close()
+    second.did("a")
+    second.close(reset=True)
+    third.did("a", time=9)
+    assert world.text() == "aa"
+
+
+def test_a_repeat_whose_success_was_told_beside_a_time_out_may_have_been_had() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.close()
+    request = second.ask("a", keys=(KEY, OTHER))
+    second.member.timed_out(request, told=[KEY])
+    second.tell(request)
+    second.write(request)
+    second.did("a", keys=(KEY, OTHER), time=9)
+    assert (world.text(KEY), world.text(OTHER)) == ("aa", "a")
+
+
+def test_a_repeat_that_was_told_nothing_beside_a_time_out_was_not_had() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    first.close()
+    request = second.ask("a", keys=(KEY, OTHER))
+    second.member.timed_out(request, told=[OTHER])
+    second.tell(request)
+    second.write(request)
+    second.did("a", keys=(KEY,), time=9)
+    assert world.text(KEY) == "a"

@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.produce import PartitionData
+from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.quick_check import QuickCheck
@@ -75,7 +76,7 @@ def test_entries_without_timestamps_are_found_by_their_content() -> None:
     assert clears([entry("a", time=UNTIMED)], batch_of("b", 99))
 
 
-@pytest.mark.parametrize("batch", [b"", b"\0" * 60, bytes(16) + b"\1" + bytes(60)])
+@pytest.mark.parametrize("batch", [b"", b"\0" * 60, *(bytes(16) + magic + bytes(60) for magic in (b"\1", b"\3"))])
 def test_what_is_no_batch_of_format_2_is_left_to_the_comparison(batch: bytes) -> None:
     assert not clears([entry("a")], batch)
 
@@ -124,8 +125,11 @@ def test_a_retry_is_still_found_then() -> None:
 
 def test_after_a_retry_the_connection_is_compared_in_full_again() -> None:
     second = settled(World(), reset=True)
-    second.did("a", time=50)
-    assert second.check() is None
+    for number in range(RULES.settled_requests(1)):
+        second.did("a" if number == 0 else "c", time=50 if number == 0 else 90 + number)
+        assert second.check() is None
+    second.did("c", time=100)
+    assert second.check() is not None
 
 
 def test_each_connection_is_compared_by_itself() -> None:
@@ -141,6 +145,8 @@ def test_a_new_doubt_ends_all_checks_of_the_partition() -> None:
     third.did("d", time=80)
     third.close(reset=True)
     assert second.check() is None
+    second.did("e", time=90)
+    assert second.check() is None, "it is compared in full as often as before"
 
 
 def test_what_another_live_connection_was_not_answered_is_found() -> None:
@@ -185,3 +191,31 @@ def test_after_another_connection_has_used_the_partition_the_next_request_is_loo
     second, third = settled(world, reset=True), world.connect()
     third.did("z", time=98)
     assert not cleared(second, "x")
+
+
+def test_a_check_holds_until_fewer_records_can_be_repeated_and_no_longer() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("ab", time=50)
+    first.close()
+    since = world.now
+    for number in range(RULES.settled_requests(1)):
+        second.did("c", time=60 + number)
+    assert second.check() is not None
+    world.now = since + RULES.clean_window
+    assert second.check() is None
+
+
+def test_timestamps_of_the_broker_are_not_the_clients() -> None:
+    batch = bytearray(batch_of("a", 99))
+    batch[21:23] = LOG_APPEND_TIME.to_bytes(2, "big")
+    assert not clears([entry("a")], bytes(batch))
+
+
+def test_the_arrival_in_the_range_of_what_is_in_doubt_says_nothing() -> None:
+    assert clears([entry("a")], batch_of("b", 50), arrival_ms=50)
+
+
+def test_entries_without_timestamps_do_not_widen_the_range_of_those_that_have_some() -> None:
+    entries = [entry("a", time=UNTIMED), entry("b", time=50)]
+    assert clears(entries, batch_of("c", 40))

@@ -2,6 +2,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.dedup import repeats as module
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.repeats import MOST_BYTES, Came, Repeats
 
 NOW = 1_000
@@ -99,3 +100,50 @@ def test_damage_is_left_to_the_broker() -> None:
     damaged = batch("a")._replace(batch=bytes(70))
     assert not repeats.came(1, [damaged])
     assert not repeats.came(2, [damaged])
+
+
+def test_what_was_hashed_on_one_partition_leaves_its_room_to_others() -> None:
+    repeats = Repeats(ROOMY)
+    half = "x" * (MOST_BYTES // 2 - 1000)
+    for partition in range(5):
+        assert not repeats.came(1, [batch(half, partition=partition)])
+        assert not repeats.came(2, [batch("new", partition=partition)])
+    assert repeats.came(2, [batch(half, partition=0)])
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each batch whose records were read."""
+    sizes: list[int] = []
+    read = module.read_batch
+
+    def noted(data: memoryview | bytes, **options: int) -> list[tuple[Digest, int]]:
+        sizes.append(len(data))
+        return read(data, **options)
+
+    monkeypatch.setattr(module, "read_batch", noted)
+    return sizes
+
+
+def test_a_connection_of_which_nothing_is_kept_any_more_costs_nothing(
+    hashed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_RECORDS", 3)
+    repeats = Repeats(ROOMY)
+    for value in ("old", "older"):
+        assert not repeats.came(1, [batch(value)])
+    for value in "abcde":
+        assert not repeats.came(2, [batch(value)])
+    assert hashed
+    read = len(hashed)
+    assert not repeats.came(2, [batch("new")])
+    assert len(hashed) == read
+
+
+def test_a_connection_of_which_something_is_forgotten_is_compared_with_the_rest() -> None:
+    repeats = Repeats(ROOMY)
+    half = [letter * (MOST_BYTES // 2 - 1000) for letter in "abcd"]
+    for value in half:
+        assert not repeats.came(1, [batch(value)])
+    assert not repeats.came(2, [batch(half[0])])
+    assert repeats.came(2, [batch(half[3])])

@@ -201,3 +201,63 @@ def test_what_was_answered_too_late_is_in_doubt_on_its_connection_for_the_window
     assert (KEY in talk.member.kept) is (text == "a")
     talk.did("a")
     assert world.text() == text
+
+
+def test_of_equal_records_the_one_that_timed_out_on_the_connection_itself_is_the_likeliest() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    timed_out = second.ask("a")
+    first.write(other := first.ask("a"))
+    second.member.timed_out(timed_out)
+    second.tell(timed_out)
+    second.write(timed_out)
+    first.close()
+    (again,) = second.ask("a").moved
+    assert other.sends[0].base_offset == 0
+    assert again.stamp.base_offset == timed_out.sends[0].base_offset == 1
+
+
+def test_those_that_wait_are_woken_when_the_log_was_read() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.ask("a")
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    hindrance = second.hindrance()
+    assert isinstance(hindrance, Recover)
+    changes = world.changes
+    world.clear(second, hindrance)
+    assert world.changes > changes
+
+
+def test_of_what_a_former_kproxy_wrote_no_log_append_time_is_known() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    late = bytes(request.sends[0].batch)
+    first.close()
+    first.member.abandon(first.lane, world.now)
+    world.log().append(late)
+    (entry,) = second.ask("a").moved
+    assert (entry.log_append_time_ms, entry.answered) == (-1, False)
+
+
+def test_a_producer_is_idle_once_what_was_in_doubt_is_forgotten() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    talk.close(reset=True)
+    doubts = talk.member.doubts
+    (entry,) = doubts.entries[KEY]
+    doubts.forget(entry)
+    assert doubts.idle
+
+
+def test_what_a_retry_has_matched_is_not_in_doubt_while_its_connection_lives() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.close(reset=True)
+    assert second.member.doubts.held == 1
+    second.did("a")
+    assert second.member.doubts.held == 0

@@ -5,8 +5,8 @@ import pytest
 from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import Suspect
-from kproxy.dedup.retry_ledger import Recover
-from tests.dedup.talk import World
+from kproxy.dedup.retry_ledger import Recover, Settle
+from tests.dedup.talk import KEY, World
 
 
 def test_producers_are_told_apart() -> None:
@@ -85,3 +85,12 @@ def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
     talk.did("a")
     assert talk.hindrance() is None
     assert successor.text() == "a"
+
+
+def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:
+    world = World()
+    first = world.connect()
+    first.ask("a")
+    first.close()
+    world.ledger.sweep(world.now)
+    assert world.connect().hindrance() == Settle([KEY])

@@ -35,14 +35,17 @@ def _importers(module: str) -> list[Path]:
 
 
 def choose(mutant: Mutant, module: Module, ran: Mapping[str, Ran], seconds: float) -> list[str]:
-    """The tests that reach the mutant: those of the module's own file first, then the fastest, ``seconds`` in all."""
+    """The tests that reach the mutant: those of the module's own file first, then the fastest, ``seconds`` in all.
+
+    For a constant: all that reach its module, those that reach a statement with its name before the others.
+    """
     lines = {mutant.line} if mutant.unit is not None else module.lines_that_mention(mutant.assigns)
     own = f"test_{Path(module.path).name}"
-    found = _reaching(ran, module.path, lines)
-    if mutant.unit is None:  # a test of a constant reaches no statement
-        found += [node for node in ran if _is_in(own, node) and node not in found]
-        found = found or [node for node, one in ran.items() if one.lines.get(module.path)]
-    found.sort(key=lambda node: (not _is_in(own, node), ran[node].seconds))
+    first = set(_reaching(ran, module.path, lines))
+    found = list(first)
+    if mutant.unit is None:  # a test of a constant, or of a field's default, need not reach a statement that names it
+        found = [node for node, one in ran.items() if _is_in(own, node) or one.lines.get(module.path)]
+    found.sort(key=lambda node: (not _is_in(own, node), node not in first, ran[node].seconds))
     chosen, total = [], 0.0
     for node in found:
         total += ran[node].seconds
