@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
-.PHONY: help demo demo-programs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
+.PHONY: help demo demo-programs docs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -38,6 +38,10 @@ lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/mypy -p kproxy -p bench -p verification
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs: $(STAMP)   ## the documentation as a site, in build/site; checks every link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 generate: $(STAMP) ## write the generated files again
 	@for tool in $(GENERATORS); do echo "$$tool"; $(BIN)/python -m $$tool || exit 1; done
