@@ -370,8 +370,9 @@ class Config:
     max_connections_per_ip: int = option(
         1_000_000,
         whole_number(1, 1_000_000, "connections"),
-        "As max.connections, for each address that clients come from: then one host that leaks connections, or means "
-        "ill, leaves room to the others. Not limited by default, since a sidecar's clients all have one address. "
+        "As max.connections, for each address that clients come from (IPv6: each /64 network): then one host that "
+        "leaks connections, or means ill, leaves room to the others. Not limited by default, since a sidecar's "
+        "clients all have one address. "
         "Kafka's max.connections.per.ip.",
         change=Change.RELOAD,
     )

@@ -22,6 +22,7 @@ from kproxy.net.intake import Finished, Intake
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
+from kproxy.net.senders import sender_of
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.handlers.base import Fault
@@ -353,7 +354,7 @@ class Connection:
     def sender(self) -> str:
         """Whose its unfinished requests are: its principal's or, where it has none, its address's."""
         principal = self.session.ctx.principal
-        return self.client.peer_host if principal == ANONYMOUS else principal
+        return sender_of(self.client.peer_host) if principal == ANONYMOUS else principal
 
     def crowds_out(self, now: float) -> float | None:
         """Since when a request is unfinished through its client's fault: it sends nothing, or little; None if not."""

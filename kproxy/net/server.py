@@ -25,6 +25,7 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
+from kproxy.net.senders import sender_of
 from kproxy.net.succession import Succession
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
@@ -106,7 +107,7 @@ class Server:
         self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
-        self._by_host: Counter[str] = Counter()
+        self._by_sender: Counter[str] = Counter()
         self._logins = open_desk(config)
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = _session_limits(config)
@@ -251,7 +252,7 @@ class Server:
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            excess = self._excess(io.peer_host)
+            excess = self._excess(sender_of(io.peer_host))
             if excess is not None:
                 self._refuse(excess)
                 io.close()
@@ -259,14 +260,14 @@ class Server:
             # Counted here: the next one may be accepted before this one's task runs for the first time.
             name = "bootstrap" if broker is None else str(broker.node_id)
             self._stats.connected(name)
-            self._by_host[io.peer_host] += 1
+            self._by_sender[sender_of(io.peer_host)] += 1
             self._nursery.start_soon(self._run, io, broker, name)
 
-    def _excess(self, host: str) -> str | None:
-        """The limit that one more connection of a host would exceed; None if there is room."""
+    def _excess(self, sender: str) -> str | None:
+        """The limit that one more connection of a sender would exceed; None if there is room."""
         if self._stats.connections_open >= self._config.max_connections:
             return "max_connections"
-        if self._by_host[host] >= self._config.max_connections_per_ip:
+        if self._by_sender[sender] >= self._config.max_connections_per_ip:
             return "max_connections_per_ip"
         return None
 
@@ -291,9 +292,10 @@ class Server:
             log.exception("connection failed; this is a bug of kproxy, please report it")
         finally:
             self._stats.connections[listener] -= 1
-            self._by_host[io.peer_host] -= 1
-            if not self._by_host[io.peer_host]:
-                del self._by_host[io.peer_host]
+            sender = sender_of(io.peer_host)
+            self._by_sender[sender] -= 1
+            if not self._by_sender[sender]:
+                del self._by_sender[sender]
 
     def _connection(self, io: ByteIO, choose: Callable[[], Broker | None]) -> Connection:
         return Connection(

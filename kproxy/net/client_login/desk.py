@@ -12,6 +12,7 @@ import trio
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
+from kproxy.net.senders import sender_of
 from kproxy.proxy.client_login.credentials import DECOY_BYTES, Credentials, Verifier
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck, Verdict
@@ -64,7 +65,7 @@ class LoginDesk:
             self._log(gate.refused.reason, mechanism=gate.mechanism, client_id=client_id, peer=peer)
             await trio.sleep(self._delay_seconds)
         elif isinstance(gate.check, PasswordCheck):
-            gate.checked(await self._password(gate.check, peer.rpartition(":")[0], has_gone))
+            gate.checked(await self._password(gate.check, sender_of(peer.rpartition(":")[0]), has_gone))
         elif isinstance(gate.check, TokenCheck) and self._tokens is not None:
             gate.checked(await self._tokens.check(gate.check))
 

@@ -246,8 +246,11 @@ async def test_a_password_is_hashed_once_and_a_guess_each_time(
     assert await lets_in("new")
 
 
-async def test_guesses_from_one_address_leave_a_processor_to_others(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("guesser", "other"), [("10.0.0.1:{0}", "10.0.0.2:1"), ("2001:db8:0:1::{0:x}:9", "2001:db8:0:2::1:9")]
+)
+async def test_guesses_from_one_sender_leave_a_processor_to_others(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, guesser: str, other: str
 ) -> None:
     begun: list[str] = []
     real = Verifier.is_of
@@ -269,10 +272,10 @@ async def test_guesses_from_one_address_leave_a_processor_to_others(
     desk = LoginDesk(config(**options))
     async with trio.open_nursery() as nursery:
         for number in range(200):
-            nursery.start_soon(log_in, f"guess {number}", f"10.0.0.1:{number}")
+            nursery.start_soon(log_in, f"guess {number}", guesser.format(number))
         while not begun:
             await trio.lowlevel.checkpoint()
-        assert await log_in(PASSWORD, "10.0.0.2:1")
+        assert await log_in(PASSWORD, other)
         assert begun.index(PASSWORD) < 50
         assert len(begun) < 150
         nursery.cancel_scope.cancel()
