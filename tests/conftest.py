@@ -12,12 +12,13 @@ import structlog
 from kproxy.testing.kafka import PATIENT, RealKafka
 from kproxy.testing.maven import find_java
 from kproxy.testing.spark_home import make_spark_home
+from tests.foreign import WEIGHTS, pytest_itemcollected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What a test starts, by marker.
-_WEIGHTS = {"spark": 3, "kafka": 2, "java": 1, "browser": 1}
+__all__ = ["pytest_itemcollected"]
+
 _SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests start most come first: at the end the small ones keep all processes at work."""
     weights: dict[Path, int] = {}
     for item in items:
-        weight = max((_WEIGHTS.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+        weight = max((WEIGHTS.get(mark.name, 0) for mark in item.iter_markers()), default=0)
         weights[item.path] = max(weight, weights.get(item.path, 0))
     items.sort(key=lambda item: -weights[item.path])
 

@@ -1,29 +1,37 @@
 """Judges a test run whose failures ran a second time: a test that passes only then fails the run, unless it is listed.
 
-    python -m tools.rerun first.xml second.xml --status STATUS
+    python -m tools.rerun first.xml second.xml --third-run
+    python -m tools.rerun first.xml second.xml third.xml --status STATUS
 
-``first.xml`` and ``second.xml`` are pytest's JUnit reports (family xunit1), ``STATUS`` is pytest's exit status of the
-second run. ``.ci/flaky.toml`` lists the tests that may need a second run. Each entry has an owner, a reason and an end:
+The reports are pytest's JUnit reports (family xunit1). ``STATUS`` is pytest's exit status of the second run.
+``.ci/flaky.toml`` lists the tests that may need a second run. Each entry has an owner, a reason and an end:
 
     [[test]]
     id = "tests/interop/test_x.py::test_y"  # without [...] it covers every parameter
     owner = "name"
     reason = "the cause, as far as it is known"
     until = 2026-12-31                       # or: issue = "15"
+
+An id with ``*``, such as ``tests/spark/*``, covers every matching test that starts a foreign program (Spark, Kafka, a
+JVM, a browser: its markers are in the report). Such a test must pass twice in a row, so it runs a third time:
+``--third-run`` prints the tests for that run, one in a line.
 """
 
 import argparse
+import re
 import sys
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 KNOWN = Path(__file__).resolve().parent.parent / ".ci" / "flaky.toml"
+STARTS = "starts"
+"""The property of a test in the report that names a foreign program; ``tests/conftest.py`` writes it."""
 
 
 class Result(StrEnum):
@@ -35,8 +43,20 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True)
+class Run:
+    """The result of each test of one run, by pytest's node id, and the tests that start foreign programs."""
+
+    results: Mapping[str, Result] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+
+    def passed(self, test: str) -> bool:
+        """Whether the test ran and passed."""
+        return self.results.get(test) is Result.PASSED
+
+
+@dataclass(frozen=True)
 class Known:
-    """A test that may need a second run: at most until a day (None: until its issue is closed)."""
+    """A test, or a group of tests, that may need a second run: until a day, or (None) until its issue is closed."""
 
     id: str
     owner: str
@@ -44,9 +64,18 @@ class Known:
     until: date | None
     issue: str
 
-    def covers(self, test: str, today: date) -> bool:
+    @property
+    def is_group(self) -> bool:
+        """Whether it covers all tests of a pattern; these must pass a third time, too."""
+        return "*" in self.id
+
+    def covers(self, test: str, today: date, *, foreign: bool = False) -> bool:
         """Whether this entry excuses a test today; an id without parameters covers all of them."""
-        return test in (self.id, f"{self.id}[{test.partition('[')[2]}") and (self.until is None or today <= self.until)
+        if self.until is not None and today > self.until:
+            return False
+        if self.is_group:
+            return foreign and re.fullmatch(".*".join(map(re.escape, self.id.split("*"))), test) is not None
+        return test in (self.id, f"{self.id}[{test.partition('[')[2]}")
 
     def __str__(self) -> str:
         end = f"until {self.until}" if self.until else f"issue {self.issue}"
@@ -74,21 +103,24 @@ def _entry(fields: Mapping[str, Any]) -> Known:
     return Known(**texts, until=until)
 
 
-def read_results(path: Path) -> dict[str, Result]:
-    """Return the result of each test of a JUnit report by pytest's node id; nothing if there is no whole report.
+def read_run(path: Path) -> Run:
+    """Return what a JUnit report says; nothing if there is no whole report.
 
     A test with several rows (its call and its teardown) has the worst result of them.
     """
     try:
         root = ET.parse(path).getroot()
     except (OSError, ET.ParseError):
-        return {}
+        return Run()
     order = list(Result)
     found: dict[str, Result] = {}
+    foreign = set()
     for row in root.iter("testcase"):
         test = _node_id(row)
         found[test] = max(_result(row), found.get(test, Result.PASSED), key=order.index)
-    return found
+        if any(each.get("name") == STARTS for each in row.iter("property")):
+            foreign.add(test)
+    return Run(found, frozenset(foreign))
 
 
 def _node_id(row: ET.Element) -> str:
@@ -107,57 +139,74 @@ def _result(row: ET.Element) -> Result:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What two runs showed."""
+    """What the runs showed."""
 
     passed: int
     failed: Sequence[str]
     """Tests that did not pass the second time either, or did not run."""
     unlisted: Sequence[str]
     """Tests that passed the second time and are in no list."""
+    unsteady: Mapping[str, Known]
+    """Tests of a listed group that did not pass twice in a row."""
     excused: Mapping[str, Known]
-    """Tests that passed the second time, with the entry that allows it."""
+    """Tests that passed when they ran again, with the entry that allows it."""
     broken: str = ""
     """What went wrong beside the tests."""
 
     @property
     def good(self) -> bool:
         """Whether the run counts as passed."""
-        return not (self.failed or self.unlisted or self.broken)
+        return not (self.failed or self.unlisted or self.unsteady or self.broken)
 
     def lines(self) -> Iterator[str]:
         """The report; its last line is ``N passed, N failed``, where tests that passed the second time count as failed
         unless they are listed."""
         for test in self.failed:
             yield f"failed both times: {test}"
+        for test, known in self.unsteady.items():
+            yield f"passed the second time, but not the third: {test} ({known})"
         for test, known in self.excused.items():
-            yield f"passed the second time, listed: {test} ({known})"
+            times = "second and third" if known.is_group else "second"
+            yield f"passed the {times} time, listed: {test} ({known})"
         for test in self.unlisted:
             yield f"passed the second time, not listed: {test}"
         if self.unlisted:
             yield "A test that needs a second run is a flaw: mend it, or list it in .ci/flaky.toml."
         if self.broken:
             yield f"failed: {self.broken}"
-        bad = len(self.failed) + len(self.unlisted) + bool(self.broken)
+        bad = len(self.failed) + len(self.unlisted) + len(self.unsteady) + bool(self.broken)
         yield f"{self.passed + len(self.excused)} passed, {bad} failed"
 
 
-def judge(
-    first: Mapping[str, Result], second: Mapping[str, Result], status: int, known: Sequence[Known], today: date
-) -> Judgement:
-    """Compare a run that failed with the second run of what failed.
+def _excuses(first: Run, second: Run, known: Sequence[Known], today: date) -> dict[str, Known | None]:
+    """The tests that passed only the second time, each with the entry that allows it: its own before a group's."""
+    entries = sorted(known, key=lambda entry: entry.is_group)
+    return {
+        test: next((entry for entry in entries if entry.covers(test, today, foreign=test in first.foreign)), None)
+        for test, result in first.results.items()
+        if result is Result.FAILED and second.passed(test)
+    }
+
+
+def for_third_run(first: Run, second: Run, known: Sequence[Known], today: date) -> list[str]:
+    """Return the tests that passed the second time and must pass again."""
+    return [test for test, entry in _excuses(first, second, known, today).items() if entry and entry.is_group]
+
+
+def judge(first: Run, second: Run, third: Run, status: int, known: Sequence[Known], today: date) -> Judgement:
+    """Compare a run that failed with the second run of what failed, and the third of what ``for_third_run`` returned.
 
     :param status: pytest's exit status of the second run; a status other than 0 is a failure, whatever its report says.
     """
-    suspects = [test for test, result in first.items() if result is Result.FAILED]
-    failed = [test for test in suspects if second.get(test) is not Result.PASSED]
-    failed += [test for test, result in second.items() if result is Result.FAILED and test not in suspects]
-    excused, unlisted = {}, []
-    for test in suspects:
-        if test in failed:
-            continue
-        entry = next((entry for entry in known if entry.covers(test, today)), None)
+    suspects = [test for test, result in first.results.items() if result is Result.FAILED]
+    failed = [test for test in suspects if not second.passed(test)]
+    failed += [test for test, result in second.results.items() if result is Result.FAILED and test not in suspects]
+    excused, unsteady, unlisted = {}, {}, []
+    for test, entry in _excuses(first, second, known, today).items():
         if entry is None:
             unlisted.append(test)
+        elif entry.is_group and not third.passed(test):
+            unsteady[test] = entry
         else:
             excused[test] = entry
     broken = ""
@@ -165,8 +214,8 @@ def judge(
         broken = "the first run failed without a failed test in its report: it was killed, or pytest itself failed"
     elif status and not failed:
         broken = f"the second run ended with status {status} without a failed test"
-    passed = sum(result is Result.PASSED and test not in failed for test, result in first.items())
-    return Judgement(passed, failed, unlisted, excused, broken)
+    passed = sum(result is Result.PASSED and test not in failed for test, result in first.results.items())
+    return Judgement(passed, failed, unlisted, unsteady, excused, broken)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,13 +223,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.rerun")
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
-    parser.add_argument("--status", type=int, required=True)
+    parser.add_argument("third", type=Path, nargs="?")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--status", type=int)
+    what.add_argument("--third-run", action="store_true")
     parser.add_argument("--known", type=Path, default=KNOWN)
     given = parser.parse_args(arguments)
+    first, second, known = read_run(given.first), read_run(given.second), read_known(given.known)
     today = datetime.now(UTC).date()
-    judgement = judge(
-        read_results(given.first), read_results(given.second), given.status, read_known(given.known), today
-    )
+    if given.third_run:
+        for test in for_third_run(first, second, known, today):
+            print(test)
+        return 0
+    third = read_run(given.third) if given.third else Run()
+    judgement = judge(first, second, third, given.status, known, today)
     print("\n".join(judgement.lines()))
     return 0 if judgement.good else 1
 

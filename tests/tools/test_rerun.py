@@ -1,19 +1,23 @@
 """A test that needs a second run fails the run, unless it is listed."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tools.rerun import KNOWN, Known, Result, judge, main, read_known, read_results
+from tools.rerun import KNOWN, Known, Result, Run, for_third_run, judge, main, read_known, read_run
 
+MARKERS = ("kafka", "java", "spark", "browser")
 PASSED, FAILED = Result.PASSED, Result.FAILED
 TODAY = date(2026, 6, 1)
 FLAKY = "tests/test_x.py::test_flaky"
 LISTED = Known(FLAKY, "someone", "a reason", date(2026, 6, 1), "")
+GROUP = Known("tests/*", "someone", "a slow JVM", None, "15")
 SUITE = """
 import pathlib
 import pytest
@@ -31,6 +35,13 @@ def fails_once_at_its_end():
 
 def test_good():
     pass
+
+
+@pytest.mark.kafka
+def test_needs_kafka():
+    again = ROUNDS.with_suffix(".kafka").exists()
+    ROUNDS.with_suffix(".kafka").touch()
+    assert again
 
 
 @pytest.mark.skip
@@ -57,7 +68,7 @@ class TestClass:
 def lines_of(
     first: Mapping[str, Result], second: Mapping[str, Result], *known: Known, status: int = 0
 ) -> tuple[bool, list[str]]:
-    judgement = judge(first, second, status, known, TODAY)
+    judgement = judge(Run(first), Run(second), Run(), status, known, TODAY)
     return judgement.good, list(judgement.lines())
 
 
@@ -99,6 +110,42 @@ def test_an_entry_with_parameters_covers_these_alone() -> None:
     assert not entry.covers(FLAKY, TODAY)
 
 
+def test_a_group_covers_what_starts_a_foreign_program_and_nothing_else() -> None:
+    assert GROUP.covers(FLAKY, TODAY, foreign=True)
+    assert not GROUP.covers(FLAKY, TODAY)
+    assert not Known("tests/test_y*", "someone", "another file", None, "15").covers(FLAKY, TODAY, foreign=True)
+    assert not Known("tests/*", "someone", "expired", date(2026, 5, 31), "").covers(FLAKY, TODAY, foreign=True)
+    assert Known("tests/*[[]a]", "o", "brackets are no pattern", None, "1").covers("tests/t[[]a]", TODAY, foreign=True)
+
+
+@pytest.mark.parametrize(
+    ("third", "good", "line"),
+    [
+        ({FLAKY: PASSED}, True, f"passed the second and third time, listed: {FLAKY} (someone, issue 15: a slow JVM)"),
+        ({FLAKY: FAILED}, False, f"passed the second time, but not the third: {FLAKY} (someone, issue 15: a slow JVM)"),
+        ({}, False, f"passed the second time, but not the third: {FLAKY} (someone, issue 15: a slow JVM)"),
+    ],
+)
+def test_a_test_of_a_group_must_pass_twice_in_a_row(third: Mapping[str, Result], good: bool, line: str) -> None:
+    first, second = Run({FLAKY: FAILED}, frozenset({FLAKY})), Run({FLAKY: PASSED})
+    assert for_third_run(first, second, [GROUP], TODAY) == [FLAKY]
+    judgement = judge(first, second, Run(third), 0, [GROUP], TODAY)
+    assert judgement.good is good
+    assert list(judgement.lines()) == [line, "1 passed, 0 failed" if good else "0 passed, 1 failed"]
+
+
+def test_an_entry_for_the_test_itself_goes_before_a_group() -> None:
+    first, second = Run({FLAKY: FAILED}, frozenset({FLAKY})), Run({FLAKY: PASSED})
+    assert for_third_run(first, second, [GROUP, LISTED], TODAY) == []
+    assert judge(first, second, Run(), 0, [GROUP, LISTED], TODAY).good
+
+
+def test_no_third_run_for_what_failed_twice_or_is_not_listed() -> None:
+    foreign = frozenset({FLAKY})
+    assert for_third_run(Run({FLAKY: FAILED}, foreign), Run({FLAKY: FAILED}), [GROUP], TODAY) == []
+    assert for_third_run(Run({FLAKY: FAILED}), Run({FLAKY: PASSED}), [GROUP], TODAY) == []
+
+
 @pytest.mark.parametrize("second", [{FLAKY: FAILED}, {FLAKY: Result.SKIPPED}, {}])
 def test_what_does_not_pass_the_second_time_fails_the_run_though_it_is_listed(second: Mapping[str, Result]) -> None:
     good, lines = lines_of({FLAKY: FAILED}, second, LISTED)
@@ -136,60 +183,86 @@ def test_an_entry_needs_an_owner_a_reason_and_an_end(entry: str, tmp_path: Path)
 
 
 def test_the_list_of_this_repository_is_sound_and_names_tests_that_exist() -> None:
+    root = KNOWN.parent.parent
     for entry in read_known(KNOWN):
         file, _, name = entry.id.partition("::")
-        assert name.partition("[")[0].split("::")[-1] in (KNOWN.parent.parent / file).read_text(encoding="utf-8")
+        if entry.is_group:
+            texts = [
+                path.read_text(encoding="utf-8")
+                for path in root.glob(file)
+                for path in [path, *path.rglob("*.py")]
+                if path.suffix == ".py"
+            ]
+            assert any(f"pytest.mark.{marker}" in text for text in texts for marker in MARKERS), entry.id
+        else:
+            assert name.partition("[")[0].split("::")[-1] in (root / file).read_text(encoding="utf-8")
 
 
 def test_a_report_that_is_cut_off_or_missing_holds_nothing(tmp_path: Path) -> None:
-    assert read_results(tmp_path / "none.xml") == {}
+    assert read_run(tmp_path / "none.xml") == Run()
     cut = tmp_path / "cut.xml"
     cut.write_text("<testsuites><testsuite>", encoding="utf-8")
-    assert read_results(cut) == {}
+    assert read_run(cut) == Run()
 
 
-@pytest.fixture(scope="module")
-def run_suite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Path, Path, int]]:
-    """Runs SUITE twice, the second time what failed; returns both reports and the second status."""
+@dataclass(frozen=True)
+class Reports:
+    """The reports of three runs: of all tests, of what failed, and of what must pass again."""
 
-    def run(name: str, bad: str) -> tuple[Path, Path, int]:
-        home = tmp_path_factory.mktemp(name)
-        (home / "pytest.ini").write_text("[pytest]\njunit_family = xunit1\n", encoding="utf-8")
-        (home / "tests").mkdir()
-        (home / "tests" / "test_x.py").write_text(f"BAD = {bad}\n{SUITE}", encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "--last-failed"]
-        statuses = [
-            subprocess.run(
-                [*command, f"--junitxml={number}.xml"], cwd=home, capture_output=True, check=False
-            ).returncode
-            for number in (1, 2)
-        ]
-        return home / "1.xml", home / "2.xml", statuses[1]
-
-    return run
+    first: Path
+    second: Path
+    third: Path
+    status: int
 
 
-def test_reports_of_real_runs_are_understood(
-    run_suite: Callable[[str, str], tuple[Path, Path, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second, status = run_suite("good", "None")
-    flaky = ["tests/test_x.py::TestClass::test_at_its_end", "tests/test_x.py::test_flaky[a::b[c]]"]
-    assert sorted(test for test, result in read_results(first).items() if result is FAILED) == flaky
-    known = tmp_path / "flaky.toml"
-    known.write_text("", encoding="utf-8")
-    arguments = [str(first), str(second), "--status", str(status), "--known", str(known)]
-    assert main(arguments) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 2 failed"
+def run_suite(home: Path, *, bad: str, known: str) -> Reports:
+    """Runs SUITE as CI does."""
+    (home / "pytest.ini").write_text("[pytest]\njunit_family = xunit1\nmarkers = kafka\n", encoding="utf-8")
+    (home / "tests").mkdir()
+    (home / "tests" / "conftest.py").write_text("from tests.foreign import pytest_itemcollected\n", encoding="utf-8")
+    (home / "tests" / "test_x.py").write_text(f"BAD = {bad}\n{SUITE}", encoding="utf-8")
+    (home / "flaky.toml").write_text(known, encoding="utf-8")
+
+    def run(report: Path, *arguments: str) -> int:
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        environ = os.environ | {"PYTHONPATH": str(KNOWN.parent.parent)}
+        return subprocess.run(command, cwd=home, env=environ, capture_output=True, check=False).returncode
+
+    first, second, third = (home / f"{number}.xml" for number in (1, 2, 3))
+    run(first)
+    status = run(second, "--last-failed")
+    again = for_third_run(read_run(first), read_run(second), read_known(home / "flaky.toml"), TODAY)
+    if again:
+        (home / "again").write_text("\n".join(again), encoding="utf-8")
+        run(third, "@again")
+    return Reports(first, second, third, status)
+
+
+def test_reports_of_real_runs_are_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = '[[test]]\nid = "{}"\nowner = "o"\nreason = "r"\nissue = "1"\n'
-    known.write_text("".join(entry.format(test.removesuffix("[a::b[c]]")) for test in flaky), encoding="utf-8")
+    reports = run_suite(tmp_path, bad="None", known=entry.format("tests/*"))
+    kafka = "tests/test_x.py::test_needs_kafka"
+    flaky = ["tests/test_x.py::TestClass::test_at_its_end", "tests/test_x.py::test_flaky[a::b[c]]"]
+    first = read_run(reports.first)
+    assert sorted(test for test, result in first.results.items() if result is FAILED) == [*flaky, kafka]
+    assert first.foreign == {kafka}
+    assert read_run(reports.third) == Run({kafka: PASSED}, frozenset({kafka}))
+    known = tmp_path / "flaky.toml"
+    paths = [str(reports.first), str(reports.second), "--known", str(known)]
+    assert main([*paths, "--third-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [kafka]
+    arguments = [*paths[:2], str(reports.third), *paths[2:], "--status", str(reports.status)]
+    assert main(arguments) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 2 failed"
+    known.write_text(
+        "".join(entry.format(test.removesuffix("[a::b[c]]")) for test in [*flaky, "tests/*"]), encoding="utf-8"
+    )
     assert main(arguments) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "4 passed, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "5 passed, 0 failed"
 
 
-def test_a_test_that_fails_twice_fails_the_run(
-    run_suite: Callable[[str, str], tuple[Path, Path, int]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second, status = run_suite("bad", "1")
-    assert status == 1
-    assert main([str(first), str(second), "--status", str(status)]) == 1
+def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reports = run_suite(tmp_path, bad="1", known="")
+    assert reports.status == 1
+    assert main([str(reports.first), str(reports.second), "--status", str(reports.status)]) == 1
     assert "failed both times: tests/test_x.py::TestClass::test_bad" in capsys.readouterr().out
