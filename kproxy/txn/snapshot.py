@@ -94,7 +94,6 @@ class PartitionLoader:
 
     def __init__(self, start: int) -> None:
         """``start``: the log start offset; what lay before it is in a snapshot behind it."""
-        self.start = start
         #: Whether what is applied is all that the log says up to here.
         self.is_sure = start == 0
         #: Records and bytes since the newest whole snapshot (or the start), and that one's offset and bytes.

@@ -87,7 +87,7 @@ class UnmirroredOffsets(Mapping[Commit, list[TransactionOffsets]]):
             return False
         self.size -= sum(map(offsets_bytes, records))
         newest = self._newest[group_id]
-        for place in [place for place in set().union(*map(places_of, records)) if newest.get(place) == commit]:
+        for place in set().union(*map(places_of, records)):  # what was superseded is in them no more
             del newest[place]
         if not newest:
             del self._newest[group_id]

@@ -328,7 +328,6 @@ class IdView:
     def _settle(self, part: Producer, committed: bool) -> None:
         prepared = self.prepared.pop(part, None)
         self._to_be_ended(part, committed=committed, empty=prepared is not None and not prepared.record.topics)
-        self.bounds.pop(part, None)
         records = self.pending.pop(part, [])
         if not committed:
             self.aborted.add(part)  # a member's moves to where all of theirs are

@@ -1,22 +1,29 @@
 """What is told of a transactional id from its view."""
 
+import pytest
+
 from kproxy.codec.messages import Message
 from kproxy.txn.described import Described, Listed, Part
 from kproxy.txn.describing import describe, listed
+from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view_values import Native
 from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
     decision,
+    ended,
     expiry,
     member,
+    native_member,
     offsets,
     partitions,
     prepare,
     producer,
 )
 
-P0, P1, M = producer(100, 0), producer(100, 1), producer(200, 0)
+P0, P1, P2, M = producer(100, 0), producer(100, 1), producer(100, 2), producer(200, 0)
+NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 
 
 def told_of(*records: Message) -> Described:
@@ -65,3 +72,45 @@ def test_a_row_of_a_list_says_the_same() -> None:
     row = listed(told)
     assert isinstance(row, Listed)
     assert row == tuple(getattr(told, name) for name in Listed._fields)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_decision_is_prepared_until_the_broker_was_told_of_it(committed: bool) -> None:
+    records = [claim(1, P0), native_member(1, P0, M, 2, "m", NATIVE), decision(1, P0, committed, [P0, M])]
+    outcome = "Commit" if committed else "Abort"
+    assert told_of(*records).state == f"Prepare{outcome}"
+    assert told_of(*records, ended(M)).state == f"Complete{outcome}"
+
+
+def test_what_a_claim_has_aborted_is_complete() -> None:
+    """Nobody waits for that decision."""
+    told = told_of(claim(1, P0), native_member(1, P0, M, 2, "m", NATIVE), claim(2, P2))
+    assert told.state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_member_at_the_broker_has_until_its_time_out(prepared: bool) -> None:
+    told = told_of(claim(1, P0), native_member(1, P0, M, 2, "m", NATIVE), *([prepare(2, M)] if prepared else []))
+    assert told.parts == (Part("m", *M, prepared, 1001 + NATIVE.timeout_ms),)
+
+
+def test_of_an_id_that_nobody_has_claimed_nothing_is_known() -> None:
+    told = describe(IdView("id"))
+    assert (told.state, told.client_id, told.timeout_ms, told.instance_id) == ("Empty", "", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("records", "undecided"),
+    [
+        ([], False),
+        ([partitions(1, P0, {("t", 1): 5})], True),
+        ([member(1, P0, M, 2, "m"), prepare(2, M)], True),
+        ([prepare(1, P0)], True),
+        ([decision(1, P0, committed=True)], False),
+    ],
+    ids=["empty", "open", "a prepared member", "prepared", "decided"],
+)
+def test_readers_wait_for_a_decision_while_something_is_open_or_prepared(
+    records: list[Message], undecided: bool
+) -> None:
+    assert listed(told_of(claim(1, P0), *records)).is_undecided == undecided

@@ -41,6 +41,8 @@ def test_an_abort_by_a_claim_is_no_answer() -> None:
     assert answered_end(view, CLIENT, committed=False) is None
 
 
-def test_nor_is_a_decision_after_which_another_producer_took_the_id() -> None:
-    view = view_of(claim(1, P0), decision(1, P0, True, next_client=NEXT), claim(2, P2, client=Producer(7, 2)))
+@pytest.mark.parametrize("other", [Producer(7, 2), Producer(8, 0), Producer(3, 0)])
+def test_nor_is_a_decision_after_which_another_producer_took_the_id(other: Producer) -> None:
+    """Brokers hand out producer ids in blocks: a later one may be a lower number."""
+    view = view_of(claim(1, P0), decision(1, P0, True, next_client=NEXT), claim(2, P2, client=other))
     assert answered_end(view, CLIENT, committed=True) is None

@@ -58,6 +58,16 @@ class TestNewestConnections:
                 used.admit(name, 8)
         used.admit("left", 8)
 
+    def test_a_thousand_groups_are_remembered_beside_the_transactions_coordinator(self) -> None:
+        used = NewestConnections()
+        used.admit(COORDINATOR, 9)
+        for number in range(1_000):
+            used.admit(f"g{number}", 9)
+        with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+            used.admit("g0", 8)
+        used.admit("one more", 9)
+        used.admit("g1", 8)
+
 
 class TestAddedGroups:
     def test_a_group_is_in_the_transaction_once_it_was_added(self) -> None:
@@ -89,3 +99,4 @@ class TestAddedGroups:
         groups = AddedGroups()
         assert groups.receive(offsets("g", 0), 3) is None
         assert groups.receive(offsets("h", 1), 4) is None
+        assert groups.receive(offsets("g", 0), 5) is None

@@ -334,3 +334,36 @@ def test_a_beginning_that_no_snapshot_stands_for_is_lost(log: Log) -> None:
     log.records += log.snapshot(len(log.records))
     log.start = 2
     assert log.read().without_beginning([0]) == []
+
+
+def test_nothing_is_due_of_a_partition_whose_beginning_is_not_known() -> None:
+    loader = PartitionLoader(5)
+    loader.records = loader.size = 1 << 30
+    assert not loader.is_due
+    loader.begin_without()
+    assert loader.is_due
+
+
+def test_a_snapshot_of_records_that_are_not_in_the_log_is_ignored() -> None:
+    """The log was truncated, or made again, while it was on its way."""
+    loader = PartitionLoader(0)
+    (raw,) = snapshot_records([], 100, nonce(9))
+    loader.take(decode(*raw), Stand(7, 0), 10)
+    assert (loader.up_to, loader.last_size) == (0, 0)
+
+
+def version_of(*records: Message) -> int:
+    """Of the views of one id after these records."""
+    view = IdView("a")
+    for offset, body in enumerate(records):
+        assert view.apply(body, Stand(offset, 0))
+    return int.from_bytes(encode_views([view])[:2], "big")
+
+
+def test_views_are_as_old_a_kproxy_as_possible_can_read_them() -> None:
+    """One that can't keep something must not load it."""
+    joined, native = member(1, P0, M, 5), native_member(1, P0, K, 8, "m", NATIVE)
+    assert version_of(claim(1, P0), joined) == 0
+    assert version_of(claim(1, P0), joined, decision(1, P0, False)) == 1
+    assert version_of(claim(1, P0), native) == 2
+    assert version_of(claim(1, P0), native, decision(1, P0, True, [P0, K])) == 2

@@ -1,5 +1,7 @@
 """The text of records: one line each, and what matters in it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -13,6 +15,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.text import describe
+from kproxy.txn.view_values import Native
 from tests.txn.log_bodies import any_body, names
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import nonce, producer
@@ -57,6 +60,20 @@ ONE, MEMBER = f"{TXN_BITS | 100}:2", f"{TXN_BITS | 200}:0"
         (
             bodies.member(1, A, M, 2, "task-4"),
             f"MEMBER 'pay' {MEMBER} name='task-4' joins {ONE} member_nonce=00000002 nonce=00000001",
+        ),
+        (
+            replace(bodies.claim(1, A), resumed_producer_id=0, resumed_epoch=4),
+            f"CLAIM 'pay' producer={TXN_BITS | 100} epochs=2-3 generation=1 client=7:0 resumed=0:4 timeout_ms=60000 "
+            "instance='kproxy-1' client_id='app' nonce=00000001",
+        ),
+        (
+            replace(bodies.decision(1, A, False), reason="time-out"),
+            f"DECISION 'pay' ABORT {ONE} next=7:0 reason='time-out' nonce=00000001",
+        ),
+        (
+            bodies.native_member(1, A, M, 2, "task-4", Native("slot-1", Producer(300, 4), level=2, timeout_ms=900)),
+            f"MEMBER 'pay' {MEMBER} name='task-4' joins {ONE} broker='slot-1' 300:4 level=2 timeout_ms=900 "
+            "member_nonce=00000002 nonce=00000001",
         ),
         (bodies.prepare(1, A), f"PREPARE 'pay' {ONE} nonce=00000001"),
         (bodies.mirrored(A, "g"), f"MIRRORED 'pay' {ONE} group='g'"),

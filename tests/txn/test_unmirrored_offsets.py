@@ -1,16 +1,19 @@
 """Group offsets until the broker has them: each partition's newest."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets, TransactionOffsetsPartition
 from kproxy.txn.ids import Producer
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, places_of, superseded, with_newest
 from kproxy.txn.view import Place
 from verification.models.transaction_log.bodies import offsets, producer
 
+SMALL = offsets(1, producer(100, 0), "g", {("t", 0): 1})
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
 
@@ -67,6 +70,41 @@ def test_what_the_broker_has_is_forgotten() -> None:
     for epoch in (0, 2):
         assert found.remove(producer(100, epoch), "g")
     assert (len(found), found.size) == (0, 0)
+
+
+def test_what_is_written_leaves_the_newest_offsets_of_other_partitions_to_be_superseded() -> None:
+    found = kept(of(0, {A: 1}), of(1, {B: 1}))
+    assert found.remove(producer(100, 0), "g")
+    found.add(producer(100, 2), of(2, {B: 3}))
+    assert newest(found) == {B: 3}
+    assert found[producer(100, 1), "g"] == [of(1, {})]
+
+
+def test_offsets_of_another_group_are_not_superseded_whatever_its_name() -> None:
+    for former, later in ("gh", "hg"):
+        records = [of(0, {A: 1}, former), of(0, {A: 3}, later)]
+        assert with_newest(records[:1], records[1]) == records
+
+
+@pytest.mark.parametrize(
+    "longer",
+    [
+        replace(SMALL, group_id="g" + 100 * "x"),
+        replace(SMALL, member_id=100 * "x"),
+        replace(SMALL, group_instance_id=100 * "x"),
+        replace(SMALL, topics=[replace(SMALL.topics[0], name="t" + 100 * "x")]),
+        replace(
+            SMALL, topics=[replace(SMALL.topics[0], partitions=[TransactionOffsetsPartition(0, 1, -1, 100 * "x")])]
+        ),
+    ],
+    ids=["group", "member", "static member", "topic", "metadata"],
+)
+def test_the_size_counts_what_a_client_chooses(longer: TransactionOffsets) -> None:
+    assert offsets_bytes(longer) == offsets_bytes(SMALL) + 100
+
+
+def test_each_partition_takes_room() -> None:
+    assert offsets_bytes(of(0, {A: 1, B: 1})) - offsets_bytes(of(0, {A: 1})) >= 100
 
 
 def test_a_record_is_not_changed_by_what_supersedes_it() -> None:

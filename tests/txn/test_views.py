@@ -128,6 +128,7 @@ def test_a_partition_that_is_read_anew_is_forgotten(views: Views) -> None:
     feed.give("a", claim(1, P0), member(1, P0, M, 5), partitions(1, P0, {PLACE: 1}), offsets(1, P0, "g", {PLACE: 5}))
     views.restart(0, 0)
     assert views.of("a") is None
+    assert views.of_producer(P0.producer_id) is views.of_producer(M.producer_id) is None
     assert views.verdict(*M) is U
     assert views.bound("t", 0) == 4
     assert not list(views.undecided_offsets("g"))
@@ -324,3 +325,52 @@ def test_the_questions_agree_with_the_views(log: list[tuple[str, Message]]) -> N
     assert views.copies_bytes() == COPY_BYTES * sum(len(x) for view in every for x in view.copies.values())
     views.restart(0, 0)
     assert views.unmirrored_bytes == 0
+
+
+#: A transaction that was committed with offsets, and one that is open.
+MOVED: tuple[Message, ...] = (
+    claim(1, P0),
+    offsets(1, P0, "g", {PLACE: 5}),
+    decision(1, P0, True),
+    offsets(1, P1, "h", {PLACE: 6}),
+)
+
+
+def load(reader: Views, writer: Views, up_to: int) -> None:
+    """The reader finds that the log begins with the snapshot."""
+    reader.restart(0, up_to)
+    feed = Feed(reader)
+    feed.offset = up_to
+    for raw in snapshot_records(writer.of_partition(0), up_to, nonce(9)):
+        feed.raw(*raw)
+
+
+def test_what_waits_for_the_brokers_own_group_offsets_is_measured(views: Views) -> None:
+    feed = Feed(views)
+    feed.give("a", *MOVED)
+    view = views.of("a")
+    assert view is not None
+    assert views.unmirrored_bytes == view.unmirrored.size > 0
+    feed.give("a", mirrored(P0, "g"))
+    assert views.unmirrored_bytes == 0
+    Feed(views, 1).give("b", claim(2, Q0), offsets(2, Q0, "g", {PLACE: 5}), decision(2, Q0, True))
+    assert views.unmirrored_bytes > 0
+    views.restart(1, 0)
+    assert views.unmirrored_bytes == 0
+
+
+def test_a_group_is_found_after_a_snapshot_was_loaded(views: Views) -> None:
+    writer = Views()
+    Feed(writer).give("a", *MOVED)
+    load(views, writer, len(MOVED))
+    assert [part for _, part, _ in views.unmirrored_offsets("g")] == [P0]
+    assert [part for _, part, _ in views.undecided_offsets("h")] == [P1]
+    assert views.unmirrored_bytes == writer.unmirrored_bytes
+
+
+def test_an_id_that_two_partitions_state_is_measured_once(views: Views) -> None:
+    writer = Views()
+    Feed(writer).give("a", *MOVED)
+    Feed(views, 1).give("a", *MOVED)
+    load(views, writer, len(MOVED))
+    assert views.unmirrored_bytes == writer.unmirrored_bytes

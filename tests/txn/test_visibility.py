@@ -174,10 +174,53 @@ class TestVisible:
         with pytest.raises(CorruptRecord):
             visible(bytes(100), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
 
+    @pytest.mark.parametrize("length", [-(1 << 31), -12, -1, 0, 48])
+    def test_a_batch_that_says_it_is_shorter_than_its_header_is_told(self, length: int) -> None:
+        data = bytearray(log_of([("plain", 1, 0)]).read(0))
+        data[8:12] = length.to_bytes(4, "big", signed=True)
+        with pytest.raises(CorruptRecord):
+            visible(bytes(data), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
+
+    def test_only_a_marker_of_an_abort_ends_an_aborted_transaction(self) -> None:
+        """As in Kafka's consumer; a marker may have lost its record to compaction, or have no key."""
+        key = {"commit": b"\0\0\0\1", "none": None, "later version": b"\0\1\0\0\0\x09"}
+        for name, ends in {"commit": False, "none": False, "later version": True}.items():
+            marking = build_batch(
+                [Record(0, 1, key[name], bytes(6))],
+                producer_id=5,
+                base_offset=1,
+                is_control=True,
+                is_transactional=True,
+            )
+            seen = natively_aborted(bytes(marking))
+            assert offsets(seen) == ([2] if ends else []), name
+            assert seen.next_offset == 3
+
+    def test_an_empty_marker_ends_no_aborted_transaction(self) -> None:
+        marking = bytearray(
+            build_batch(
+                [Record(0, 1, bytes(4), bytes(6))], producer_id=5, base_offset=1, is_control=True, is_transactional=True
+            )
+        )[:61]
+        marking[8:12], marking[57:61] = (49).to_bytes(4, "big"), bytes(4)
+        assert offsets(natively_aborted(bytes(marking))) == []
+
     def test_where_nothing_is_known_transactions_of_kproxys_stay_hidden(self) -> None:
         log = log_of([("plain", 1, 0), ("committed", 1, 0)])
         seen = visible(log.read(0), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
         assert (offsets(seen), seen.next_offset) == ([0], 1)
+
+
+def natively_aborted(marking: bytes) -> Seen:
+    """Data of an aborted transaction of Kafka's own, a marker at offset 1, and data of the same producer."""
+    data = [
+        bytes(build_batch([Record(0, 1, None, b"v")], producer_id=5, base_offset=at, is_transactional=True))
+        for at in (0, 2)
+    ]
+    record_set = data[0] + marking + data[1]
+    return visible(
+        record_set, topic="t", partition=0, first_offset=0, aborted=[Aborted(5, 0)], decisions=NothingKnown()
+    )
 
 
 def read_plain(producer_id: int, offset: int) -> bytes:
