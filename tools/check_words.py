@@ -1,0 +1,84 @@
+"""Checks the wording of docs, README and the other pages for people: plain English, the field's words.
+
+    python -m tools.check_words [FILE ...]    # exit status 1 if a phrase should be replaced
+
+``tools/words.yaml`` has the rules: a regular expression, and what to write instead. Code blocks, inline code and
+addresses of links are not prose, so they are not checked.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+RULES: Final = Path(__file__).with_name("words.yaml")
+#: Pages for people. CHANGELOG.md is history: its older parts stay as they were published.
+PAGES: Final = ("*.md", "docs/*.md", "changes/*.md", "deploy/**/*.md")
+_PUBLISHED: Final = {"CHANGELOG.md"}
+_FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
+_INLINE: Final = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)")
+
+
+class Rule(NamedTuple):
+    """A phrase that readers stumble over, and what to write instead."""
+
+    phrase: "re.Pattern[str]"
+    write: str
+
+
+class Finding(NamedTuple):
+    """One use of a phrase: file, line (from 1), the words, and what to write instead."""
+
+    file: str
+    line: int
+    words: str
+    write: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.words!r}: write {self.write}"
+
+
+def read_rules(path: Path = RULES) -> list[Rule]:
+    """Return the rules of a file: a list of entries with ``phrase`` (a regular expression) and ``write``."""
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [Rule(re.compile(entry["phrase"], re.IGNORECASE), entry["write"]) for entry in entries]
+
+
+def check(name: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """Yield each phrase of a page in Markdown that a rule finds, by line."""
+    prose = text
+    for code in (_FENCED, _INDENTED, _INLINE):
+        prose = code.sub(_blank, prose)
+    found = [(match.start(), match[0], rule.write) for rule in rules for match in rule.phrase.finditer(prose)]
+    for start, words, write in sorted(found):
+        yield Finding(name, prose.count("\n", 0, start) + 1, " ".join(words.split()), write)
+
+
+def _blank(match: "re.Match[str]") -> str:
+    """Return as many lines without words, so that line numbers stay."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what should be replaced in these files, or in all pages."""
+    files = [Path(name).resolve() for name in arguments] or sorted(
+        {path for pattern in PAGES for path in ROOT.glob(pattern) if path.name not in _PUBLISHED}
+    )
+    rules = read_rules()
+    findings = [
+        finding
+        for path in files
+        for finding in check(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), rules)
+    ]
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
