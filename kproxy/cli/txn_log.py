@@ -63,7 +63,7 @@ class Printer:
             return
         if self._wanted.transactional_id not in (None, _transactional_id(key, value)):
             return
-        place = _Place(partition, offset, timestamp_ms, producer_id, epoch)
+        place = _RecordPosition(partition, offset, timestamp_ms, producer_id, epoch)
         try:
             self._write(self._line(place, key, value))
         except BrokenPipeError:
@@ -73,7 +73,7 @@ class Printer:
         """Nothing to be said."""
 
 
-class _Place(NamedTuple):
+class _RecordPosition(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
@@ -145,12 +145,12 @@ def _transactional_id(key: bytes | None, value: bytes | None) -> str | None:
         return None
 
 
-def _text_line(place: _Place, key: bytes | None, value: bytes | None) -> str:
+def _text_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
     moment = datetime.fromtimestamp(place.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return f"{moment} {place.partition}:{place.offset} {describe(key, value)}"
 
 
-def _json_line(place: _Place, key: bytes | None, value: bytes | None) -> str:
+def _json_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
     line: dict[str, Any] = place._asdict()
     try:
         entry = decode(key, value)

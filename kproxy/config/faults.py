@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kproxy.config.sources import ConfigError
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where something stands: line (the first is 1) and dotted key."""
 
     line: int
@@ -16,7 +16,7 @@ class Place(NamedTuple):
 class Fault(NamedTuple):
     """One thing to put right."""
 
-    place: Place
+    place: Location
     text: str
 
 
@@ -36,7 +36,7 @@ class Faults:
     file: str
     found: list[Fault] = field(default_factory=list)
 
-    def add(self, place: Place, text: str) -> None:
+    def add(self, place: Location, text: str) -> None:
         """Notes one."""
         self.found.append(Fault(place, text))
 
@@ -46,5 +46,5 @@ class Faults:
             raise FileError(self.file, sorted(dict.fromkeys(self.found), key=lambda fault: fault.place.line))
 
 
-def _key(place: Place) -> str:
+def _key(place: Location) -> str:
     return f"{place.key}: " if place.key else ""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from kproxy.config.faults import Faults, Place
+from kproxy.config.faults import Faults, Location
 from kproxy.config.sources import ConfigError
 from kproxy.config.values import suggest
 from kproxy.config.variables import expand
@@ -27,7 +27,7 @@ class Section:
         self._faults = faults
         self._environ = environ
         self._asked: list[str] = []
-        self._nodes: dict[str, tuple[Place, yaml.Node]] = {}
+        self._nodes: dict[str, tuple[Location, yaml.Node]] = {}
         self._is_mapping = isinstance(node, yaml.MappingNode)
         if not isinstance(node, yaml.MappingNode):
             faults.add(self.place, "must be a mapping, 'key: value' lines")
@@ -51,7 +51,7 @@ class Section:
         if self._is_mapping:
             self._faults.add(self.place if key is None else self.place_of(key), text)
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> Location:
         """Where a key stands; the section itself if it is missing."""
         return self._nodes[key][0] if key in self._nodes else self.place._replace(key=self._dotted(key))
 
@@ -132,13 +132,13 @@ class Section:
         if key not in self._asked:
             self._asked.append(key)
 
-    def _inner(self, place: Place, node: yaml.Node) -> "Section":
+    def _inner(self, place: Location, node: yaml.Node) -> "Section":
         return Section(node, place.key, self._faults, self._environ)
 
     def _dotted(self, key: str) -> str:
         return f"{self.place.key}.{key}" if self.place.key else key
 
-    def _scalar(self, place: Place, node: yaml.Node) -> str | None:
+    def _scalar(self, place: Location, node: yaml.Node) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
             self._faults.add(place, "must be a single value, not a list or a mapping")
             return None
@@ -184,14 +184,14 @@ def _duration(text: str) -> str:
     return text
 
 
-def _entries(place: Place, node: yaml.Node) -> list[tuple[Place, Any]]:
+def _entries(place: Location, node: yaml.Node) -> list[tuple[Location, Any]]:
     if not isinstance(node, yaml.SequenceNode):
         return [(place, node)]
     return [(_place(entry, f"{place.key}[{index}]"), entry) for index, entry in enumerate(node.value)]
 
 
-def _place(node: yaml.Node, key: str) -> Place:
-    return Place(node.start_mark.line + 1, key)
+def _place(node: yaml.Node, key: str) -> Location:
+    return Location(node.start_mark.line + 1, key)
 
 
 def top_of(file: Path, faults: Faults, environ: Mapping[str, str]) -> Section:

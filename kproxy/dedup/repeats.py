@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.digest import UNTIMED, read_batch
 
 #: Of what came last so many bytes are kept as they are, by client; a batch of more is hashed at once.
 MOST_BYTES: Final = 1 << 20
 #: Hashes of so many records are kept.
 _MOST_RECORDS: Final = 50_000
-
-_Place = tuple[str, int]
 
 
 class Came(NamedTuple):
@@ -32,7 +31,7 @@ class Came(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Kept:
     connection: int
-    place: _Place
+    place: TopicPartition
     arrival_ms: int
     records: int
     data: bytes | None
@@ -47,9 +46,9 @@ class Repeats:
         """A batch that is larger than this when it is unpacked is not compared."""
         self._limit = max_decompressed_bytes
         self._kept: deque[_Kept] = deque()
-        self._by_place: dict[_Place, deque[_Kept]] = {}
+        self._by_place: dict[TopicPartition, deque[_Kept]] = {}
         #: How many are kept of each connection, by partition.
-        self._connections: dict[_Place, Counter[int]] = {}
+        self._connections: dict[TopicPartition, Counter[int]] = {}
         self._bytes = 0
         self._hashed = 0
 
@@ -68,7 +67,7 @@ class Repeats:
             self._keep(kept)
         return found
 
-    def _others(self, connection: int, place: _Place) -> list[_Kept]:
+    def _others(self, connection: int, place: TopicPartition) -> list[_Kept]:
         connections = self._connections.get(place)
         if connections is None or len(connections) == (connection in connections):
             return []

@@ -10,10 +10,11 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import Batch
-from kproxy.net.broker_log_leaders import Leaders, LogError, Place
+from kproxy.net.broker_log_leaders import Leaders, LogError
 from kproxy.net.broker_log_questions import (
     EARLIEST,
     LATEST,
@@ -28,7 +29,7 @@ from kproxy.net.broker_log_tail import Spots, Tail, Wanted
 from kproxy.net.cluster import Cluster
 from kproxy.proxy.stats import Stats
 
-__all__ = ["ActiveProducer", "Batch", "BrokerLog", "Failures", "LogError", "Marker", "Place", "Survey"]
+__all__ = ["ActiveProducer", "Batch", "BrokerLog", "Failures", "LogError", "Marker", "Survey"]
 
 Survey: TypeAlias = tuple[int, dict[int, ActiveProducer]]
 """An offset up to which a partition can be read, and what is remembered of its producers, by id."""
@@ -74,7 +75,9 @@ class BrokerLog:
 
     # -- fences
 
-    async def fence(self, places: Collection[Place], markers: Sequence[Marker], failed: Failures | None = None) -> None:
+    async def fence(
+        self, places: Collection[TopicPartition], markers: Sequence[Marker], failed: Failures | None = None
+    ) -> None:
         """Fences each producer id below its epoch on each partition, also where it was never seen.
 
         A marker is acknowledged when all in-sync replicas have it: all that came before can be read then. Where brokers
@@ -124,7 +127,10 @@ class BrokerLog:
     # -- reads and tails
 
     async def read_at(
-        self, offsets: Mapping[Place, Iterable[int]], take: Callable[[Place, Batch], None], failed: Failures
+        self,
+        offsets: Mapping[TopicPartition, Iterable[int]],
+        take: Callable[[TopicPartition, Batch], None],
+        failed: Failures,
     ) -> None:
         """Hands ``take`` the batches that hold these offsets, as they come; ``failed`` gets what can't be read.
 
@@ -135,13 +141,15 @@ class BrokerLog:
         self._stats.readbacks += len(spots)
         failed |= await read_logs(self._leaders, self._config, self._stats, spots)
 
-    async def survey(self, places: Collection[Place], failed: Failures | None = None) -> dict[Place, Survey]:
+    async def survey(
+        self, places: Collection[TopicPartition], failed: Failures | None = None
+    ) -> dict[TopicPartition, Survey]:
         """How far partitions can be read, and what their leaders remembered of producers **after** that was asked.
 
         So what a producer writes that is not among these lies behind that offset. DescribeProducers is answered by any
         replica: it counts only from the broker that had just answered as the leader.
         """
-        found: dict[Place, Survey] = {}
+        found: dict[TopicPartition, Survey] = {}
         failures: Failures = {}
         waiting = list(places)
         for _ in range(_ATTEMPTS):
@@ -164,14 +172,14 @@ class BrokerLog:
 
     async def tails(
         self,
-        places: Collection[Place],
+        places: Collection[TopicPartition],
         producer_ids: Container[int],
         *,
-        floors: Mapping[Place, int] = _NONE,
+        floors: Mapping[TopicPartition, int] = _NONE,
         first_epochs: Mapping[int, int] = _NONE,
-        unseen: Mapping[Place, Mapping[int, int]] = _NOBODY,
+        unseen: Mapping[TopicPartition, Mapping[int, int]] = _NOBODY,
         failed: Failures | None = None,
-    ) -> dict[Place, list[Batch]]:
+    ) -> dict[TopicPartition, list[Batch]]:
         """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
 
         Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most. ``floors``: offsets below
@@ -181,7 +189,7 @@ class BrokerLog:
         failures: Failures = {}
         seen = await self.survey(places, failures)
         starts = await self._leaders.ask(seen, list_offsets(EARLIEST))
-        tails: dict[Place, Tail] = {}
+        tails: dict[TopicPartition, Tail] = {}
         for place, (end, active) in seen.items():
             none = unseen.get(place, _NONE)
             wanted = [

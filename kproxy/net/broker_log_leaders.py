@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.idle_connections import IdleConnections
 from kproxy.proxy.routing import Address
 
-Place: TypeAlias = tuple[str, int]
 """A topic's name and a partition's index."""
 
 T = TypeVar("T")
@@ -37,9 +37,9 @@ _DOUBTFUL: Final = frozenset(
 class Question(Generic[T]):
     """A request for many partitions, and how to read its answer."""
 
-    request: Callable[[Sequence[Place]], Message]
+    request: Callable[[Sequence[TopicPartition]], Message]
     #: (partition, error code, what was asked for) for each partition in the answer.
-    answers: Callable[[Message], Iterable[tuple[Place, int, T]]]
+    answers: Callable[[Message], Iterable[tuple[TopicPartition, int, T]]]
     #: Asked at no newer version.
     newest: int
     #: How long the broker may take by itself.
@@ -51,7 +51,7 @@ class Question(Generic[T]):
 class LogError(RemoteProtocolError):
     """A broker answered with an error that another attempt would not help."""
 
-    def __init__(self, place: Place, error_code: int, what: str) -> None:
+    def __init__(self, place: TopicPartition, error_code: int, what: str) -> None:
         """``what`` was asked for."""
         super().__init__(f"{what} for {place[0]}-{place[1]} failed with error {error_code}")
         self.error_code = error_code
@@ -66,14 +66,14 @@ class Told(Generic[T]):
     #: The leader.
     by: Address | None = None
 
-    def get(self, place: Place, what: str) -> T:
+    def get(self, place: TopicPartition, what: str) -> T:
         """What was asked for; LogError if there was an error, OSError if no leader answered in time."""
         self.reached(place)
         if self.error_code or self.value is None:
             raise LogError(place, self.error_code, what)
         return self.value
 
-    def reached(self, place: Place) -> None:
+    def reached(self, place: TopicPartition) -> None:
         """OSError if no leader answered in time."""
         if self.error_code == _NOBODY:
             raise OSError(f"no leader answered for {place[0]}-{place[1]} in time")
@@ -92,27 +92,27 @@ class Leaders:
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._connections = IdleConnections(cluster.network, config)
-        self._known: dict[Place, Address] = {}
+        self._known: dict[TopicPartition, Address] = {}
 
-    async def ask(self, places: Iterable[Place], question: Question[T]) -> dict[Place, Told[T]]:
+    async def ask(self, places: Iterable[TopicPartition], question: Question[T]) -> dict[TopicPartition, Told[T]]:
         """The answers for all places, errors included that another attempt would not help; asked for in this order.
 
         A place whose leader can't be asked within ``delivery_timeout_ms`` raises OSError from ``Told.get``.
         """
         waiting = dict.fromkeys(places)
-        told: dict[Place, Told[T]] = {}
+        told: dict[TopicPartition, Told[T]] = {}
         with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
             await self._ask_until_told(waiting, question, told)
         told.update(dict.fromkeys(waiting, Told(_NOBODY, None)))
         return told
 
     async def _ask_until_told(
-        self, waiting: dict[Place, None], question: Question[T], told: dict[Place, Told[T]]
+        self, waiting: dict[TopicPartition, None], question: Question[T], told: dict[TopicPartition, Told[T]]
     ) -> None:
         backoff_ms = self._config.retry_backoff_ms
-        doubtful: dict[Place, int] = {}
+        doubtful: dict[TopicPartition, int] = {}
         while True:
-            found: dict[Place, Told[T]] = {}
+            found: dict[TopicPartition, Told[T]] = {}
             groups = await self._by_leader(list(waiting), found)
             async with trio.open_nursery() as nursery:
                 for address, group in groups.items():
@@ -132,18 +132,22 @@ class Leaders:
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
 
-    async def _by_leader(self, places: Sequence[Place], found: dict[Place, Told[T]]) -> dict[Address, list[Place]]:
+    async def _by_leader(
+        self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]
+    ) -> dict[Address, list[TopicPartition]]:
         unknown = [place for place in places if place not in self._known]
         leaders = {place: self._known[place] for place in places if place in self._known}
         if unknown:
             leaders |= await self._learn(unknown, found)
-        groups: dict[Address, list[Place]] = {}
+        groups: dict[Address, list[TopicPartition]] = {}
         for place in places:
             if place in leaders:
                 groups.setdefault(leaders[place], []).append(place)
         return groups
 
-    async def _learn(self, places: Sequence[Place], found: dict[Place, Told[T]]) -> dict[Place, Address]:
+    async def _learn(
+        self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]
+    ) -> dict[TopicPartition, Address]:
         """The leaders of these, where there are any; ``found`` says which are not there at all."""
         names = dict.fromkeys(name for name, _ in places)
         request = MetadataRequest(
@@ -154,11 +158,11 @@ class Leaders:
         except (OSError, RemoteProtocolError):
             return {}
         brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
-        told: dict[Place, Address | None] = {}
+        told: dict[TopicPartition, Address | None] = {}
         for topic in response.topics:
             for row in topic.partitions:
                 told[topic.name or "", row.partition_index] = brokers.get(row.leader_id)
-        leaders: dict[Place, Address] = {}
+        leaders: dict[TopicPartition, Address] = {}
         for place in places:
             address = told.get(place)
             if address is not None:
@@ -190,7 +194,11 @@ class Leaders:
         raise error
 
     async def _ask_leader(
-        self, address: Address, places: Sequence[Place], question: Question[T], found: dict[Place, Told[T]]
+        self,
+        address: Address,
+        places: Sequence[TopicPartition],
+        question: Question[T],
+        found: dict[TopicPartition, Told[T]],
     ) -> None:
         async with self._limiter:
             try:
@@ -198,7 +206,9 @@ class Leaders:
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("broker_log")
 
-    async def _exchange(self, address: Address, places: Sequence[Place], question: Question[T]) -> dict[Place, Told[T]]:
+    async def _exchange(
+        self, address: Address, places: Sequence[TopicPartition], question: Question[T]
+    ) -> dict[TopicPartition, Told[T]]:
         async with self._connections.to(address) as client:
             request = question.request(places)
             served = client.versions.get(request.API_KEY)

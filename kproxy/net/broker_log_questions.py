@@ -28,7 +28,8 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.net.broker_log_leaders import Place, Question
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.broker_log_leaders import Question
 
 LATEST: Final = -1
 """In ListOffsets: the high watermark."""
@@ -55,7 +56,7 @@ class ActiveProducer(NamedTuple):
     last_timestamp_ms: int
 
 
-def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
+def _by_topic(places: Sequence[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for name, index in places:
         topics.setdefault(name, []).append(index)
@@ -65,7 +66,7 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
 def write_markers(markers: Sequence[Marker]) -> Question[bool]:
     """Fences each producer by a marker that ends a transaction which it never began; the worst error is told."""
 
-    def request(places: Sequence[Place]) -> Message:
+    def request(places: Sequence[TopicPartition]) -> Message:
         topics = [
             WriteTxnMarkersRequestWritableTxnMarkerTopic(name=name, partition_indexes=indexes)
             for name, indexes in _by_topic(places).items()
@@ -83,9 +84,9 @@ def write_markers(markers: Sequence[Marker]) -> Question[bool]:
             ]
         )
 
-    def answers(response: Message) -> Iterator[tuple[Place, int, bool]]:
+    def answers(response: Message) -> Iterator[tuple[TopicPartition, int, bool]]:
         assert isinstance(response, WriteTxnMarkersResponse)
-        worst: dict[Place, int] = {}
+        worst: dict[TopicPartition, int] = {}
         for marker in response.markers:
             for topic in marker.topics:
                 for row in topic.partitions:
@@ -102,7 +103,7 @@ def write_markers(markers: Sequence[Marker]) -> Question[bool]:
 def describe_producers() -> Question[dict[int, ActiveProducer]]:
     """What partitions remember of their producers, by producer id (KIP-664)."""
 
-    def request(places: Sequence[Place]) -> Message:
+    def request(places: Sequence[TopicPartition]) -> Message:
         return DescribeProducersRequest(
             topics=[
                 DescribeProducersRequestTopicRequest(name=name, partition_indexes=indexes)
@@ -110,7 +111,7 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
             ]
         )
 
-    def answers(response: Message) -> Iterator[tuple[Place, int, dict[int, ActiveProducer]]]:
+    def answers(response: Message) -> Iterator[tuple[TopicPartition, int, dict[int, ActiveProducer]]]:
         assert isinstance(response, DescribeProducersResponse)
         for topic in response.topics:
             for part in topic.partitions:
@@ -128,14 +129,14 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
 def list_offsets(timestamp: int) -> Question[int]:
     """An offset of each partition: ``LATEST`` or ``EARLIEST``."""
 
-    def request(places: Sequence[Place]) -> Message:
+    def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
             rows = [ListOffsetsRequestListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in indexes]
             topics.append(ListOffsetsRequestListOffsetsTopic(name=name, partitions=rows))
         return ListOffsetsRequest(replica_id=-1, topics=topics)
 
-    def answers(response: Message) -> Iterator[tuple[Place, int, int]]:
+    def answers(response: Message) -> Iterator[tuple[TopicPartition, int, int]]:
         assert isinstance(response, ListOffsetsResponse)
         for topic in response.topics:
             for row in topic.partitions:
@@ -144,14 +145,14 @@ def list_offsets(timestamp: int) -> Question[int]:
     return Question(request, answers, _OFFSETS)
 
 
-def fetch(wishes: Mapping[Place, tuple[int, int]], max_bytes: int) -> Question[FetchResponsePartitionData]:
+def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Question[FetchResponsePartitionData]:
     """What partitions' logs hold, committed or not; where all are read to the end, it waits a moment.
 
     ``wishes``: by place the offset to read from and the most bytes. A leader answers with ``max_bytes`` at most, but
     the first batch that it finds is given whole; so what had nothing should be asked for first the next time.
     """
 
-    def request(places: Sequence[Place]) -> Message:
+    def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
             rows = []
@@ -161,7 +162,7 @@ def fetch(wishes: Mapping[Place, tuple[int, int]], max_bytes: int) -> Question[F
             topics.append(FetchRequestFetchTopic(topic=name, partitions=rows))
         return FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics)
 
-    def answers(response: Message) -> Iterator[tuple[Place, int, FetchResponsePartitionData]]:
+    def answers(response: Message) -> Iterator[tuple[TopicPartition, int, FetchResponsePartitionData]]:
         assert isinstance(response, FetchResponse)
         for topic in response.responses:
             for part in topic.partitions:

@@ -6,21 +6,24 @@ from typing import Final, TypeAlias
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders, Place
+from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets
 from kproxy.net.broker_log_tail import Reader
 from kproxy.proxy.stats import Stats
 
-Failures: TypeAlias = dict[Place, OSError | RemoteProtocolError]
+Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]
 """What could not be had, and why."""
 
 #: In one answer at most, but for a first batch that is larger.
 _MOST_BYTES: Final = 16 << 20
 
 
-async def read_logs(leaders: Leaders, config: Config, stats: Stats, readers: Mapping[Place, Reader]) -> Failures:
+async def read_logs(
+    leaders: Leaders, config: Config, stats: Stats, readers: Mapping[TopicPartition, Reader]
+) -> Failures:
     """Reads for each place what its reader wishes; the places where that could not be had.
 
     Waits for what can't be read yet, ``upstream_request_timeout_ms`` behind the last bytes of a place at most.
@@ -32,7 +35,9 @@ async def read_logs(leaders: Leaders, config: Config, stats: Stats, readers: Map
 
 
 class _Reads:
-    def __init__(self, leaders: Leaders, config: Config, stats: Stats, readers: Mapping[Place, Reader]) -> None:
+    def __init__(
+        self, leaders: Leaders, config: Config, stats: Stats, readers: Mapping[TopicPartition, Reader]
+    ) -> None:
         self.failed: Failures = {}
         self._leaders = leaders
         self._config = config
@@ -42,7 +47,7 @@ class _Reads:
         #: When bytes last came.
         self._fed = dict.fromkeys(readers, now)
 
-    def wishes(self) -> dict[Place, tuple[int, int]]:
+    def wishes(self) -> dict[TopicPartition, tuple[int, int]]:
         """What to read next; first what got nothing for longest: the others may have used up the bytes."""
         found = {}
         for place in sorted(self._readers, key=self._fed.__getitem__):
@@ -53,11 +58,11 @@ class _Reads:
                 found[place] = wish
         return found
 
-    async def round(self, wishes: dict[Place, tuple[int, int]]) -> None:
+    async def round(self, wishes: dict[TopicPartition, tuple[int, int]]) -> None:
         """One answer of each leader."""
         most = min(_MOST_BYTES, self._config.recovery_max_bytes)
         told = await self._leaders.ask(wishes, fetch(wishes, most))
-        outside: list[Place] = []
+        outside: list[TopicPartition] = []
         for place, answer in told.items():
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 outside.append(place)
@@ -75,7 +80,7 @@ class _Reads:
                 self._starve(place, wishes[place][0])
         await self._cut(outside, wishes)
 
-    def _starve(self, place: Place, offset: int) -> None:
+    def _starve(self, place: TopicPartition, offset: int) -> None:
         """Gives up a place that has had nothing for too long."""
         if trio.current_time() - self._fed[place] < self._config.upstream_request_timeout_ms / 1000:
             return
@@ -84,7 +89,7 @@ class _Reads:
         else:
             self._fail(place, OSError(f"{place[0]}-{place[1]} can be read up to {offset}, no further"))
 
-    async def _cut(self, places: Iterable[Place], wishes: dict[Place, tuple[int, int]]) -> None:
+    async def _cut(self, places: Iterable[TopicPartition], wishes: dict[TopicPartition, tuple[int, int]]) -> None:
         """Goes on where logs begin: what lies before was deleted."""
         for place, answer in (await self._leaders.ask(places, list_offsets(EARLIEST))).items():
             offset = wishes[place][0]
@@ -97,6 +102,6 @@ class _Reads:
             else:
                 self._readers[place].cut(start)
 
-    def _fail(self, place: Place, error: OSError | RemoteProtocolError) -> None:
+    def _fail(self, place: TopicPartition, error: OSError | RemoteProtocolError) -> None:
         self.failed[place] = error
         del self._readers[place]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 import trio
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
@@ -17,7 +18,7 @@ from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import Batch, BrokerLog, Place
+from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
@@ -118,11 +119,11 @@ class DoubtKeeper:
 
     async def _recover(self, doubts: RetryLedger, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
-        left: dict[Place, TrackKey] = {}
+        left: dict[TopicPartition, TrackKey] = {}
         try:
             left.update(await self._persistently(partial(self._places, recover.keys)))
 
-            def take(place: Place, batches: list[Batch]) -> None:
+            def take(place: TopicPartition, batches: list[Batch]) -> None:
                 key = left.pop(place)
                 for header, data in batches:
                     if not header.is_control:
@@ -142,7 +143,7 @@ class DoubtKeeper:
     def _digests(self, data: bytes) -> tuple[list[Digest], list[int]]:
         return digests_at(data, self._config.decompression_max_bytes)
 
-    async def _places(self, keys: Iterable[TrackKey]) -> dict[Place, TrackKey]:
+    async def _places(self, keys: Iterable[TrackKey]) -> dict[TopicPartition, TrackKey]:
         """The partitions by the names that logs are asked by; topics that are gone are left out."""
         keys = list(keys)
         names = await self._names(keys)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import Batch, BrokerLog, Failures, Place
+from kproxy.net.broker_log import Batch, BrokerLog, Failures
 
 
 class ReadBacks:
@@ -17,13 +18,13 @@ class ReadBacks:
         self._broker_log = broker_log
         self._recall = recall
         self._fail = fail
-        self._left: dict[Place, dict[int, list[UnconfirmedBatch]]] = {}
+        self._left: dict[TopicPartition, dict[int, list[UnconfirmedBatch]]] = {}
 
     def __len__(self) -> int:
         """How many were not read yet, and may still be."""
         return sum(len(entries) for spots in self._left.values() for entries in spots.values())
 
-    def add(self, place: Place, entry: UnconfirmedBatch) -> None:
+    def add(self, place: TopicPartition, entry: UnconfirmedBatch) -> None:
         """Wants the batch of an entry."""
         self._left.setdefault(place, {}).setdefault(entry.stamp.base_offset, []).append(entry)
 
@@ -39,7 +40,7 @@ class ReadBacks:
         for error in again.values():
             raise error
 
-    def _take(self, place: Place, batch: Batch) -> None:
+    def _take(self, place: TopicPartition, batch: Batch) -> None:
         for entry in self._left[place].pop(batch.header.base_offset, ()):
             if is_of(batch, entry):
                 self._recall(entry, batch)

@@ -5,9 +5,10 @@ from typing import Final, Protocol
 
 import trio
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Place, Survey
+from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Survey
 from kproxy.proxy.stats import Stats
 
 #: Markers times partitions in one request: about 200 KB, and a few seconds of a broker's time at most.
@@ -47,7 +48,10 @@ class Recovery:
         self._timely: set[int] = set()
 
     async def recover(
-        self, lanes: Sequence[PastLane], places: Sequence[Place], take: Callable[[Place, list[Batch]], None]
+        self,
+        lanes: Sequence[PastLane],
+        places: Sequence[TopicPartition],
+        take: Callable[[TopicPartition, list[Batch]], None],
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
@@ -71,7 +75,7 @@ class Recovery:
         for error in sorted(failed.values(), key=lambda error: isinstance(error, RemoteProtocolError)):
             raise error  # first what another attempt may help
 
-    def _unseen(self, past: "_Past", surveyed: Mapping[Place, Survey]) -> dict[Place, dict[int, int]]:
+    def _unseen(self, past: "_Past", surveyed: Mapping[TopicPartition, Survey]) -> dict[TopicPartition, dict[int, int]]:
         """By place and producer id, the offset below which its lane's batches can't lie, since it was not known then.
 
         Brokers forget a producer a day behind its last batch by that one's own time: of lanes whose records are old
@@ -86,7 +90,7 @@ class Recovery:
             self._timely.update(past.first_epochs)
         elif not self._timely.issuperset(past.first_epochs):
             return {}
-        unseen: dict[Place, dict[int, int]] = {}
+        unseen: dict[TopicPartition, dict[int, int]] = {}
         for place, (end, active) in surveyed.items():
             unseen[place] = {
                 producer_id: end
@@ -108,10 +112,10 @@ class Recovery:
     async def _read(
         self,
         past: "_Past",
-        places: Sequence[Place],
-        unseen: Mapping[Place, Mapping[int, int]],
+        places: Sequence[TopicPartition],
+        unseen: Mapping[TopicPartition, Mapping[int, int]],
         failed: Failures,
-        take: Callable[[Place, list[Batch]], None],
+        take: Callable[[TopicPartition, list[Batch]], None],
     ) -> None:
         following, portion = 0, self._config.recovery_concurrency
         while following < len(places):

@@ -17,6 +17,7 @@ from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
 from kproxy.codec.produce import walk_response
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
@@ -28,19 +29,7 @@ from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
-from kproxy.proxy.handlers.base import (
-    Again,
-    AsItIs,
-    Context,
-    Exchange,
-    Fault,
-    Handler,
-    Local,
-    Lowered,
-    Park,
-    Place,
-    Stable,
-)
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Fault, Handler, Local, Lowered, Park, Stable
 from kproxy.proxy.handlers.sasl import BEFORE_LOGIN, PROOF
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
@@ -59,7 +48,7 @@ _PREFIX = 4
 _SOFTWARE = 3
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
-NOTHING_TOLD: Mapping[Place, int | None] = MappingProxyType({})
+NOTHING_TOLD: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -417,7 +406,9 @@ class Session:
             answer = errand.handler.lower(self.ctx, errand.exchange, response)
             self._lowered(errand.slot, errand.handler, errand.exchange, answer, None)
 
-    def resume(self, waiting: Waiting, now: float, told: Mapping[Place, int | None] = NOTHING_TOLD) -> Waiting | None:
+    def resume(
+        self, waiting: Waiting, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
+    ) -> Waiting | None:
         """Goes on with an answer that had to wait, or says what it waits for now; may be called before its time."""
         self.link.now = self.ctx.now = now
         answer = waiting.handler.resume(self.ctx, waiting.exchange, told)

@@ -3,18 +3,17 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kproxy.codec.produce import PartitionData, ProduceLayout, TopicRef
 from kproxy.codec.records import CODEC_MASK, CorruptRecord
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.varint import read_varint
 
 if TYPE_CHECKING:
     from kproxy.proxy.handlers.base import Context
     from kproxy.proxy.slots import Slot
 
-#: A topic's name and a partition.
-Place: TypeAlias = tuple[str, int]
 
 #: Of a request so many partitions are told, and the first records of so many are looked at.
 MOST_PLACES: Final = 32
@@ -46,7 +45,7 @@ class Traced:
     errors: Collection[int] = ()
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """The first partitions that it names."""
         return [(_name(one.topic), one.partition) for one in self.partitions[:MOST_PLACES]]
 
@@ -66,7 +65,7 @@ class Traces(Protocol):
         """It has come a step further."""
         ...
 
-    def ended(self, transactional_id: str, outcome: str, places: Collection[Place]) -> None:
+    def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
         """It is "committed", "prepared", or aborted, for which the outcome is the reason."""
         ...
 
@@ -83,7 +82,7 @@ class NoTraces:
     def step(self, transactional_id: str, name: str) -> None:
         """As ``Traces``."""
 
-    def ended(self, transactional_id: str, outcome: str, places: Collection[Place]) -> None:
+    def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
         """As ``Traces``."""
 
 

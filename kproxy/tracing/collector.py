@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 import trio
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
-from kproxy.proxy.traces import Place, Traced
+from kproxy.proxy.traces import Traced
 from kproxy.tracing.spans import Event, Span, SpanContext, places_told, request_span
 
 #: Transactions that are remembered, and links and events of one; a leak in what tells of them must not be one here.
@@ -131,7 +132,7 @@ class Collector:
         if transaction is not None and len(transaction.events) < _MOST_LINKS:
             transaction.events.append(Event(name, self._clock()))
 
-    def ended(self, transactional_id: str, outcome: str, places: Collection[Place]) -> None:
+    def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
         """As ``Traces``. A transaction is told of if one of its requests is, or by chance."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.is_over:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ApiKey, ErrorCode, api_name
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.slots import Slot
-from kproxy.proxy.traces import MOST_PLACES, Place, Traced, TraceParent
+from kproxy.proxy.traces import MOST_PLACES, Traced, TraceParent
 
 NANOSECONDS: Final = 1_000_000_000
 _OPERATIONS: Final = {ApiKey.PRODUCE: "send", ApiKey.FETCH: "receive"}
@@ -75,7 +76,7 @@ def request_span(ctx: Context, slot: Slot, now: float, size: int, context: SpanC
     return span
 
 
-def places_told(places: Iterable[Place]) -> dict[str, str | int | Sequence[str]]:
+def places_told(places: Iterable[TopicPartition]) -> dict[str, str | int | Sequence[str]]:
     """The attributes that say which partitions; a topic's name where all are of one."""
     rows = sorted(places)[:MOST_PLACES]
     told: dict[str, str | int | Sequence[str]] = {}

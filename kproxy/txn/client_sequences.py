@@ -13,7 +13,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
 
 if TYPE_CHECKING:
-    from kproxy.txn.view import Place
+    from kproxy.codec.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ class ClientSequences(Generic[T]):
     def __init__(self) -> None:
         """Nothing sent."""
         self._client = Producer(-1, -1)
-        self._next: dict[Place, int] = {}
-        self._recent: dict[Place, deque[tuple[int, int, T]]] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._recent: dict[TopicPartition, deque[tuple[int, int, T]]] = {}
 
     def order(self, client: Producer, batch: ClientBatch) -> tuple[Order, T | None]:
         """What a batch is; with AGAIN what was noted of its first coming.

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets, TransactionOffsetsPartition
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import Place
 from kproxy.txn.views import Views
 
 
@@ -19,7 +19,7 @@ class Commit(NamedTuple):
 class Unmirrored(NamedTuple):
     """Offsets of a group that are committed in the log, and those that committed them."""
 
-    offsets: Mapping[Place, TransactionOffsetsPartition]
+    offsets: Mapping[TopicPartition, TransactionOffsetsPartition]
     commits: tuple[Commit, ...]
     #: The youngest of the records: the member that the broker may still know.
     newest: TransactionOffsets | None
@@ -31,7 +31,7 @@ def unmirrored(views: Views, group_id: str) -> Unmirrored:
     Within a transactional id the later transaction counts. The logs of two ids have no order between them; there the
     later generation of the group counts, and within one, where a partition has one owner, the larger offset.
     """
-    found: dict[Place, dict[str, tuple[int, TransactionOffsetsPartition]]] = {}
+    found: dict[TopicPartition, dict[str, tuple[int, TransactionOffsetsPartition]]] = {}
     commits: dict[Commit, None] = {}
     newest: TransactionOffsets | None = None
     for view, producer, record in views.unmirrored_offsets(group_id):
@@ -51,7 +51,7 @@ def _rank(said: tuple[int, TransactionOffsetsPartition]) -> tuple[int, int]:
     return generation, row.offset
 
 
-def undecided(views: Views, group_id: str) -> set[Place]:
+def undecided(views: Views, group_id: str) -> set[TopicPartition]:
     """The partitions whose offsets wait for the decision of a transaction."""
     return {
         (topic.name, row.index)

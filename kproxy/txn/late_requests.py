@@ -11,7 +11,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.txn.errors import TxnError
 
 if TYPE_CHECKING:
-    from kproxy.txn.view_values import Place
+    from kproxy.codec.topic_partition import TopicPartition
 
 #: The name for the transaction's coordinator where groups' coordinators are named by their group; no group has it.
 COORDINATOR: Final = ""
@@ -64,7 +64,7 @@ class AddedGroups:
     def __init__(self) -> None:
         """No group was added."""
         self._added: set[str] = set()
-        self._senders: dict[tuple[str, Place], int] = {}
+        self._senders: dict[tuple[str, TopicPartition], int] = {}
 
     def add(self, group_id: str) -> None:
         """AddOffsetsToTxn."""

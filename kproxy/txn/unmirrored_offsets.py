@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
-from kproxy.txn.view_values import Place
 
 Commit: TypeAlias = tuple[Producer, str]
 """The epoch of a committed transaction, and a group that it has moved."""
@@ -31,12 +31,12 @@ def offsets_bytes(record: TransactionOffsets) -> int:
     return size
 
 
-def places_of(record: TransactionOffsets) -> set[Place]:
+def places_of(record: TransactionOffsets) -> set[TopicPartition]:
     """The partitions that offsets are of."""
     return {(topic.name, row.index) for topic in record.topics for row in topic.partitions}
 
 
-def superseded(record: TransactionOffsets, places: Collection[Place]) -> TransactionOffsets:
+def superseded(record: TransactionOffsets, places: Collection[TopicPartition]) -> TransactionOffsets:
     """What is left of offsets when there are newer ones of these partitions; ``record`` itself is not changed."""
     topics = [
         replace(topic, partitions=[row for row in topic.partitions if (topic.name, row.index) not in places])
@@ -59,7 +59,7 @@ class UnmirroredOffsets(Mapping[Commit, list[TransactionOffsets]]):
         """None."""
         self._records: dict[Commit, list[TransactionOffsets]] = {}
         #: Who said the newest offset of a partition, by group.
-        self._newest: defaultdict[str, dict[Place, Commit]] = defaultdict(dict)
+        self._newest: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
         #: About what all take in memory.
         self.size = 0
 

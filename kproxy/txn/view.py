@@ -19,6 +19,7 @@ from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, with_newest
@@ -33,13 +34,12 @@ from kproxy.txn.view_values import (
     Joined,
     Native,
     Ongoing,
-    Place,
     Prepared,
     Stand,
     Unended,
 )
 
-__all__ = ["IdView", "Place", "Stand"]
+__all__ = ["IdView", "Stand"]
 
 _NOBODY: Final = Producer(-1, -1)
 
@@ -67,7 +67,7 @@ class IdView:
     #: Members that are decided and have transactions of the broker's, until the log says that it was told.
     unended: dict[Producer, Unended] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
-    bounds: dict[Producer, dict[Place, int]] = field(default_factory=dict)
+    bounds: dict[Producer, dict[TopicPartition, int]] = field(default_factory=dict)
     pending: dict[Producer, list[TransactionOffsets]] = field(default_factory=dict)
     #: Offsets of committed transactions that the broker's own group offsets may not have yet, the oldest first.
     unmirrored: UnmirroredOffsets = field(default_factory=UnmirroredOffsets)
@@ -141,7 +141,7 @@ class IdView:
         last = self.last
         return last is not None and not last.committed and last.reason != ASKED and last.client == self.client
 
-    def bound(self, place: Place) -> int | None:
+    def bound(self, place: TopicPartition) -> int | None:
         """The lowest offset of a partition at which undecided data of this id may lie; None if there are none."""
         return min((places[place] for places in self.bounds.values() if place in places), default=None)
 

@@ -1,13 +1,12 @@
 """The values that a view of a transactional id is made of: who claims it, what is open, what was decided."""
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.txn.ids import Producer
 
-Place: TypeAlias = tuple[str, int]
 """A topic and a partition."""
 
 #: The reason of a decision that the client itself asked for.

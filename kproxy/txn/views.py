@@ -1,7 +1,7 @@
 """All views of the transaction log: what follows the log fills them, what filters and coordinates asks them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_member import TransactionMember
@@ -15,7 +15,10 @@ from kproxy.txn.records import Entry, UnknownRecord, decode
 from kproxy.txn.snapshot import PartitionLoader
 from kproxy.txn.unknown import UnknownProducers
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Place, Stand
+from kproxy.txn.view import IdView, Stand
+
+if TYPE_CHECKING:
+    from kproxy.codec.topic_partition import TopicPartition
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 _NONE: Final[frozenset[int]] = frozenset()
@@ -31,7 +34,7 @@ class Views:
         self._told = told
         self._partitions: dict[int, dict[str, IdView]] = {}
         self._by_producer: dict[int, IdView] = {}
-        self._by_place: dict[Place, set[str]] = {}
+        self._by_place: dict[TopicPartition, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
         self._loaders: dict[int, PartitionLoader] = {}

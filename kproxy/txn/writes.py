@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 from kproxy.codec.batch import set_transactional, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import LocalProtocolError
-from kproxy.txn.view import Place
 
 Batch: TypeAlias = tuple[str, int, memoryview, int]
 """Topic, partition, one whole batch of format v2, and how many records it has."""
@@ -56,7 +56,7 @@ class Written(NamedTuple):
 class TxnSend:
     """One batch on its way to one partition. Once it is settled it holds no bytes; then ``error_code`` 0: written."""
 
-    place: Place
+    place: TopicPartition
     batch: memoryview
     records: int
     sequence: int
@@ -134,9 +134,9 @@ class Writes:
         self._epoch = epoch
         self._timing = timing
         self._max_in_flight = max_in_flight
-        self._tracks: dict[Place, _Track] = {}
+        self._tracks: dict[TopicPartition, _Track] = {}
         #: Those with batches whose fate is not definite.
-        self._busy: dict[Place, _Track] = {}
+        self._busy: dict[TopicPartition, _Track] = {}
         #: Batches whose fate is not definite, and their bytes.
         self.held = 0
         self.held_bytes = 0
@@ -282,7 +282,7 @@ class Writes:
 
     # -- the whole
 
-    def summary(self) -> dict[Place, Written]:
+    def summary(self) -> dict[TopicPartition, Written]:
         """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it can't commit."""
         if self.failed is not None or self._busy:
             raise LocalProtocolError(f"transaction of epoch {self._epoch} can't be committed (yet)")

@@ -10,8 +10,9 @@ from trio.testing import MockClock
 
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.net.broker_log import Batch, BrokerLog, Place
+from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.net.recovery import Recovery
 from kproxy.testing.fake_broker import Call, Close
 from tests.net.harness import Proxied, proxied
@@ -30,10 +31,10 @@ PATIENT_MS = 60_000
 ONE, TWO = Past(KPROXY_BIT | 1), Past(KPROXY_BIT | 2)
 
 
-class Found(dict[Place, list[bytes | None]]):
+class Found(dict[TopicPartition, list[bytes | None]]):
     """What was taken: the values of the records."""
 
-    def take(self, place: Place, batches: list[Batch]) -> None:
+    def take(self, place: TopicPartition, batches: list[Batch]) -> None:
         assert place not in self
         self[place] = [
             record.value for batch in batches for record in iter_records(batch.data, max_decompressed_bytes=1 << 20)

@@ -7,9 +7,10 @@ from itertools import count
 import trio
 
 from kproxy.codec.batch import iter_records
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.testing.client import ClusterClient
 from tests.net.harness import FrameClient
-from tests.net.txn.wire_producer import Place, WireProducer
+from tests.net.txn.wire_producer import WireProducer
 
 _LOST = (EOFError, OSError, trio.BrokenResourceError, trio.TooSlowError)
 #: Seconds that an answer may take: other programs have the processor, too.
@@ -97,7 +98,7 @@ class TransactionalLoad:
                 assert (seen - wanted, wanted - seen) == (Counter(), Counter()), (port, place)
 
 
-def _committed(port: int, places: Sequence[Place]) -> dict[Place, list[str]]:
+def _committed(port: int, places: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     with ClusterClient(f"127.0.0.1:{port}", timeout=_PATIENCE) as client:
         read = {}
         for place in places:

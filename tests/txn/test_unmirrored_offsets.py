@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets, TransactionOffsetsPartition
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, places_of, superseded, with_newest
-from kproxy.txn.view import Place
 from verification.models.transaction_log.bodies import offsets, producer
 
 SMALL = offsets(1, producer(100, 0), "g", {("t", 0): 1})
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
 
-def of(epoch: int, moved: Mapping[Place, int], group: str = "g") -> TransactionOffsets:
+def of(epoch: int, moved: Mapping[TopicPartition, int], group: str = "g") -> TransactionOffsets:
     return offsets(1, producer(100, epoch), group, moved)
 
 
@@ -28,7 +28,7 @@ def kept(*records: TransactionOffsets) -> UnmirroredOffsets:
     return found
 
 
-def newest(found: UnmirroredOffsets, group: str = "g") -> dict[Place, int]:
+def newest(found: UnmirroredOffsets, group: str = "g") -> dict[TopicPartition, int]:
     """By partition, as a reader of all records in their order finds it."""
     return {
         (topic.name, row.index): row.offset

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.txn.ids import TXN_BITS
-from kproxy.txn.view import Place
 from kproxy.txn.writes import GIVEN_UP, PATIENCE, STATE_LOST, Timing, TxnSend, Writes, Written
 
 PID, EPOCH = TXN_BITS | 7, 3
@@ -29,7 +29,7 @@ def writes(**timing: float) -> Writes:
     return Writes(PID, EPOCH, TIMING._replace(**timing), 5)
 
 
-def accept(core: Writes, place: Place, *values: bytes) -> TxnSend:
+def accept(core: Writes, place: TopicPartition, *values: bytes) -> TxnSend:
     (send,) = core.accept([(*place, batch(*values), len(values))])
     return send
 
@@ -44,7 +44,7 @@ def send_all(core: Writes, now: float = 0.0) -> list[TxnSend]:
     return sent
 
 
-def established(core: Writes, place: Place = P) -> None:
+def established(core: Writes, place: TopicPartition = P) -> None:
     """One record is written."""
     first = accept(core, place, b"first")
     assert send_all(core) == [first]
@@ -320,12 +320,12 @@ class Walk:
     def __init__(self) -> None:
         self.core = Writes(PID, EPOCH, TIMING._replace(trusted=1e9), 5)
         self.brokers = {place: ModelBroker() for place in (P, Q)}
-        self.accepted: dict[Place, list[tuple[TxnSend, bytes]]] = {P: [], Q: []}
-        self.on_way: dict[Place, deque[tuple[TxnSend, bytes]]] = {P: deque(), Q: deque()}
-        self.late: list[tuple[Place, bytes]] = []
+        self.accepted: dict[TopicPartition, list[tuple[TxnSend, bytes]]] = {P: [], Q: []}
+        self.on_way: dict[TopicPartition, deque[tuple[TxnSend, bytes]]] = {P: deque(), Q: deque()}
+        self.late: list[tuple[TopicPartition, bytes]] = []
         self.now = 0.0
 
-    def accept(self, place: Place, count: int) -> None:
+    def accept(self, place: TopicPartition, count: int) -> None:
         value = b"%d," % len(self.accepted[place])
         (send,) = self.core.accept([(*place, batch(*([value] * count)), count)])
         self.accepted[place].append((send, value * count))
@@ -336,7 +336,7 @@ class Walk:
             self.core.started(send, self.now)
             self.on_way[send.place].append((send, bytes(send.batch)))
 
-    def answer(self, place: Place, how: str) -> None:
+    def answer(self, place: TopicPartition, how: str) -> None:
         if not self.on_way[place]:
             return
         send, data = self.on_way[place].popleft()
@@ -351,7 +351,7 @@ class Walk:
         else:
             self.core.written(send, offset, -1)
 
-    def cut(self, place: Place, arrived: int) -> None:
+    def cut(self, place: TopicPartition, arrived: int) -> None:
         """Ends a connection when some more of what is on it has arrived; the rest may come later."""
         for at, (send, data) in enumerate(self.on_way[place]):
             if at < arrived:

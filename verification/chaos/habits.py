@@ -6,9 +6,8 @@ from typing import Final
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.legacy import from_v2
+from kproxy.codec.topic_partition import TopicPartition
 
-Place = tuple[str, int]
-"""Topic and partition."""
 MAGICS: Final = (0, 0, 1, 2)
 """The record format by version of Produce."""
 EQUAL: Final = "all alike"
@@ -26,7 +25,7 @@ class Habits:
     """
 
     name: str
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     version: int = 2
     codec: int = 0
     acks: int = -1
@@ -49,7 +48,7 @@ class Habits:
 class PendingRecord:
     """A record whose fate is open; its timestamp in ms stays what it was when it is sent again."""
 
-    place: Place
+    place: TopicPartition
     value: str
     timestamp: int
     invoke: int

@@ -11,14 +11,15 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from verification.chaos.habits import MAGICS, PendingRecord, Place, record_set
+from kproxy.codec.topic_partition import TopicPartition
+from verification.chaos.habits import MAGICS, PendingRecord, record_set
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
 from verification.chaos.recorder import Recorder
 
 _TIMEOUT_MS: Final = 4000
 _PATIENCE_S: Final = 6.0
 
-Values = Mapping[Place, Sequence[PendingRecord]]
+Values = Mapping[TopicPartition, Sequence[PendingRecord]]
 
 
 class PlainWriter:
@@ -30,7 +31,7 @@ class PlainWriter:
         self._bootstrap = bootstrap
         self._recorder = recorder
         self._links: dict[Address, Link] = {}
-        self._leaders: dict[Place, Address] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
 
     async def by_leader(self, values: Values) -> list[tuple[Address, Values]]:
         """Return the values, parted by where they have to go; without those for which nobody is known."""
@@ -40,13 +41,13 @@ class PlainWriter:
                 self._leaders = await find_leaders(self._bootstrap, self._client_id, topics, _PATIENCE_S)
             except LinkLost as error:
                 self._recorder.errors[str(error)] += 1
-        parts: dict[Address, dict[Place, Sequence[PendingRecord]]] = defaultdict(dict)
+        parts: dict[Address, dict[TopicPartition, Sequence[PendingRecord]]] = defaultdict(dict)
         for place, batch in values.items():
             if place in self._leaders:
                 parts[self._leaders[place]][place] = batch
         return list(parts.items())
 
-    async def send(self, leader: Address, values: Values) -> dict[Place, int]:
+    async def send(self, leader: Address, values: Values) -> dict[TopicPartition, int]:
         """Send one request; return the first offset of each batch that was acknowledged."""
         try:
             if leader not in self._links:

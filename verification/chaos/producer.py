@@ -19,7 +19,8 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from verification.chaos.habits import EQUAL, Habits, PendingRecord, Place, record_set
+from kproxy.codec.topic_partition import TopicPartition
+from verification.chaos.habits import EQUAL, Habits, PendingRecord, record_set
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
 from verification.chaos.recorder import Recorder, now
 from verification.history import Kind, Operation, Outcome, Send
@@ -56,7 +57,7 @@ class LegacyProducer:
         self._recorder = recorder
         self._chance = random.Random(f"{habits.name} {seed}")
         self._links: dict[Address, Link] = {}
-        self._leaders: dict[Place, Address] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
         self._number = 0
         self._timestamp = 0
         self._stopping = False
@@ -75,21 +76,21 @@ class LegacyProducer:
             for address in list(self._links):
                 self._drop(address)
 
-    def _make_round(self) -> dict[Place, list[_Batch]]:
+    def _make_round(self) -> dict[TopicPartition, list[_Batch]]:
         habits = self._habits
         return {
             place: [[self._make_record(place) for _ in range(habits.batch_records)] for _ in range(habits.depth)]
             for place in habits.places
         }
 
-    def _make_record(self, place: Place) -> PendingRecord:
+    def _make_record(self, place: TopicPartition) -> PendingRecord:
         self._number += 1
         # Rising, so that equal records of this producer can be told apart by time where the format has it.
         self._timestamp = max(self._timestamp + 1, time.time_ns() // 1_000_000)
         value = EQUAL if self._habits.equal else f"{self._habits.name}:{self._number}"
         return PendingRecord(place, value, self._timestamp, now())
 
-    async def _deliver(self, batches: dict[Place, list[_Batch]]) -> None:
+    async def _deliver(self, batches: dict[TopicPartition, list[_Batch]]) -> None:
         deadline = trio.current_time() + self._habits.delivery_s
         while batches:
             done = await self._attempt(batches)
@@ -100,10 +101,10 @@ class LegacyProducer:
                     return
                 await trio.sleep(self._habits.backoff_s)
 
-    async def _attempt(self, batches: dict[Place, list[_Batch]]) -> set[int]:
+    async def _attempt(self, batches: dict[TopicPartition, list[_Batch]]) -> set[int]:
         """Send all batches once; return the ids of the records that are settled."""
         done: set[int] = set()
-        by_leader: dict[Address, list[Place]] = defaultdict(list)
+        by_leader: dict[Address, list[TopicPartition]] = defaultdict(list)
         try:
             if any(place not in self._leaders for place in batches):
                 topics = sorted({topic for topic, _ in self._habits.places})
@@ -123,7 +124,7 @@ class LegacyProducer:
     def _patience(self) -> float:
         return self._habits.timeout_ms / 1000 + _ANSWER_MARGIN_S
 
-    async def _send_to(self, leader: Address, batches: dict[Place, list[_Batch]], done: set[int]) -> None:
+    async def _send_to(self, leader: Address, batches: dict[TopicPartition, list[_Batch]], done: set[int]) -> None:
         """Pipeline the batches to one leader. Whatever goes wrong, its connection is not used again."""
         requests = _requests(batches)
         try:
@@ -142,12 +143,12 @@ class LegacyProducer:
             self._drop(leader)
             self._forget_leaders(batches)
 
-    def _note_sent(self, leader: Address, batches: dict[Place, _Batch]) -> None:
+    def _note_sent(self, leader: Address, batches: dict[TopicPartition, _Batch]) -> None:
         for (topic, partition), batch in batches.items():
             values = " ".join(f"{record.value}@{record.timestamp}" for record in batch)
             self._recorder.note(self._habits.name, f"to port {leader[1]}: {topic}-{partition}: {values}")
 
-    def _message(self, batches: dict[Place, _Batch]) -> ProduceRequest:
+    def _message(self, batches: dict[TopicPartition, _Batch]) -> ProduceRequest:
         topics: dict[str, list[ProduceRequestPartitionProduceData]] = defaultdict(list)
         for (topic, partition), batch in batches.items():
             data = record_set(batch, self._habits.magic, self._habits.codec)
@@ -155,7 +156,7 @@ class LegacyProducer:
         topic_data = [ProduceRequestTopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()]
         return ProduceRequest(acks=self._habits.acks, timeout_ms=self._habits.timeout_ms, topic_data=topic_data)
 
-    def _settle(self, batches: dict[Place, _Batch], answer: ProduceResponse, done: set[int]) -> None:
+    def _settle(self, batches: dict[TopicPartition, _Batch], answer: ProduceResponse, done: set[int]) -> None:
         for topic in answer.responses:
             for part in topic.partition_responses:
                 place = topic.name, part.index
@@ -176,7 +177,7 @@ class LegacyProducer:
             offset = base_offset + index if base_offset >= 0 else None
             self._record(record, Outcome.OK, offset)
 
-    def _give_up(self, batches: dict[Place, list[_Batch]]) -> None:
+    def _give_up(self, batches: dict[TopicPartition, list[_Batch]]) -> None:
         for record in _flat(batches.values()):
             self._record(record, Outcome.INFO, None, "delivery time over")
 
@@ -185,9 +186,11 @@ class LegacyProducer:
         name = self._habits.name
         self._recorder.add(Operation(name, Kind.SEND, outcome, record.invoke, now(), sends, error=error))
 
-    def _regrouped(self, batches: dict[Place, list[_Batch]], done: set[int]) -> dict[Place, list[_Batch]]:
+    def _regrouped(
+        self, batches: dict[TopicPartition, list[_Batch]], done: set[int]
+    ) -> dict[TopicPartition, list[_Batch]]:
         """Return what is still open, in its old batches or, if that is the producer's habit, in others."""
-        left: dict[Place, list[_Batch]] = {}
+        left: dict[TopicPartition, list[_Batch]] = {}
         for place, old in batches.items():
             kept = [batch for batch in old if not batch or id(batch[0]) not in done]
             if kept and self._habits.regroup:
@@ -202,7 +205,7 @@ class LegacyProducer:
         cuts = sorted(self._chance.sample(range(1, len(records)), count - 1))
         return [records[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(records)], strict=True)]
 
-    def _forget_leaders(self, places: Iterable[Place]) -> None:
+    def _forget_leaders(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
             self._leaders.pop(place, None)
 
@@ -212,7 +215,7 @@ class LegacyProducer:
             link.close()
 
 
-def _requests(batches: dict[Place, list[_Batch]]) -> list[dict[Place, _Batch]]:
+def _requests(batches: dict[TopicPartition, list[_Batch]]) -> list[dict[TopicPartition, _Batch]]:
     """Spread the batches over requests: the first of each partition into the first request, and so on."""
     count = max(map(len, batches.values()))
     return [{place: queue[n] for place, queue in batches.items() if n < len(queue)} for n in range(count)]

@@ -27,8 +27,8 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from verification.chaos.coordinator_link import GROUP, TRANSACTION, CoordinatorLink
-from verification.chaos.habits import Place
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
 from verification.history import Producer
 
@@ -71,8 +71,8 @@ class RawTransactions:
         self.transactional_id = transactional_id
         self._bootstrap = bootstrap
         self._client_id = client_id
-        self._sequences: dict[Place, int] = {}
-        self._leaders: dict[Place, Address] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
         self._links: dict[Address, Link] = {}
         self._coordinator = CoordinatorLink(bootstrap, client_id, transactional_id, TRANSACTION)
         self._group = CoordinatorLink(bootstrap, client_id, transactional_id, GROUP)
@@ -92,7 +92,7 @@ class RawTransactions:
             self._sequences.clear()
         self.identity = identity
 
-    async def add_partitions(self, places: Sequence[Place]) -> None:
+    async def add_partitions(self, places: Sequence[TopicPartition]) -> None:
         """AddPartitionsToTxn."""
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
@@ -110,7 +110,7 @@ class RawTransactions:
             for row in topic_row.results_by_partition:
                 _check(row.partition_error_code)
 
-    def batch(self, place: Place, values: Sequence[str]) -> bytes:
+    def batch(self, place: TopicPartition, values: Sequence[str]) -> bytes:
         """Return the next batch of a partition; to retry, write the same batch again."""
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
@@ -125,7 +125,7 @@ class RawTransactions:
         )
         return bytes(made)
 
-    async def write(self, place: Place, data: bytes) -> int:
+    async def write(self, place: TopicPartition, data: bytes) -> int:
         """Produce one batch; return its first offset, -1 if it is not known."""
         link, leader = await self._leader_link(place)
         row = ProduceRequestPartitionProduceData(index=place[1], records=data)
@@ -147,7 +147,7 @@ class RawTransactions:
         request = AddOffsetsToTxnRequest(self.transactional_id, *self.identity, self.transactional_id)
         _check((await self._coordinator.call(request, _ADD_VERSION, AddOffsetsToTxnResponse)).error_code)
 
-    async def commit_offsets(self, offsets: Mapping[Place, int]) -> None:
+    async def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """TxnOffsetCommit."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (name, partition), offset in offsets.items():
@@ -167,7 +167,7 @@ class RawTransactions:
         _check(answer.error_code)
         return Producer(answer.producer_id, answer.producer_epoch) if self.protocol.second else identity
 
-    async def position(self, place: Place) -> int:
+    async def position(self, place: TopicPartition) -> int:
         """OffsetFetch: the group's committed offset, once no transaction has one pending; 0 if there is none."""
         request = OffsetFetchRequest(
             self.transactional_id, [OffsetFetchRequestTopic(place[0], [place[1]])], require_stable=True
@@ -190,7 +190,7 @@ class RawTransactions:
             link.close()
         self._links.clear()
 
-    async def _leader_link(self, place: Place) -> tuple[Link, Address]:
+    async def _leader_link(self, place: TopicPartition) -> tuple[Link, Address]:
         if place not in self._leaders:
             self._leaders |= await find_leaders(self._bootstrap, self._client_id, [place[0]], _PATIENCE_S)
         leader = self._leaders.get(place)
@@ -200,7 +200,7 @@ class RawTransactions:
             self._links[leader] = await Link.open(leader, self._client_id)
         return self._links[leader], leader
 
-    def _forget(self, place: Place, leader: Address) -> None:
+    def _forget(self, place: TopicPartition, leader: Address) -> None:
         self._leaders.pop(place, None)
         link = self._links.pop(leader, None)
         if link is not None:

@@ -12,7 +12,7 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequestListOffsetsTopic,
     ListOffsetsResponse,
 )
-from verification.chaos.habits import Place
+from kproxy.codec.topic_partition import TopicPartition
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
 from verification.chaos.recorder import Recorder, now
 from verification.history import Commit, Kind, Operation, Outcome
@@ -43,27 +43,29 @@ class StableOffsets:
                 self._recorder.add(Operation(self._name, Kind.STABLE, Outcome.OK, invoke, now(), commits=commits))
             await trio.sleep(_EVERY_S)
 
-    async def undecided(self) -> list[Place]:
+    async def undecided(self) -> list[TopicPartition]:
         """The partitions whose last stable offset is not known to be their end."""
         stable, ends = await self.ask(committed=True), await self.ask(committed=False)
         places = [(topic, partition) for topic, count in self._topics.items() for partition in range(count)]
         return [place for place in places if place not in ends or stable.get(place) != ends[place]]
 
-    async def ask(self, *, committed: bool) -> dict[Place, int]:
+    async def ask(self, *, committed: bool) -> dict[TopicPartition, int]:
         """The last stable offsets, or the ends, as far as they can be had now."""
         try:
             leaders = await find_leaders(self._bootstrap, self._name, list(self._topics), _PATIENCE_S)
         except LinkLost:
             return {}
-        by_leader: dict[Address, list[Place]] = defaultdict(list)
+        by_leader: dict[Address, list[TopicPartition]] = defaultdict(list)
         for place, leader in leaders.items():
             by_leader[leader].append(place)
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for leader, places in by_leader.items():
             found |= await self._ask_leader(leader, places, committed=committed)
         return found
 
-    async def _ask_leader(self, leader: Address, places: list[Place], *, committed: bool) -> dict[Place, int]:
+    async def _ask_leader(
+        self, leader: Address, places: list[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         topics: dict[str, list[ListOffsetsRequestListOffsetsPartition]] = defaultdict(list)
         for topic, partition in places:
             row = ListOffsetsRequestListOffsetsPartition(partition_index=partition, timestamp=_LATEST)

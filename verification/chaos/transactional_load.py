@@ -19,7 +19,7 @@ from verification.chaos.unaware import ByHand, PerRequest, Unaware, places_of
 from verification.chaos.verdict import Bar
 
 if TYPE_CHECKING:
-    from verification.chaos.habits import Place
+    from kproxy.codec.topic_partition import TopicPartition
 
 BROKERS: Final = "chaos.broker"
 OWN: Final = "chaos.own"
@@ -84,7 +84,7 @@ class TransactionalLoad:
 
     async def settle(self) -> Bar:
         """Wait until all that was begun is decided, some minutes at most."""
-        undecided: list[Place] = []
+        undecided: list[TopicPartition] = []
         for _ in range(_LOOKS):
             undecided = [place for prober in self.probers for place in await prober.undecided()]
             if not undecided:

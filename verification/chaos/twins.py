@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from verification.chaos.habits import Place
+from kproxy.codec.topic_partition import TopicPartition
 from verification.chaos.link import Address, LinkLost
 from verification.chaos.raw_transactions import Protocol, RawTransactions, Refused
 from verification.chaos.recorder import Recorder, now
@@ -57,9 +57,9 @@ class Shared:
     """What the producers of one id have in common; ``transactional_id`` is also the name of their group."""
 
     transactional_id: str
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     protocol: Protocol
-    source: Place
+    source: TopicPartition
     """The partition that they pretend to read: it exists and is empty; the group's offsets are of it."""
 
 
@@ -192,9 +192,9 @@ class Twin:
         moved = {self._shared.source: transaction.sources.stop}
         await self._until_done(lambda: producer.commit_offsets(moved))
 
-    def _batches(self, transaction: _Transaction) -> dict[Place, list[str]]:
+    def _batches(self, transaction: _Transaction) -> dict[TopicPartition, list[str]]:
         """New outputs, each for some partition, at least two of them."""
-        batches: dict[Place, list[str]] = {}
+        batches: dict[TopicPartition, list[str]] = {}
         for source in range(self._position, self._position + self._chance.randint(2, 5)):
             self._number += 1
             place, value = self._chance.choice(self._shared.places), f"{self.name}:{source}:{self._number}"

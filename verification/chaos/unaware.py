@@ -10,7 +10,8 @@ from typing import Final
 import trio
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
-from verification.chaos.habits import PendingRecord, Place
+from kproxy.codec.topic_partition import TopicPartition
+from verification.chaos.habits import PendingRecord
 from verification.chaos.link import Address
 from verification.chaos.plain_writer import PlainWriter, Values
 from verification.chaos.recorder import Recorder, now
@@ -30,7 +31,7 @@ class Unaware:
     """Who writes where; ``name`` is the client.id, ``transactional_id`` is for those whose transactions go by hand."""
 
     name: str
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     transactional_id: str = ""
     version: int = 2
     """Of its Produce requests."""
@@ -63,18 +64,24 @@ class _Client:
     async def _round(self) -> None:
         raise NotImplementedError
 
-    def _values(self) -> dict[Place, list[PendingRecord]]:
+    def _values(self) -> dict[TopicPartition, list[PendingRecord]]:
         """New records for some of the partitions, at least two of them."""
         places = self._chance.sample(self._who.places, self._chance.randint(2, len(self._who.places)))
         return {place: [self._new(place) for _ in range(self._chance.randint(1, 3))] for place in sorted(places)}
 
-    def _new(self, place: Place) -> PendingRecord:
+    def _new(self, place: TopicPartition) -> PendingRecord:
         """A record that keeps its time when it is sent again."""
         self._number += 1
         return PendingRecord(place, f"{self._who.name}:{self._number}", time.time_ns() // 1_000_000, now())
 
     def _record(
-        self, outcome: Outcome, invoke: int, values: Values, offsets: dict[Place, int], asked: int | None, error: str
+        self,
+        outcome: Outcome,
+        invoke: int,
+        values: Values,
+        offsets: dict[TopicPartition, int],
+        asked: int | None,
+        error: str,
     ) -> None:
         sends = tuple(
             Send(*place, offsets[place] + at if place in offsets else None, record.value)
@@ -133,8 +140,8 @@ class ByHand(_Client):
             return False
         return True
 
-    async def _write(self, values: Values) -> dict[Place, int]:
-        offsets: dict[Place, int] = {}
+    async def _write(self, values: Values) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, int] = {}
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await trio.sleep(_BACKOFF_S)
@@ -180,6 +187,6 @@ class ByHand(_Client):
         self._recorder.note(self._who.name, str(error))
 
 
-def places_of(topics: Sequence[str], partitions: int) -> tuple[Place, ...]:
+def places_of(topics: Sequence[str], partitions: int) -> tuple[TopicPartition, ...]:
     """All partitions of topics that have so many."""
     return tuple((topic, partition) for topic in topics for partition in range(partitions))

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from verification.chaos.habits import EQUAL, Habits, Place
+from kproxy.codec.topic_partition import TopicPartition
+from verification.chaos.habits import EQUAL, Habits
 from verification.chaos.released import KAFKA_PYTHON, ReleasedClient
 
 TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}
@@ -12,7 +13,7 @@ TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}
 _GZIP, _SNAPPY, _LZ4 = 1, 2, 3
 
 
-def _places(topic: str, *partitions: int) -> tuple[Place, ...]:
+def _places(topic: str, *partitions: int) -> tuple[TopicPartition, ...]:
     return tuple((topic, partition) for partition in partitions)
 
 

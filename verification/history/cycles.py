@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome
 
 _WITNESSES = 3
 
 
-def check_cycles(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_cycles(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 6 (a transaction polls its own record) and 7 (G1c: a cycle of edges from writer to reader alone).
 
     Aborted transactions are left out: what is read of them is anomaly 5. Equal records have no certain writer.
@@ -31,7 +31,7 @@ def check_cycles(history: Sequence[Operation], logs: Mapping[Place, PartitionLog
         yield Anomaly(AnomalyKind.G1C, *place, detail, operations=tuple(members[:_WITNESSES]))
 
 
-def _read_from(transaction: Operation, logs: Mapping[Place, PartitionLog]) -> Iterator[Operation]:
+def _read_from(transaction: Operation, logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Operation]:
     for topic, partition, records in transaction.polls:
         for _, value in records:
             writers = logs[topic, partition].writers.get(value, ())

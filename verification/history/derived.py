@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome, Source
 
 _WITNESSES = 3
@@ -13,7 +13,7 @@ _Outputs = dict[Source, set[tuple[str, int, str]]]
 """By input: where its outputs were sent, and their values."""
 
 
-def check_derived(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_derived(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomaly 11: each input below a group's committed offset has exactly one visible output, each other one has none.
 
     Checked for transactions with ``group`` and ``sources``. The group began at the start of its partitions. Its
@@ -41,11 +41,13 @@ def check_derived(history: Sequence[Operation], logs: Mapping[Place, PartitionLo
                 yield Anomaly(AnomalyKind.EOS_BREAK, *place, detail, None, (source.offset,), witnesses)
 
 
-def _positions(history: Sequence[Operation], group: str) -> tuple[dict[Place, float], dict[Place, float]]:
+def _positions(
+    history: Sequence[Operation], group: str
+) -> tuple[dict[TopicPartition, float], dict[TopicPartition, float]]:
     """Return the least and the highest committed offset that the group may have, by input partition."""
-    final: dict[Place, float] = {}
-    least: dict[Place, float] = {}
-    most: dict[Place, float] = {}
+    final: dict[TopicPartition, float] = {}
+    least: dict[TopicPartition, float] = {}
+    most: dict[TopicPartition, float] = {}
     for operation in sorted(history, key=lambda operation: operation.complete or operation.invoke):
         if operation.group != group or operation.outcome is Outcome.FAIL:
             continue
@@ -59,7 +61,9 @@ def _positions(history: Sequence[Operation], group: str) -> tuple[dict[Place, fl
     return {**least, **final}, {**most, **final}
 
 
-def _inputs(derived: _Outputs, logs: Mapping[Place, PartitionLog], positions: Mapping[Place, float]) -> list[Source]:
+def _inputs(
+    derived: _Outputs, logs: Mapping[TopicPartition, PartitionLog], positions: Mapping[TopicPartition, float]
+) -> list[Source]:
     """Return all inputs that are known: those in the log, and those from which something was made."""
     known = {Source(*place, offset) for place in positions for offset in (logs[place].values if place in logs else ())}
     return sorted(known | derived.keys())

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome, Producer, Send
 from verification.history.reads import FirstReads, first_reads
 
 _STATE_CHANGED = "INVALID_TXN_STATE"
 """The error for a transaction that has ended without its producer's EndTxn."""
-_Logs = Mapping[Place, PartitionLog]
+_Logs = Mapping[TopicPartition, PartitionLog]
 
 
 @dataclass(slots=True)

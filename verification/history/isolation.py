@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome
 
 _Records = list[tuple[int, str]]
-_Logs = Mapping[Place, PartitionLog]
+_Logs = Mapping[TopicPartition, PartitionLog]
 
 
 def check_isolation(history: Sequence[Operation], logs: _Logs) -> Iterator[Anomaly]:
@@ -23,7 +23,7 @@ def check_isolation(history: Sequence[Operation], logs: _Logs) -> Iterator[Anoma
     for operation in history:
         if operation.uncommitted:
             yield from _check_senders(operation, logs)
-    readings: dict[tuple[Place, bool], _Records] = defaultdict(list)
+    readings: dict[tuple[TopicPartition, bool], _Records] = defaultdict(list)
     for operation in sorted(history, key=lambda operation: operation.invoke):
         for topic, partition, records in operation.polls if operation.final else ():
             readings[(topic, partition), operation.uncommitted].extend(records)
@@ -42,7 +42,7 @@ def _check_senders(operation: Operation, logs: _Logs) -> Iterator[Anomaly]:
                 yield Anomaly(AnomalyKind.UNSENT, topic, partition, detail, value, (offset,), (operation,))
 
 
-def _compare(place: Place, committed: _Records, everything: _Records, logs: _Logs) -> Iterator[Anomaly]:
+def _compare(place: TopicPartition, committed: _Records, everything: _Records, logs: _Logs) -> Iterator[Anomaly]:
     decided = {value: _is_committed(value, place, logs) for _, value in (*committed, *everything)}
     shown = [record for record in committed if decided[record[1]] is not None]
     expected = [record for record in everything if decided[record[1]]]
@@ -58,7 +58,7 @@ def _compare(place: Place, committed: _Records, everything: _Records, logs: _Log
         yield Anomaly(AnomalyKind.FILTER_MISMATCH, *place, detail, value, (offset,))
 
 
-def _is_committed(value: str, place: Place, logs: _Logs) -> bool | None:
+def _is_committed(value: str, place: TopicPartition, logs: _Logs) -> bool | None:
     """Whether a value is to be shown to all readers; None if its writers differ."""
     writers = logs[place].writers.get(value, []) if place in logs else []
     states = {_is_shown(writer, logs) for writer in writers} or {True}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from verification.history.operations import Kind, Operation, Outcome
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -43,9 +43,9 @@ class PartitionLog:
                 self.offsets[value].append(offset)
 
 
-def build_logs(history: Sequence[Operation]) -> dict[Place, PartitionLog]:
+def build_logs(history: Sequence[Operation]) -> dict[TopicPartition, PartitionLog]:
     """Gather the logs: from acknowledged sends, from transactions that must have been committed, from all polls."""
-    logs: dict[Place, PartitionLog] = defaultdict(PartitionLog)
+    logs: dict[TopicPartition, PartitionLog] = defaultdict(PartitionLog)
     only_final = any(operation.final for operation in history)
     for operation in history:
         for send in operation.sends:
@@ -61,7 +61,7 @@ def build_logs(history: Sequence[Operation]) -> dict[Place, PartitionLog]:
     return logs
 
 
-def _note_polls(operation: Operation, logs: dict[Place, PartitionLog], counts: bool) -> None:
+def _note_polls(operation: Operation, logs: dict[TopicPartition, PartitionLog], counts: bool) -> None:
     for poll in operation.polls:
         log = logs[poll.topic, poll.partition]
         for offset, value in poll.records:
@@ -70,7 +70,7 @@ def _note_polls(operation: Operation, logs: dict[Place, PartitionLog], counts: b
                 log.read[value].add(offset)
 
 
-def must_hold(operation: Operation, logs: dict[Place, PartitionLog]) -> bool:
+def must_hold(operation: Operation, logs: dict[TopicPartition, PartitionLog]) -> bool:
     """Whether all that an operation sent must be in the log: it is acknowledged, or shows as committed."""
     if operation.outcome is not Outcome.INFO or operation.kind is not Kind.TXN:
         return operation.outcome is Outcome.OK

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Poll
 
 _Seen = tuple[int, Operation]
 """The offset that a process polled last, and in which operation."""
 
 
-def check_polls(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_polls(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 9 and 10 of polls: consecutive records of a partition in one process have neighbouring ranks.
 
     Between two polls that does not hold once the process has subscribed, nor where it has assigned anew.
     """
-    last: dict[str, dict[Place, _Seen]] = {}
+    last: dict[str, dict[TopicPartition, _Seen]] = {}
     subscribed: set[str] = set()
     for operation in sorted(history, key=lambda operation: operation.invoke):
         if operation.kind in (Kind.ASSIGN, Kind.SUBSCRIBE):

@@ -4,14 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place, must_hold
+from verification.history.logs import PartitionLog, TopicPartition, must_hold
 from verification.history.operations import Operation, Outcome, Send
 
 _WITNESSES = 3
 _Sent = tuple[Operation, Send]
 
 
-def check_values(logs: dict[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_values(logs: dict[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 1, 3, 4, 5 and 17, value by value; 17 where a value was sent more than once, the others elsewhere."""
     for place, log in logs.items():
         # The last position of which the reading must have known: what stands before it and was not read is lost.
@@ -29,14 +29,14 @@ def check_values(logs: dict[Place, PartitionLog]) -> Iterator[Anomaly]:
                 yield from _check_repeated(place, log, value, writers)
 
 
-def _check_refused(place: Place, log: PartitionLog, value: str, writers: list[Operation]) -> Iterator[Anomaly]:
+def _check_refused(place: TopicPartition, log: PartitionLog, value: str, writers: list[Operation]) -> Iterator[Anomaly]:
     if offsets := log.offsets.get(value):
         found = f"{value!r} was refused ({writers[0].error or 'fail'}) and is at {_list(offsets)}"
         yield Anomaly(AnomalyKind.ABORTED_READ, *place, found, value, tuple(offsets), tuple(writers[:_WITNESSES]))
 
 
 def _check_unique(
-    place: Place, log: PartitionLog, value: str, writer: Operation, must: bool, reached: int
+    place: TopicPartition, log: PartitionLog, value: str, writer: Operation, must: bool, reached: int
 ) -> Iterator[Anomaly]:
     offsets = log.offsets.get(value, [])
 
@@ -55,7 +55,9 @@ def _check_unique(
         yield anomaly(AnomalyKind.UNSEEN, f"{value!r} was acknowledged and is nowhere")
 
 
-def _check_repeated(place: Place, log: PartitionLog, value: str, writers: list[Operation]) -> Iterator[Anomaly]:
+def _check_repeated(
+    place: TopicPartition, log: PartitionLog, value: str, writers: list[Operation]
+) -> Iterator[Anomaly]:
     outcomes = Counter(writer.outcome for writer in writers)
     least, most = outcomes[Outcome.OK], outcomes[Outcome.OK] + outcomes[Outcome.INFO]
     count = len(log.read.get(value, ()))
@@ -65,7 +67,7 @@ def _check_repeated(place: Place, log: PartitionLog, value: str, writers: list[O
         yield Anomaly(AnomalyKind.FALSE_DEDUP, *place, found, value, (), tuple(writers[:_WITNESSES]))
 
 
-def check_offsets(logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_offsets(logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomaly 2: an offset with several values, from polls and acknowledgements together."""
     for place, log in logs.items():
         for offset, values in sorted(log.conflicts.items()):
@@ -91,7 +93,7 @@ def check_acknowledgements(history: Sequence[Operation]) -> Iterator[Anomaly]:
                 yield Anomaly(AnomalyKind.DOUBLE_ACK, send.topic, send.partition, found, *where)
 
 
-def check_order(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_order(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomaly 10 of sends: acknowledged ones of a process stand in the order in which it sent them."""
     sent: dict[tuple[str, str, int], list[_Sent]] = defaultdict(list)
     for operation in sorted(history, key=lambda operation: operation.invoke):
@@ -102,7 +104,7 @@ def check_order(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]
         yield from _check_lane((topic, partition), logs[topic, partition], sends)
 
 
-def _check_lane(place: Place, log: PartitionLog, sends: Sequence[_Sent]) -> Iterator[Anomaly]:
+def _check_lane(place: TopicPartition, log: PartitionLog, sends: Sequence[_Sent]) -> Iterator[Anomaly]:
     before: tuple[int, _Sent] | None = None
     for operation, send in sends:
         offset = _position(log, send)

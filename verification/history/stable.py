@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome
 
 STUCK_NS: Final = 70_000_000_000
@@ -17,10 +17,12 @@ _Told = list[tuple[int, int, Operation]]
 """By time: when a last stable offset was reported, the highest one up to then, and in which operation."""
 
 
-def check_stable_offsets(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_stable_offsets(
+    history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]
+) -> Iterator[Anomaly]:
     """Anomaly 15: for one process they never fall; what is not decided, in the history's eyes, does not lie below."""
-    told: dict[Place, _Told] = defaultdict(list)
-    highest: dict[tuple[str, Place], tuple[int, Operation]] = {}
+    told: dict[TopicPartition, _Told] = defaultdict(list)
+    highest: dict[tuple[str, TopicPartition], tuple[int, Operation]] = {}
     asked = [operation for operation in history if operation.kind is Kind.STABLE and operation.complete is not None]
     for operation in sorted(asked, key=lambda operation: operation.complete or 0):
         for topic, partition, offset in operation.commits:
@@ -40,7 +42,7 @@ def check_stable_offsets(history: Sequence[Operation], logs: Mapping[Place, Part
 
 
 def _undecided(
-    operation: Operation, asked: int, logs: Mapping[Place, PartitionLog], told: Mapping[Place, _Told]
+    operation: Operation, asked: int, logs: Mapping[TopicPartition, PartitionLog], told: Mapping[TopicPartition, _Told]
 ) -> Iterator[Anomaly]:
     """What a transaction has committed was undecided until its commit was asked for."""
     for topic, partition, _, value in operation.sends:
@@ -77,9 +79,9 @@ def check_stuck(history: Sequence[Operation], stuck_ns: int = STUCK_NS) -> Itera
                 yield Anomaly(AnomalyKind.UNSTABLE, *place, found, None, (offset, known), (operation,))
 
 
-def _by_time(history: Sequence[Operation], stuck_ns: int) -> dict[Place, tuple[list[int], list[int]]]:
+def _by_time(history: Sequence[Operation], stuck_ns: int) -> dict[TopicPartition, tuple[list[int], list[int]]]:
     """Return when records were acknowledged, by partition and time, and the highest offset up to then."""
-    rows: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+    rows: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
     for operation in history:
         if operation.outcome is Outcome.OK and operation.complete is not None:
             for topic, partition, offset, _ in operation.sends:
@@ -92,9 +94,11 @@ def _by_time(history: Sequence[Operation], stuck_ns: int) -> dict[Place, tuple[l
     return found
 
 
-def _open(history: Sequence[Operation], stuck_ns: int) -> tuple[dict[Place, list[int]], dict[Place, list[float]]]:
+def _open(
+    history: Sequence[Operation], stuck_ns: int
+) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, list[float]]]:
     """Return when transactions began, by partition and time, and the latest end of those begun up to then."""
-    rows: dict[Place, list[tuple[int, float]]] = defaultdict(list)
+    rows: dict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
     for operation in history:
         if operation.kind is Kind.TXN:
             end = inf if operation.complete is None else operation.complete

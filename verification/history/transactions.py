@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from verification.history.anomaly import Anomaly, AnomalyKind
-from verification.history.logs import PartitionLog, Place
+from verification.history.logs import PartitionLog, TopicPartition
 from verification.history.operations import Kind, Operation, Outcome
 from verification.history.reads import first_reads
 
 
-def check_whole(history: Sequence[Operation], logs: Mapping[Place, PartitionLog]) -> Iterator[Anomaly]:
+def check_whole(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 6 and 8; the latter where everything was read at the end.
 
     A transaction that was refused is not torn but, if any of it shows, an aborted read (5).

@@ -8,7 +8,7 @@ from typing import Final
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.testing.client import ClusterClient
 from verification.aborted import Aborted
-from verification.spark_proof.verdict import Place, Seen
+from verification.spark_proof.verdict import Seen, TopicPartition
 
 _ROOMY: Final = 1 << 26
 _COMMITTED: Final = 1
@@ -19,7 +19,7 @@ _REQUEST_SECONDS: Final = 10.0
 class Reader:
     """One reader of some partitions, from their start; keeps the numbers (the records' keys) and what it saw when."""
 
-    def __init__(self, bootstrap: str, places: Sequence[Place], *, committed: bool = True) -> None:
+    def __init__(self, bootstrap: str, places: Sequence[TopicPartition], *, committed: bool = True) -> None:
         """``bootstrap`` is a kproxy's, or the brokers'."""
         self.numbers = {place: array("q") for place in places}
         self.seen: list[Seen] = []
@@ -37,7 +37,7 @@ class Reader:
                 self.seen.append(Seen(place, len(self.numbers[place])))
         self.looks += 1
 
-    def _read(self, client: ClusterClient, place: Place) -> bool:
+    def _read(self, client: ClusterClient, place: TopicPartition) -> bool:
         """One Fetch; False if there was nothing more."""
         at = self._offsets[place]
         answer = client.fetch(*place, at, isolation_level=self._isolation_level).responses[0].partitions[0]
@@ -91,7 +91,7 @@ class Beside:
                 return
 
 
-def read_to_end(bootstrap: str, places: Sequence[Place], *, committed: bool) -> Reader:
+def read_to_end(bootstrap: str, places: Sequence[TopicPartition], *, committed: bool) -> Reader:
     """A reader that has read all that there is. OSError, RuntimeError."""
     reader = Reader(bootstrap, places, committed=committed)
     reader.look()

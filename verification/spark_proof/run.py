@@ -20,7 +20,7 @@ from verification.spark_proof.connector import connector_jars
 from verification.spark_proof.driver import DRIVER, EXECUTOR, WORKER, Driver, running
 from verification.spark_proof.job import KAFKA, KPROXY
 from verification.spark_proof.reader import Beside, Reader, read_to_end
-from verification.spark_proof.verdict import Outcome, Place, exactness, torn_moments
+from verification.spark_proof.verdict import Outcome, TopicPartition, exactness, torn_moments
 
 INPUT: Final = "proof-input"
 _INPUT_PARTITIONS: Final = 4
@@ -134,7 +134,7 @@ class Stage:
             self.kafka.restart(index)  # on a machine with much to do the first try may take too long
         return True
 
-    def _judge(self, outcome: Outcome, reader: Reader, places: Sequence[Place]) -> None:
+    def _judge(self, outcome: Outcome, reader: Reader, places: Sequence[TopicPartition]) -> None:
         self.kproxy.wait_ready()
         found = _patiently(lambda: read_to_end(self._readers, places, committed=True))
         for topic in _outputs(outcome.sink):
@@ -179,11 +179,11 @@ def _outputs(sink: str) -> list[str]:
     return [f"proof-{sink}-{name}" for name in _OUTPUTS]
 
 
-def _create_outputs(bootstrap: str, sink: str, brokers: int) -> list[Place]:
+def _create_outputs(bootstrap: str, sink: str, brokers: int) -> list[TopicPartition]:
     with ClusterClient(bootstrap) as client:
         for topic in _outputs(sink):
             client.create_topic(topic, _OUTPUT_PARTITIONS, min(3, brokers))
-    return [Place(topic, partition) for topic in _outputs(sink) for partition in range(_OUTPUT_PARTITIONS)]
+    return [TopicPartition(topic, partition) for topic in _outputs(sink) for partition in range(_OUTPUT_PARTITIONS)]
 
 
 def _fill(bootstrap: str, job: Job) -> None:

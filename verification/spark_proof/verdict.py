@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of an output."""
 
     topic: str
@@ -17,7 +17,7 @@ class Place(NamedTuple):
 class Seen(NamedTuple):
     """At some moment a reader had this many records of a partition before it, and was at the end."""
 
-    place: Place
+    place: TopicPartition
     records: int
 
 
@@ -93,7 +93,7 @@ def batch_of(number: int, ends: Mapping[int, Sequence[int]], partitions: int) ->
 
 def torn_moments(
     seen: Sequence[Seen],
-    numbers: Mapping[Place, Sequence[int]],
+    numbers: Mapping[TopicPartition, Sequence[int]],
     ends: Mapping[int, Sequence[int]],
     partitions: int,
 ) -> list[str]:

@@ -14,6 +14,7 @@ import trio
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import KproxyError
 from kproxy.net.succession import Succession
@@ -28,7 +29,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.records import Entry
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view import IdView, Place
+from kproxy.txn.view import IdView
 
 log = structlog.get_logger("kproxy.transactions")
 
@@ -95,7 +96,9 @@ class Coordinator:
         if not 0 < timeout_ms <= longest:
             raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
 
-    async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+    async def add_partitions(
+        self, request: TxnRequest, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
         errors = await self._tools.topics.errors(places)
         if not errors:

@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view import Place
 
 T = TypeVar("T")
 
@@ -63,7 +63,9 @@ class ClientDecider(Protocol):
         """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
         ...
 
-    async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+    async def add_partitions(
+        self, request: TxnRequest, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
         ...
 

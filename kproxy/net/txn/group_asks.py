@@ -23,7 +23,7 @@ from kproxy.proxy.group_offsets import unstable_row
 from kproxy.txn.group_offsets import undecided, unmirrored
 
 if TYPE_CHECKING:
-    from kproxy.txn.view import Place
+    from kproxy.codec.topic_partition import TopicPartition
 
 #: A decision is waited for as long where a client can't be told of it. The answers to its heartbeats wait behind this
 #: one, and its session may be no longer than 6 s (group.min.session.timeout.ms); it asks again.
@@ -48,7 +48,7 @@ class GroupAsks:
         mirror: OffsetMirror,
         read_to_end: Callable[[], Awaitable[None]],
         end_left: Callable[[str], None],
-        stable: "Callable[[Collection[str], Collection[Place] | None], Awaitable[None]] | None" = None,
+        stable: "Callable[[Collection[str], Collection[TopicPartition] | None], Awaitable[None]] | None" = None,
     ) -> None:
         """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done.
 
@@ -123,7 +123,7 @@ class GroupAsks:
         open_places = set() if unstable is Unstable.LAST else undecided(views, group_id)
         if open_places and unstable is Unstable.WAIT:
             return OffsetFetchResponseGroup(group_id, error_code=_LATER)
-        rows: dict[Place, OffsetFetchResponsePartitions] = {
+        rows: dict[TopicPartition, OffsetFetchResponsePartitions] = {
             (name, index): OffsetFetchResponsePartitions(index, row.offset, row.leader_epoch, row.metadata or "")
             for (name, index), row in unmirrored(views, group_id).offsets.items()
         }

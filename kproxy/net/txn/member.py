@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.codec._generated.transaction_member import TransactionMember, TransactionMemberNative
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.partition_ends import PartitionEnds
@@ -22,7 +23,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Place
+from kproxy.txn.view import IdView
 
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
@@ -78,7 +79,7 @@ class Member:
         await writer.settled([send for send in sends if send is not None])
         return [told(send) for send in sends]
 
-    async def _announce(self, places: Sequence[Place]) -> None:
+    async def _announce(self, places: Sequence[TopicPartition]) -> None:
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if not wanted:
             return

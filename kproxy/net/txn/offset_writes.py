@@ -26,13 +26,13 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import GROUP, TRANSACTION, ask_coordinator, errors_in, serves
 from kproxy.txn.group_offsets import Unmirrored
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import Place
 
-Offsets = Mapping[Place, TransactionOffsetsPartition]
+Offsets = Mapping[TopicPartition, TransactionOffsetsPartition]
 T = TypeVar("T", bound=Message)
 
 log = structlog.get_logger("kproxy.group_offsets")

@@ -12,6 +12,7 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
@@ -37,7 +38,7 @@ from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State, following
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Place
+from kproxy.txn.view import IdView
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Owner:
         self._connections = tools.connections()
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
         #: What the last transaction wrote: the next one announces it at once, in one record.
-        self._usual: set[Place] = set()
+        self._usual: set[TopicPartition] = set()
         self._ends = PartitionEnds(tools.ends, tools.topics)
         #: The transaction of whose decision nothing was heard, and the log could not be read either.
         self._undecided: Transaction | None = None
@@ -217,7 +218,7 @@ class Owner:
 
     # -- a transaction begins, and grows
 
-    async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
         """AddPartitionsToTxn. The log is told with the first data, of all that has joined by then."""
         self._refuse_while_pending()
         async with self._lock:
@@ -237,7 +238,7 @@ class Owner:
             transaction.added_groups.add(group_id)
             self._has_begun()
 
-    async def _announce(self, transaction: Transaction, places: Sequence[Place]) -> None:
+    async def _announce(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
         """Has partitions in the log, before anything is written there."""
         if not (written := transaction.unannounced(dict.fromkeys(places))):
             return

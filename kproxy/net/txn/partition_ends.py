@@ -11,11 +11,11 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import LogError
 from kproxy.net.txn.tools import Ends, Topics
 from kproxy.txn.errors import TxnError
-from kproxy.txn.view import Place
 from kproxy.txn.writes import Written
 
 #: Partitions whose ends are remembered, so that the next transaction need not ask for them.
@@ -31,9 +31,9 @@ class PartitionEnds:
         """``ask`` gives the ends of partitions from their leaders."""
         self._ask = ask
         self._topics = topics
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
 
-    async def of(self, places: Sequence[Place]) -> dict[Place, int]:
+    async def of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """For each partition an offset that its end has reached.
 
         TxnError if one may not be written (POLICY_VIOLATION: its topic is compacted), or is unavailable.
@@ -51,8 +51,8 @@ class PartitionEnds:
         return {place: self._ends[place] for place in places}
 
     async def with_likely(
-        self, written: Sequence[Place], added: Sequence[Place], usual: Sequence[Place]
-    ) -> dict[Place, int]:
+        self, written: Sequence[TopicPartition], added: Sequence[TopicPartition], usual: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """The ends of partitions that are to be written, and of others that probably will be. TxnError.
 
         Only ``written`` can fail the request. Partitions that the client has ``added`` are left out if their leaders
@@ -60,13 +60,13 @@ class PartitionEnds:
         is known that they may be written.
         """
         added, usual = ([one for one in more if self._topics.is_known_writable(one)] for more in (added, usual))
-        wanted: Sequence[Place] = list(dict.fromkeys([*written, *added]))
+        wanted: Sequence[TopicPartition] = list(dict.fromkeys([*written, *added]))
         if len(wanted) > len(written) and self._missing(wanted):
             wanted = await self._ahead(wanted) or written
         ends = await self.of(wanted)
         return {**ends, **{place: self._ends[place] for place in usual if place in self._ends}}
 
-    async def _ahead(self, places: Sequence[Place]) -> Sequence[Place]:
+    async def _ahead(self, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         """These partitions if the ends of all of them are known after a short time; else none."""
         with trio.move_on_after(_AHEAD_SECONDS):
             try:
@@ -76,18 +76,18 @@ class PartitionEnds:
             return places
         return ()
 
-    def _missing(self, places: Sequence[Place]) -> Sequence[Place]:
+    def _missing(self, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         missing = [place for place in places if place not in self._ends]
         if missing and len(self._ends) + len(missing) > _MOST_ENDS:
             self._ends.clear()
             return places
         return missing
 
-    def note(self, written: Mapping[Place, Written]) -> None:
+    def note(self, written: Mapping[TopicPartition, Written]) -> None:
         """Records the ends of committed data."""
         self._ends.update({place: done.end_offset for place, done in written.items()})
 
-    def made_anew(self, written: Mapping[Place, Written]) -> str | None:
+    def made_anew(self, written: Mapping[TopicPartition, Written]) -> str | None:
         """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced."""
         for place, done in written.items():
             if done.end_offset <= self._ends.get(place, 0):

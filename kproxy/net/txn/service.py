@@ -8,6 +8,7 @@ import structlog
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Leaders
@@ -55,7 +56,6 @@ from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.records import Entry
-from kproxy.txn.view import Place
 
 log = structlog.get_logger("kproxy.transaction_log")
 
@@ -284,7 +284,7 @@ class Transactions:
                 return False
             backoff_ms = await pause(backoff_ms, self._config)
 
-    async def _ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def _ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         told = await self._leaders.ask(places, list_offsets(LATEST))
         return {place: told[place].get(place, "ListOffsets") for place in places}
 

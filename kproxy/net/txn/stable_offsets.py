@@ -11,9 +11,10 @@ import trio
 
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import MAGIC_OFFSET
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders, Place
+from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import Wish
 from kproxy.net.cluster import Cluster
@@ -51,19 +52,19 @@ class StableOffsets:
         self._bound = bound
         self._read_to_end = Together(read_to_end)
         self._leaders = Leaders(cluster, config)
-        self._known: dict[Place, int] = {}
+        self._known: dict[TopicPartition, int] = {}
 
-    async def stable(self, ends: Mapping[Place, int]) -> dict[Place, int | None]:
+    async def stable(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Each partition's offset or, if that is lower, its last stable one; None where that can't be known.
 
         The offsets must have been the ends, or lain before them, when this is called.
         """
-        found: dict[Place, int | None] = dict(ends)
+        found: dict[TopicPartition, int | None] = dict(ends)
         try:
             await self._read_to_end()
         except (OSError, RemoteProtocolError):
             return dict.fromkeys(ends)
-        scans: dict[Place, _Scan] = {}
+        scans: dict[TopicPartition, _Scan] = {}
         for place, end in ends.items():
             bound = self._bound(*place)
             if bound is not None and bound < end:
@@ -77,7 +78,7 @@ class StableOffsets:
         found.update((place, None if place in failed else scan.position) for place, scan in scans.items())
         return found
 
-    def _remember(self, place: Place, offset: int) -> None:
+    def _remember(self, place: TopicPartition, offset: int) -> None:
         while len(self._known) >= _MOST_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[place] = offset
@@ -92,7 +93,7 @@ class _Scan:
 
     may_wait = False
 
-    def __init__(self, place: Place, position: int, end: int, decisions: Decisions) -> None:
+    def __init__(self, place: TopicPartition, position: int, end: int, decisions: Decisions) -> None:
         self._place = place
         #: Nothing before it is undecided.
         self.position = position

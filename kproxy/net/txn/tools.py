@@ -6,6 +6,7 @@ from typing import Protocol
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.log import TransactionLog
@@ -14,7 +15,6 @@ from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import Place
 
 
 class Groups(Protocol):
@@ -36,11 +36,11 @@ class Groups(Protocol):
 class Topics(Protocol):
     """Which topics may hold data of transactions that kproxy's own log decides."""
 
-    async def errors(self, places: Collection[Place]) -> Mapping[Place, ErrorCode]:
+    async def errors(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
         """Of these partitions those that may not, with the error for the client. TxnError if that is unknown."""
         ...
 
-    def is_known_writable(self, place: Place) -> bool:
+    def is_known_writable(self, place: TopicPartition) -> bool:
         """Whether a partition may, as far as that is known without asking a broker."""
         ...
 
@@ -48,7 +48,7 @@ class Topics(Protocol):
 class Ends(Protocol):
     """Who knows where partitions end."""
 
-    async def __call__(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def __call__(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The high watermark of each. OSError, RemoteProtocolError; TxnError if a partition can't be written."""
         ...
 

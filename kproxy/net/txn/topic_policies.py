@@ -17,12 +17,12 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsResponseDescribeConfigsResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, TopicGone, check
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.errors import TxnError
-from kproxy.txn.view import Place
 
 log = structlog.get_logger("kproxy.topic_policies")
 
@@ -50,7 +50,7 @@ class TopicPolicies:
         self._asking = trio.Lock()
         self._warned = False
 
-    async def errors(self, places: Collection[Place]) -> dict[Place, ErrorCode]:
+    async def errors(self, places: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """As ``kproxy.net.txn.tools.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) if no broker can be asked."""
         errors: dict[str, ErrorCode] = {}
         for topic in dict.fromkeys(topic for topic, _ in places):
@@ -60,7 +60,7 @@ class TopicPolicies:
                 errors[topic] = ErrorCode.POLICY_VIOLATION
         return {place: errors[place[0]] for place in places if place[0] in errors}
 
-    def is_known_writable(self, place: Place) -> bool:
+    def is_known_writable(self, place: TopicPartition) -> bool:
         """As ``kproxy.net.txn.tools.Topics``."""
         known = self._fresh(place[0])
         return known is not None and not known.compacted and not is_own_topic(place[0])

@@ -25,6 +25,7 @@ from kproxy.codec._generated.transaction_prepare import (
     TransactionPrepareTopic,
 )
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
@@ -33,7 +34,6 @@ from kproxy.txn.late_requests import AddedGroups
 from kproxy.txn.parts import NOTHING_BESIDE, Beside
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
-from kproxy.txn.view import Place
 from kproxy.txn.views import Views
 from kproxy.txn.writes import TxnSend, Written
 
@@ -57,9 +57,9 @@ class Transaction:
         #: trio's clock, seconds.
         self.began_at = trio.current_time()
         #: Partitions that the client has added to it.
-        self.joined: set[Place] = set()
+        self.joined: set[TopicPartition] = set()
         #: Partitions that stand in the log.
-        self.announced: set[Place] = set()
+        self.announced: set[TopicPartition] = set()
         #: Offsets of groups that are in the log.
         self.groups: list[TransactionOffsets] = []
         #: Groups that the client has added to it.
@@ -67,7 +67,7 @@ class Transaction:
         #: The identity that its decision gives the client, once that was sent to the log.
         self.next_client: Producer | None = None
 
-    def unannounced(self, places: Iterable[Place]) -> list[Place]:
+    def unannounced(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that the log does not name yet."""
         return [place for place in places if place not in self.announced]
 
@@ -89,7 +89,7 @@ class Transaction:
                 sends[at] = send
         return sends
 
-    def announcement(self, nonce: bytes, ends: Mapping[Place, int]) -> TransactionPartitions:
+    def announcement(self, nonce: bytes, ends: Mapping[TopicPartition, int]) -> TransactionPartitions:
         """The record that names partitions, each with an offset below which none of the data lies."""
         topics: dict[str, TransactionPartitionsTopic] = {}
         for (name, index), end in ends.items():
@@ -101,7 +101,7 @@ class Transaction:
         self,
         nonce: bytes,
         next_client: Producer,
-        written: Mapping[Place, Written] | None,
+        written: Mapping[TopicPartition, Written] | None,
         reason: str,
         beside: Beside = NOTHING_BESIDE,
     ) -> TransactionDecision:
@@ -158,7 +158,7 @@ def told(send: TxnSend | None) -> WrittenBatch:
 def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:
     """In order; within a turn at most one batch for each partition."""
     turns: list[list[tuple[int, ClientBatch]]] = []
-    seen: Counter[Place] = Counter()
+    seen: Counter[TopicPartition] = Counter()
     for at, batch in batches:
         place = (batch.topic, batch.partition)
         if seen[place] == len(turns):
@@ -168,7 +168,7 @@ def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, C
     return turns
 
 
-def _prepared(record: TransactionPrepare) -> Mapping[Place, Written]:
+def _prepared(record: TransactionPrepare) -> Mapping[TopicPartition, Written]:
     return {
         (topic.name, row.index): Written(
             row.end_offset, tuple((copy.base_sequence, copy.base_offset) for copy in row.copies)
@@ -178,7 +178,7 @@ def _prepared(record: TransactionPrepare) -> Mapping[Place, Written]:
     }
 
 
-def _topics(written: Mapping[Place, Written]) -> list[TransactionDecisionTopic]:
+def _topics(written: Mapping[TopicPartition, Written]) -> list[TransactionDecisionTopic]:
     topics: dict[str, TransactionDecisionTopic] = {}
     for (name, index), done in written.items():
         topic = topics.setdefault(name, TransactionDecisionTopic(name))

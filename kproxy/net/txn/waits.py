@@ -6,8 +6,9 @@ from typing import NamedTuple, Protocol
 import trio
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.asks import OffsetCommitAsk, OffsetFetchAsk
-from kproxy.proxy.handlers.base import Place, Stable
+from kproxy.proxy.handlers.base import Stable
 from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
 from kproxy.txn.verdict import Decisions
 
@@ -41,7 +42,7 @@ class Reading(NamedTuple):
     decisions: Decisions
     changes: Changes
     #: By partition an offset or, if that is lower, the last stable one; None where that can't be known.
-    stable: Callable[[Mapping[Place, int]], Awaitable[Mapping[Place, int | None]]]
+    stable: Callable[[Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | None]]]
     #: None where no group's offsets can stand in the log.
     groups: Groups | None = None
 

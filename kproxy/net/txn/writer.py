@@ -15,13 +15,13 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.produce import FIRST_TOPIC_ID
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.resend import OLD_S
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
-from kproxy.txn.view import Place
 from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
 
 _OLDEST_PRODUCE: Final = 3
@@ -118,7 +118,7 @@ class TransactionWriter:
         """Kafka's error code if the transaction can only be aborted."""
         return self._writes.failed
 
-    def written(self) -> Mapping[Place, Written]:
+    def written(self) -> Mapping[TopicPartition, Written]:
         """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it has failed."""
         return self._writes.summary()
 
@@ -253,7 +253,7 @@ class TransactionWriter:
         self._used[client] -= 1
         if not self._used[client]:
             del self._used[client]
-        rows: dict[Place, ProduceResponsePartitionProduceResponse] = {}
+        rows: dict[TopicPartition, ProduceResponsePartitionProduceResponse] = {}
         if answer is None:
             self._count_error()
         else:

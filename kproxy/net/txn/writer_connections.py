@@ -7,12 +7,12 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.pipelined_client import PipelinedClient
 from kproxy.proxy.routing import Address, Broker
 from kproxy.proxy.stats import Stats
-from kproxy.txn.view import Place
 
 _METADATA: Final = (4, 12)
 #: Leaders that are remembered for one transactional id.
@@ -30,18 +30,18 @@ class WriterConnections:
         self.nursery = nursery
         self._clients: dict[int, PipelinedClient] = {}
         self._connecting: dict[int, trio.Lock] = {}
-        self._leaders: dict[Place, Broker] = {}
+        self._leaders: dict[TopicPartition, Broker] = {}
         self._closed = False
 
-    def leader(self, place: Place) -> Broker | None:
+    def leader(self, place: TopicPartition) -> Broker | None:
         """Who leads a partition, as far as that was learnt."""
         return self._leaders.get(place)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: TopicPartition) -> None:
         """Has the leader learnt anew: it did not take a batch."""
         self._leaders.pop(place, None)
 
-    async def learn(self, places: Collection[Place]) -> dict[Place, int]:
+    async def learn(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Asks who leads these; Kafka's error code for each that nobody leads. OSError, RemoteProtocolError."""
         names = dict.fromkeys(name for name, _ in places)
         request = MetadataRequest(
@@ -54,7 +54,7 @@ class WriterConnections:
         nodes = {node_id for node_id, _ in alive}
         if len(self._leaders) + len(places) > _MOST_LEADERS:
             self._leaders.clear()
-        errors: dict[Place, int] = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        errors: dict[TopicPartition, int] = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for topic in response.topics:
             rows = {(topic.name or "", row.partition_index): row for row in topic.partitions}
             for place in [place for place in errors if place[0] == topic.name]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.messages import Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from kproxy.proxy.applications import Applications
     from kproxy.proxy.captures import Captures
     from kproxy.proxy.memberships import Memberships
-
-#: A topic's name and a partition.
-Place: TypeAlias = tuple[str, int]
 
 
 class Fault(NamedTuple):
@@ -79,11 +77,11 @@ class Context:
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     #: By topic (or its id in hexadecimal) and partition.
-    passed: dict[Place, Passed] = field(default_factory=dict)
+    passed: dict[TopicPartition, Passed] = field(default_factory=dict)
     #: What was hidden from this client since this was last counted, in bytes.
     hidden_bytes: int = 0
     #: High watermark less last stable offset, of what was read since this was last counted.
-    stable_lags: dict[Place, int] = field(default_factory=dict)
+    stable_lags: dict[TopicPartition, int] = field(default_factory=dict)
     #: The time of the frame at hand, in seconds since the epoch.
     now: float = 0.0
     #: What ApiVersions v3 and later called the client's software (KIP-511).
@@ -190,7 +188,7 @@ class Stable:
     What is told then is, for each place, its offset or, if lower, the last stable one; None where neither is known.
     """
 
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
 
 
 class AsItIs:
@@ -230,7 +228,7 @@ class Handler:
         answer: Message = response
         return answer
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[Place, int | None]) -> Lowered:
+    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """As ``lower``, behind a ``Park`` or ``Stable``; ``told`` is what the latter asked for.
 
         May be called before its time. Only for handlers that return these.

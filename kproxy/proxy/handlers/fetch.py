@@ -17,7 +17,8 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.recode import has_codec
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered, Place
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.proxy.handlers.control_batches import skips_control_batches
 from kproxy.proxy.handlers.fetch_reading import FetchReading
 from kproxy.proxy.handlers.fetch_rows import (
@@ -93,7 +94,7 @@ class Fetch(Handler):
             return Again(reading.first(), self.ask_version(ctx, exchange.client_version, exchange.upstream_version))
         return reading.take(response, exchange.upstream_version == exchange.client_version)
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[Place, int | None]) -> Lowered:
+    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """Behind a wait for a decision."""
         reading: FetchReading = exchange.notes["reading"]
         return reading.resume()

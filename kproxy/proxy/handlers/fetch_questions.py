@@ -10,7 +10,7 @@ from kproxy.codec._generated.fetch import (
     FetchRequestFetchTopic,
     FetchResponsePartitionData,
 )
-from kproxy.proxy.handlers.base import Place
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 
 #: Enough to hear of an error of a partition that waits; the first batch is given whole.
@@ -51,7 +51,7 @@ class FetchQuestions:
     """Makes the requests for one of a client's."""
 
     def __init__(
-        self, request: FetchRequest, parts: Mapping[Place, Part], *, version: int, level: int, max_bytes: int
+        self, request: FetchRequest, parts: Mapping[TopicPartition, Part], *, version: int, level: int, max_bytes: int
     ) -> None:
         """``version`` is the client's; ``level`` the isolation level and ``max_bytes`` the bound of each answer."""
         self._request = request
@@ -60,12 +60,14 @@ class FetchQuestions:
         self._level = level
         self._max_bytes = max_bytes
 
-    def first(self, wait_ms: int, limited: Collection[Place]) -> FetchRequest:
+    def first(self, wait_ms: int, limited: Collection[TopicPartition]) -> FetchRequest:
         """For all partitions, of ``limited`` only to hear of errors; the client's own request if that says the same."""
         same = not limited and self._goes_as_it_is()
         return self._request if same else self.ask(self._parts, wait_ms, limited)
 
-    def ask(self, keys: Collection[Place], wait_ms: int, limited: Collection[Place] = ()) -> FetchRequest:
+    def ask(
+        self, keys: Collection[TopicPartition], wait_ms: int, limited: Collection[TopicPartition] = ()
+    ) -> FetchRequest:
         """For some partitions, from their positions on, without a session."""
         by_topic: dict[int, FetchRequestFetchTopic] = {}
         total = 0

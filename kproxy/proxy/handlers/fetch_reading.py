@@ -17,7 +17,8 @@ from kproxy.codec._generated.fetch import (
     FetchResponsePartitionData,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Place
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed
 from kproxy.proxy.handlers.control_batches import may_end_with_marker, skips_control_batches
 from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
@@ -47,7 +48,7 @@ class FetchReading:
         self._may_end_with_marker = version >= FIRST_V2 and may_end_with_marker(ctx, version, request.session_epoch)
         self._deadline = ctx.now + (request.max_wait_ms / 1000 if request.min_bytes > 0 else 0)
         self._look_at = self._deadline
-        self._parts: dict[Place, Part] = {}
+        self._parts: dict[TopicPartition, Part] = {}
         for topic in request.topics:
             name = topic.topic or ctx.cluster.topic_names.get(topic.topic_id, "")
             for row in topic.partitions:
@@ -91,7 +92,7 @@ class FetchReading:
         self._waits_there = wait_ms > 0
         return self._questions.first(wait_ms, limited)
 
-    def _ask(self, keys: Collection[Place], wait_ms: int) -> Again:
+    def _ask(self, keys: Collection[TopicPartition], wait_ms: int) -> Again:
         self._waits_there = wait_ms > 0 and len(keys) == len(self._parts)
         for key in keys:
             self._parts[key].ahead = self._parts[key].loud = False
@@ -221,7 +222,7 @@ class FetchReading:
         """Whether the client is known to leave out what Kafka's own transactions aborted, and asked for that."""
         return self._isolation.as_asked and self._skips
 
-    def _finish(self, key: Place, part: Part, row: FetchResponsePartitionData) -> None:
+    def _finish(self, key: TopicPartition, part: Part, row: FetchResponsePartitionData) -> None:
         """Completes what is told of a partition, and remembers what its client can't be told."""
         if self._version < FIRST_V2:
             row.aborted_transactions = []

@@ -19,7 +19,8 @@ from kproxy.codec._generated.list_offsets import (
 )
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.handlers.base import Again, Context, Exchange, Handler, Local, Lowered, Place, Stable
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.proxy.handlers.base import Again, Context, Exchange, Handler, Local, Lowered, Stable
 from kproxy.proxy.handlers.isolation import READ_UNCOMMITTED, Isolation, isolation_of
 
 _EARLIEST = -2
@@ -31,7 +32,7 @@ _ISOLATION_AT = 4
 _FIRST_NOT_AVAILABLE = 5
 
 #: A question's answer by topic and partition.
-_Rows: TypeAlias = Mapping[Place, ListOffsetsResponseListOffsetsPartitionResponse]
+_Rows: TypeAlias = Mapping[TopicPartition, ListOffsetsResponseListOffsetsPartitionResponse]
 _Question: TypeAlias = Callable[[ListOffsetsRequest, list[_Rows]], ListOffsetsRequest]
 
 
@@ -85,7 +86,7 @@ class ListOffsets(Handler):
         exchange.notes["response"] = response
         return Stable(ends)
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[Place, int | None]) -> Lowered:
+    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """Behind the question for the last stable offsets."""
         response: ListOffsetsResponse = exchange.notes.pop("response")
         times = _times(exchange.notes["question"])
@@ -114,14 +115,14 @@ def _relays(isolation: Isolation) -> bool:
     return isolation.as_asked and not isolation.filtered
 
 
-def _times(request: ListOffsetsRequest) -> dict[Place, int]:
+def _times(request: ListOffsetsRequest) -> dict[TopicPartition, int]:
     return {(t.name, row.partition_index): row.timestamp for t in request.topics for row in t.partitions}
 
 
-def _ends(request: ListOffsetsRequest, response: ListOffsetsResponse) -> dict[Place, int]:
+def _ends(request: ListOffsetsRequest, response: ListOffsetsResponse) -> dict[TopicPartition, int]:
     """Up to where it has to be known whether all is decided."""
     times = _times(request)
-    ends: dict[Place, int] = {}
+    ends: dict[TopicPartition, int] = {}
     for topic in response.topics:
         for row in topic.partitions:
             time = times.get((topic.name, row.partition_index), _EARLIEST)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from kproxy.spark.audit.sequences import PRODUCER, numbered
 from kproxy.spark.audit.spans import Span
-from kproxy.spark.audit.state import Place, State
+from kproxy.spark.audit.state import PartitionProgress, State
 from kproxy.spark.audit.tables import CARRIED, Tables
 
 #: Its directory, in that of the run.
@@ -44,7 +44,7 @@ def carry(tables: Tables, oldest_ms: int) -> DataFrame:
     return found.unionByName(elsewhere).where(fresh)
 
 
-def next_places(tables: Tables, spans: Sequence[Span], state: State | None) -> tuple[Place, ...]:
+def next_places(tables: Tables, spans: Sequence[Span], state: State | None) -> tuple[PartitionProgress, ...]:
     """Where the next run begins: at the last stable offset, for what is undecided is judged again.
 
     Partitions that this run was not asked for stay as they were.
@@ -53,7 +53,7 @@ def next_places(tables: Tables, spans: Sequence[Span], state: State | None) -> t
     near = near.where("max_timestamp >= since").groupBy("topic", "partition").agg(F.min("base_offset").alias("reread"))
     reread = {(row["topic"], row["partition"]): int(row["reread"]) for row in near.collect()}
     offsets = {(span.topic, span.partition): max(span.start, span.stable) for span in spans}
-    found = (Place(*key, offset, min(reread.get(key, offset), offset)) for key, offset in offsets.items())
+    found = (PartitionProgress(*key, offset, min(reread.get(key, offset), offset)) for key, offset in offsets.items())
     former = state.places if state is not None else ()
     return (*found, *(place for place in former if (place.topic, place.partition) not in offsets))
 

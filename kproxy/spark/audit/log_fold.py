@@ -8,19 +8,20 @@ from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, decode
 from kproxy.txn.text import describe
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Place, Stand
+from kproxy.txn.view import IdView, Stand
 from kproxy.txn.views import Views
 
 LogRecord: TypeAlias = tuple[int, int, datetime, bytes | None, bytes | None]
 """Partition of the log, offset, time, key, value."""
 Row: TypeAlias = dict[str, Any]
 
-_Bounds: TypeAlias = Mapping[Producer, Mapping[Place, int]]
+_Bounds: TypeAlias = Mapping[Producer, Mapping[TopicPartition, int]]
 _Pending: TypeAlias = Mapping[Producer, list[TransactionOffsets]]
 
 

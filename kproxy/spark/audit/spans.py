@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kproxy.spark.audit.request import Since
-from kproxy.spark.audit.state import Place, State
+from kproxy.spark.audit.state import PartitionProgress, State
 from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 
 
@@ -63,7 +63,9 @@ def _beginning(
     return lambda each: named.get(each.topic, {}).get(each.partition, starts[each])
 
 
-def _span(each: TopicPartition, former: Place | None, begin: int, log_start: int, end: int, stable: int) -> Span:
+def _span(
+    each: TopicPartition, former: PartitionProgress | None, begin: int, log_start: int, end: int, stable: int
+) -> Span:
     # an offset behind the end: the topic was deleted and made again
     if former is not None and former.offset <= end:
         reread, start = former.reread, former.offset

@@ -13,7 +13,7 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionProgress:
     """Of one partition: judged up to ``offset``; what lies behind ``reread`` is within the window of repetitions."""
 
     topic: str
@@ -27,7 +27,7 @@ class State:
     """What a run leaves to the next one; ``run`` names the directory with what it carries over."""
 
     run: str
-    places: tuple[Place, ...]
+    places: tuple[PartitionProgress, ...]
 
 
 def load_state(directory: Path) -> State | None:
@@ -45,7 +45,7 @@ def load_state(directory: Path) -> State | None:
 def _state(data: Any) -> State:
     if data["version"] != _VERSION:
         raise ValueError(f"version {data['version']}, not {_VERSION}")
-    return State(str(data["run"]), tuple(Place(**row) for row in data["places"]))
+    return State(str(data["run"]), tuple(PartitionProgress(**row) for row in data["places"]))
 
 
 def save_state(directory: Path, state: State) -> None:

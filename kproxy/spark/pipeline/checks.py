@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from kproxy.config.faults import Faults, Place
+from kproxy.config.faults import Faults, Location
 from kproxy.config.values import suggest
 from kproxy.spark.pipeline.data_source import option_faults
 from kproxy.spark.pipeline.model import Pipeline, Step, TopicSource
@@ -18,7 +18,7 @@ def check(pipeline: Pipeline, faults: Faults) -> None:
             faults.add(place, text)
 
 
-def _names(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _names(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     seen: dict[str, str] = {}
     for entry in (*pipeline.sources, *pipeline.steps):
         if entry.name and entry.name.lower() in seen:
@@ -26,7 +26,7 @@ def _names(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
         seen[entry.name.lower()] = entry.name
 
 
-def _inputs(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _inputs(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     sources = {source.name.lower() for source in pipeline.sources}
     steps = {step.name.lower(): step for step in pipeline.steps}
     names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
@@ -62,7 +62,7 @@ def _way(start: str, goal: str, steps: Mapping[str, Step], passed: list[str]) ->
     return None
 
 
-def _sinks(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _sinks(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
     for sink in pipeline.sinks:
         if sink.step and sink.step.lower() not in map(str.lower, names):
@@ -74,7 +74,7 @@ def _sinks(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
             yield sink.place, f"{sink.path}: {text}"
 
 
-def _doubles(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _doubles(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     seen: set[str] = set()
     for sink in pipeline.topic_sinks:
         if sink.topic in seen:
@@ -91,7 +91,7 @@ def _doubles(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
         paths.add(path)
 
 
-def _loops(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _loops(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     for source in pipeline.sources:
         if isinstance(source, TopicSource):
             for sink in pipeline.topic_sinks:
@@ -106,13 +106,13 @@ def _matches(pattern: str | None, topic: str) -> bool:
         return False
 
 
-def _kafka(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _kafka(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     if pipeline.kafka is None:
         for entry in (*pipeline.sources, *pipeline.sinks):
             if getattr(entry, "topics", ()) or getattr(entry, "pattern", None) or getattr(entry, "topic", None):
                 yield entry.place, "topics are read and written through kproxy: 'kafka:' must say where it is"
 
 
-def _streams(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def _streams(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     if pipeline.sources and all(source.static for source in pipeline.sources):
         yield pipeline.sources[0].place, "all sources are static: there is nothing that would begin a batch"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kproxy.config.faults import Place
+from kproxy.config.faults import Location
 from kproxy.spark.errors import OptionError
 from kproxy.spark.options import read_options
 from kproxy.spark.pipeline.model import Kafka, Pipeline, TopicSource
@@ -34,7 +34,7 @@ def sink_options(kafka: Kafka) -> dict[str, str]:
     return options | {f"kafka.{name}": value for name, value in kafka.producer.items()}
 
 
-def option_faults(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+def option_faults(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
     """What the data source would say against its options when the pipeline starts."""
     kafka = pipeline.kafka
     if kafka is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kproxy.config.faults import Fault, FileError, Place
+from kproxy.config.faults import Fault, FileError, Location
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.errors import one_line
 from kproxy.spark.pipeline.model import (
@@ -40,7 +40,7 @@ def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
 
 
 @contextmanager
-def telling(pipeline: Pipeline, place: Place, prefix: str = "") -> Iterator[None]:
+def telling(pipeline: Pipeline, place: Location, prefix: str = "") -> Iterator[None]:
     """What Spark or a step's function has against a part of the file becomes a FileError at its place."""
     try:
         yield

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from kproxy.config.faults import Place
+from kproxy.config.faults import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TopicSource:
     """Records of topics: those named, or those whose name matches the pattern."""
 
     name: str
-    place: Place
+    place: Location
     topics: tuple[str, ...]
     pattern: str | None
     starting_offsets: str
@@ -52,7 +52,7 @@ class ParquetSource:
     """A directory of parquet files: those that come are streamed; ``static`` ones are read whole in each batch."""
 
     name: str
-    place: Place
+    place: Location
     path: str
     schema: str | None
     """DDL; None: that of the files which are there at the start."""
@@ -66,7 +66,7 @@ class SqlStep:
     """A query over sources and earlier steps, which are tables by their names."""
 
     name: str
-    place: Place
+    place: Location
     sql: str
     inputs: tuple[str, ...]
     """The sources and steps that it reads, as it spells them."""
@@ -78,7 +78,7 @@ class PythonStep:
     """A function that has DataFrames as its parameters, by the names of sources and steps, and returns one."""
 
     name: str
-    place: Place
+    place: Location
     module: str
     function: str
     inputs: tuple[str, ...]
@@ -91,7 +91,7 @@ class PythonStep:
 class TopicSink:
     """A topic; the rest are SQL expressions over the columns of ``step``, None for the column of that name."""
 
-    place: Place
+    place: Location
     topic: str
     step: str
     expressions: Mapping[str, str]
@@ -102,7 +102,7 @@ class TopicSink:
 class ParquetSink:
     """A directory that gets one sub-directory for each batch, whole or not at all."""
 
-    place: Place
+    place: Location
     path: str
     step: str
     partition_by: tuple[str, ...]

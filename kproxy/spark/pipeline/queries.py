@@ -9,7 +9,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from kproxy.config.faults import Fault, FileError, Place
+from kproxy.config.faults import Fault, FileError, Location
 from kproxy.spark.pipeline.data_source import sink_options
 from kproxy.spark.pipeline.frames import Frames, telling
 from kproxy.spark.pipeline.model import ParquetSink, Pipeline
@@ -27,7 +27,7 @@ class Running(NamedTuple):
 class _Plan(NamedTuple):
     """A query before its start; ``folder`` is its directory within the checkpoint."""
 
-    place: Place
+    place: Location
     name: str
     folder: str
     writer: DataStreamWriter
@@ -78,7 +78,7 @@ def _to_parquet(pipeline: Pipeline, sink: ParquetSink, frames: Frames) -> _Plan:
     return _Plan(sink.place, sink.path, checkpoint_name(sink.path), writer)
 
 
-def _check_streaming(pipeline: Pipeline, place: Place, frame: DataFrame) -> None:
+def _check_streaming(pipeline: Pipeline, place: Location, frame: DataFrame) -> None:
     if not frame.isStreaming:
         text = "comes from static sources alone: there is nothing that would begin a batch"
         raise FileError(str(pipeline.file), [Fault(place, text)])

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from kproxy.codec.messages import ErrorCode
 
 if TYPE_CHECKING:
+    from kproxy.codec.topic_partition import TopicPartition
     from kproxy.testing.fake_broker.partition import Partition
     from kproxy.testing.fake_broker.state import ClusterState
-    from kproxy.testing.fake_broker.transactions import Place, TransactionalId
+    from kproxy.testing.fake_broker.transactions import TransactionalId
 
 _COORDINATOR_EPOCH: Final = 0
 
@@ -49,7 +50,7 @@ def _end(cluster: ClusterState, owner: TransactionalId) -> None:
     cluster.notify()
 
 
-def _mark(cluster: ClusterState, owner: TransactionalId, place: Place) -> bool:
+def _mark(cluster: ClusterState, owner: TransactionalId, place: TopicPartition) -> bool:
     """Write one marker; tell whether that is done, or there is nowhere to write it."""
     topic = cluster.topics.get(place[0])
     if topic is None or place[1] >= len(topic.partitions):  # deleted since, perhaps created again

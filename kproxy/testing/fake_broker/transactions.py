@@ -7,11 +7,11 @@ KIP-890), as measured on 4.3.0. Nothing here writes a marker: ``markers`` does, 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Final
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 
-Place: TypeAlias = tuple[str, int]
 LAST_EPOCH: Final = 32_766
 _MOST: Final = 32_767
 
@@ -48,7 +48,7 @@ class TransactionalId:
     timeout_ms: int = 60_000
     last_epoch: int = -1
     state: TxnState = TxnState.EMPTY
-    places: set[Place] = field(default_factory=set)
+    places: set[TopicPartition] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     """Those whose offsets are in the transaction."""
     began_ms: int = 0
@@ -76,7 +76,7 @@ class TransactionalId:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return _NONE if epoch == self.epoch else ErrorCode.PRODUCER_FENCED
 
-    def join(self, now: int, places: Iterable[Place] = (), groups: Iterable[str] = ()) -> ErrorCode:
+    def join(self, now: int, places: Iterable[TopicPartition] = (), groups: Iterable[str] = ()) -> ErrorCode:
         """Take partitions and groups into the transaction, which begins with the first of them."""
         if self.prepared:
             return _BUSY

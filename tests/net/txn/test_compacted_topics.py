@@ -7,22 +7,22 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.proxy.applications import CommitRule
 from kproxy.txn.errors import TxnError
-from kproxy.txn.view import Place
 from tests.net.txn.instances import Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import Crew, batch, refused
 
 PLAIN, COMPACTED, OWN = ("t", 0), ("compacted", 0), (TOPIC, 0)
 
-Write: TypeAlias = Callable[[Instance, Place], Awaitable[None]]
+Write: TypeAlias = Callable[[Instance, TopicPartition], Awaitable[None]]
 """Writes one record to a partition. TxnError."""
 
 
-async def first_protocol(at: Instance, place: Place) -> None:
+async def first_protocol(at: Instance, place: TopicPartition) -> None:
     """The partition was added when its topic was not compacted yet."""
     client = Client("id")
     await client.init(at)
@@ -32,24 +32,24 @@ async def first_protocol(at: Instance, place: Place) -> None:
     await client.send(at, [client.batch("1", place)])
 
 
-async def second_protocol(at: Instance, place: Place) -> None:
+async def second_protocol(at: Instance, place: TopicPartition) -> None:
     client = Client("id", bumps=True)
     await client.init(at)
     await client.send(at, [client.batch("1", place)])
 
 
-async def by_hand(at: Instance, place: Place) -> None:
+async def by_hand(at: Instance, place: TopicPartition) -> None:
     await Crew(at).begin_own()
     await captured(at, "own", place)
 
 
-async def member(at: Instance, place: Place) -> None:
+async def member(at: Instance, place: TopicPartition) -> None:
     await Crew(at).initialize()
     await Crew(at).begin("m")
     await captured(at, "m", place)
 
 
-async def application(at: Instance, place: Place) -> None:
+async def application(at: Instance, place: TopicPartition) -> None:
     consumer = at.transactions.ways_in.of_consumer("copier", "g")
     assert consumer is not None
     consumer.joins(1, rewinds=True)
@@ -57,11 +57,11 @@ async def application(at: Instance, place: Place) -> None:
     await captured(at, "copier", place)
 
 
-async def request(at: Instance, place: Place) -> None:
+async def request(at: Instance, place: TopicPartition) -> None:
     await captured(at, "single", place)
 
 
-async def captured(at: Instance, client_id: str, place: Place) -> None:
+async def captured(at: Instance, client_id: str, place: TopicPartition) -> None:
     """By a client that knows nothing of transactions."""
     capture = at.transactions.ways_in.of(client_id)
     assert capture is not None
@@ -82,7 +82,7 @@ async def captured(at: Instance, client_id: str, place: Place) -> None:
     [(PLAIN, None), (COMPACTED, ErrorCode.POLICY_VIOLATION), (OWN, ErrorCode.TOPIC_AUTHORIZATION_FAILED)],
     ids=["plain", "compacted", "kproxy's own"],
 )
-async def test_every_way_in(write: Write, place: Place, error: ErrorCode | None) -> None:
+async def test_every_way_in(write: Write, place: TopicPartition, error: ErrorCode | None) -> None:
     async with stage(on_offset_commit=(CommitRule("copier"),), per_request=("single",)) as cast:
         cast.fake.cluster.create_topic("compacted", 1, config={"cleanup.policy": "delete,compact"})
         at = await cast.instance()

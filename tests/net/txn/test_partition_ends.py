@@ -8,11 +8,11 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.broker_log_leaders import LogError
 from kproxy.net.txn import partition_ends
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.txn.errors import TxnError
-from kproxy.txn.view import Place
 from kproxy.txn.writes import Written
 from tests.net.txn.instances import Client, stage
 
@@ -23,9 +23,9 @@ A, B, C, GONE, LEADERLESS = ("a", 0), ("b", 0), ("c", 0), ("gone", 0), ("leaderl
 class Leaders:
     """Partitions end at 5; some do not exist, and some have no leader."""
 
-    asked: list[set[Place]] = field(default_factory=list)
+    asked: list[set[TopicPartition]] = field(default_factory=list)
 
-    async def __call__(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def __call__(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         self.asked.append(set(places))
         if LEADERLESS in places:
             await trio.sleep(60)
@@ -42,10 +42,10 @@ class Topics:
     forbidden: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
-    async def errors(self, places: Collection[Place]) -> Mapping[Place, ErrorCode]:
+    async def errors(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
         return {place: ErrorCode.POLICY_VIOLATION for place in places if place[0] in self.forbidden}
 
-    def is_known_writable(self, place: Place) -> bool:
+    def is_known_writable(self, place: TopicPartition) -> bool:
         return place[0] not in (*self.forbidden, *self.unknown)
 
 

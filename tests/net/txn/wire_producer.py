@@ -25,11 +25,10 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.transactions import NO_PRODUCER
 from kproxy.txn.ids import Producer
 from tests.net.harness import FrameClient
-
-Place = tuple[str, int]
 
 #: The versions of a client that joins partitions by AddPartitionsToTxn, and of one that does by writing (KIP-890).
 TV1: Mapping[int, int] = {
@@ -63,7 +62,9 @@ def transactional_batch(value: str, producer: Producer, sequence: int) -> bytes:
     )
 
 
-def produce_request(transactional_id: str, batches: Mapping[Place, bytes], *, acks: int = -1, **ids: bytes) -> Any:
+def produce_request(
+    transactional_id: str, batches: Mapping[TopicPartition, bytes], *, acks: int = -1, **ids: bytes
+) -> Any:
     """A Produce request; ``ids``: topic ids by name, for v13."""
     topics: dict[str, ProduceRequestTopicProduceData] = {}
     for (name, index), data in batches.items():
@@ -82,7 +83,7 @@ class WireProducer:
     transactional_id: str
     versions: Mapping[int, int] = field(default_factory=lambda: TV1)
     producer: Producer = NO_PRODUCER
-    sequences: dict[Place, int] = field(default_factory=dict)
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def call(self, request: Any) -> Any:
         """The answer to any request."""
@@ -103,7 +104,7 @@ class WireProducer:
             self.sequences.clear()
         return int(answer.error_code)
 
-    async def add(self, *places: Place) -> list[int]:
+    async def add(self, *places: TopicPartition) -> list[int]:
         """AddPartitionsToTxn; the error codes in order."""
         topics: dict[str, list[int]] = {}
         for topic, index in places:
@@ -124,7 +125,7 @@ class WireProducer:
             for row in topic.results_by_partition
         ]
 
-    def batches(self, value: str, *places: Place) -> dict[Place, bytes]:
+    def batches(self, value: str, *places: TopicPartition) -> dict[TopicPartition, bytes]:
         """The next batch for each place; its sequence is used up."""
         made = {}
         for place in places:
@@ -133,7 +134,7 @@ class WireProducer:
             made[place] = transactional_batch(value, self.producer, sequence)
         return made
 
-    async def produce(self, value: str, *places: Place, **ids: bytes) -> list[int]:
+    async def produce(self, value: str, *places: TopicPartition, **ids: bytes) -> list[int]:
         """Produce of one record for each place; the error codes in order."""
         answer = await self.call(produce_request(self.transactional_id, self.batches(value, *places), **ids))
         return [row.error_code for topic in answer.responses for row in topic.partition_responses]

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from kproxy.spark.audit.handover import carry, next_places
 from kproxy.spark.audit.sequences import duplicate_sequences, sequence_gaps
 from kproxy.spark.audit.spans import Span
-from kproxy.spark.audit.state import Place, State
+from kproxy.spark.audit.state import PartitionProgress, State
 from tests.spark.audit.frames import NOW_MS, Found, Row, ago, batch, span, tables
 
 pytestmark = pytest.mark.spark
@@ -72,7 +72,7 @@ class Result(NamedTuple):
     twice: Found
     gaps: Found
     carried: Found
-    places: dict[str, Place]
+    places: dict[str, PartitionProgress]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def found(spark: SparkSession) -> Result:
         carried=map(carried, LATER),
     )
     spans = [Span(*row) for row in given.spans.collect()]
-    former = State("former", (Place("elsewhere", 3, 7, 7), Place("again", 0, 1, 1)))
+    former = State("former", (PartitionProgress("elsewhere", 3, 7, 7), PartitionProgress("again", 0, 1, 1)))
     places = next_places(given, spans, former)
     return Result(
         Found(duplicate_sequences(given)),
@@ -130,7 +130,7 @@ def test_what_is_carried_over_is_the_highest_below_the_stable_offset(found: Resu
 
 
 def test_the_next_run_begins_at_the_stable_offset_and_rereads_what_is_near(found: Result) -> None:
-    assert found.places["ahead"] == Place("ahead", 0, 105, 100)
-    assert found.places["seamless"] == Place("seamless", 0, 1000, 95)
-    assert found.places["elsewhere"] == Place("elsewhere", 3, 7, 7)
+    assert found.places["ahead"] == PartitionProgress("ahead", 0, 105, 100)
+    assert found.places["seamless"] == PartitionProgress("seamless", 0, 1000, 95)
+    assert found.places["elsewhere"] == PartitionProgress("elsewhere", 3, 7, 7)
     assert found.places["again"].offset == 1000

@@ -2,7 +2,7 @@ from collections.abc import Collection, Mapping
 
 from kproxy.spark.audit.request import Since
 from kproxy.spark.audit.spans import Span, find_spans
-from kproxy.spark.audit.state import Place, State
+from kproxy.spark.audit.state import PartitionProgress, State
 from kproxy.spark.cluster import EARLIEST, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -48,16 +48,20 @@ def test_since_a_time_and_since_offsets() -> None:
 
 
 def test_a_run_goes_on_where_the_last_one_ended() -> None:
-    state = State("former", (Place(*ORDERS, 70, 65),))
+    state = State("former", (PartitionProgress(*ORDERS, 70, 65),))
     assert one(Cluster(), Since(offsets={"orders": {0: 20}}), state) == Span("orders", 0, 10, 65, 70, 100, 80)
 
 
 def test_what_the_last_run_reached_may_be_gone_or_another_topic() -> None:
-    assert one(Cluster(), state=State("former", (Place(*ORDERS, 7, 5),))) == Span("orders", 0, 10, 10, 10, 100, 80)
-    assert one(Cluster(), state=State("former", (Place(*ORDERS, 101, 99),))) == Span("orders", 0, 10, 10, 10, 100, 80)
+    assert one(Cluster(), state=State("former", (PartitionProgress(*ORDERS, 7, 5),))) == Span(
+        "orders", 0, 10, 10, 10, 100, 80
+    )
+    assert one(Cluster(), state=State("former", (PartitionProgress(*ORDERS, 101, 99),))) == Span(
+        "orders", 0, 10, 10, 10, 100, 80
+    )
 
 
 def test_a_topic_that_is_new_begins_at_its_beginning() -> None:
-    state = State("former", (Place(*ORDERS, 70, 65),))
+    state = State("former", (PartitionProgress(*ORDERS, 70, 65),))
     spans = find_spans(Cluster(), ["bills", "orders"], Since(), state)  # type: ignore[arg-type]
     assert [(span.topic, span.start) for span in spans] == [("bills", 10), ("orders", 70)]

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from kproxy.config import StartupError
-from kproxy.spark.audit.state import STATE, Place, State, load_state, save_state, write_whole
+from kproxy.spark.audit.state import STATE, PartitionProgress, State, load_state, save_state, write_whole
 
-SAVED = State("20261121T120000Z", (Place("orders", 0, 100, 90), Place("bills", 3, 0, 0)))
+SAVED = State("20261121T120000Z", (PartitionProgress("orders", 0, 100, 90), PartitionProgress("bills", 3, 0, 0)))
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.client import ClusterClient
 from tests.spark.fake_cluster import fake_cluster
 from verification.spark_proof.reader import Beside, Reader, read_to_end
-from verification.spark_proof.verdict import Place, Seen
+from verification.spark_proof.verdict import Seen, TopicPartition
 
-_PLACES = [Place("t", 0), Place("t", 1)]
+_PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
 _PATIENCE = 20.0
 
 

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from verification.spark_proof.verdict import Exactness, Outcome, Place, Seen, batch_of, exactness, torn_moments
+from verification.spark_proof.verdict import Exactness, Outcome, Seen, TopicPartition, batch_of, exactness, torn_moments
 
 # Two partitions of the input, two batches: numbers 0 to 3, then 4 to 7.
 _ENDS = {0: [2, 4], 1: [2, 4]}
-_A, _B = Place("a", 0), Place("b", 0)
+_A, _B = TopicPartition("a", 0), TopicPartition("b", 0)
 _WHOLE = {_A: [0, 2, 1, 3, 4, 6, 5, 7], _B: [1, 0, 3, 2, 7, 6, 5, 4]}
 
 
@@ -32,7 +32,7 @@ def test_a_number_knows_its_batch() -> None:
         [(_A, 8), (_B, 8)],
     ],
 )
-def test_whole_batches_are_well(looks: list[tuple[Place, int]]) -> None:
+def test_whole_batches_are_well(looks: list[tuple[TopicPartition, int]]) -> None:
     assert torn_moments([Seen(*look) for look in looks], _WHOLE, _ENDS, 2) == []
 
 

@@ -31,13 +31,13 @@ from kproxy.codec._generated.transaction_prepare import (
     TransactionPrepareTopic,
 )
 from kproxy.codec._generated.transaction_reject import TransactionReject
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.view import Place
 from kproxy.txn.view_values import Native
 
 CLIENT: Final = Producer(7, 0)
 
-Copies: TypeAlias = Mapping[Place, Mapping[int, int]]
+Copies: TypeAlias = Mapping[TopicPartition, Mapping[int, int]]
 """By partition: the base offset that counts, by base sequence."""
 
 
@@ -69,7 +69,7 @@ def claim(
     )
 
 
-def partitions(number: int, part: Producer, places: Mapping[Place, int]) -> TransactionPartitions:
+def partitions(number: int, part: Producer, places: Mapping[TopicPartition, int]) -> TransactionPartitions:
     """Partitions, each with the offset below which none of the data lies."""
     topics: dict[str, TransactionPartitionsTopic] = {}
     for (name, index), end in places.items():
@@ -78,7 +78,7 @@ def partitions(number: int, part: Producer, places: Mapping[Place, int]) -> Tran
     return TransactionPartitions(nonce(number), *part, list(topics.values()))
 
 
-def offsets(number: int, part: Producer, group: str, moved: Mapping[Place, int]) -> TransactionOffsets:
+def offsets(number: int, part: Producer, group: str, moved: Mapping[TopicPartition, int]) -> TransactionOffsets:
     """Offsets of a group."""
     topics: dict[str, TransactionOffsetsTopic] = {}
     for (name, index), offset in moved.items():
@@ -106,7 +106,7 @@ def ended(part: Producer) -> TransactionEnded:
     return TransactionEnded(*part)
 
 
-def prepare(number: int, part: Producer, written: Iterable[Place] = ()) -> TransactionPrepare:
+def prepare(number: int, part: Producer, written: Iterable[TopicPartition] = ()) -> TransactionPrepare:
     """A part is durable, with what it wrote to these partitions."""
     topics = [TransactionPrepareTopic(name, [TransactionPreparePartition(index, 1)]) for name, index in written]
     return TransactionPrepare(nonce(number), *part, topics)

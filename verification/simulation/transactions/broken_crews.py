@@ -9,6 +9,7 @@ from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
@@ -16,7 +17,7 @@ from kproxy.net.txn.ways_in import WaysIn
 from kproxy.proxy.captures import Captured
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import IdView, Place, Stand
+from kproxy.txn.view import IdView, Stand
 
 _CLAIM: Final = IdView._claim
 _DECISION: Final = IdView._decision
@@ -31,7 +32,7 @@ async def joins_in_silence(self: Member, view: IdView, main: Producer) -> bool:
     return True
 
 
-async def writes_in_silence(self: Member, places: Collection[Place]) -> None:
+async def writes_in_silence(self: Member, places: Collection[TopicPartition]) -> None:
     """Nothing is said of its partitions."""
 
 

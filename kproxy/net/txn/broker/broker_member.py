@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from kproxy.codec._generated.transaction_member import TransactionMemberNative
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
@@ -22,7 +23,7 @@ from kproxy.net.txn.writer import Native as NativeWriting
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import IdView, Place
+from kproxy.txn.view import IdView
 from kproxy.txn.view_values import Native
 
 
@@ -71,7 +72,7 @@ class BrokerMember(Member):
         name, producer, level, timeout_ms = self.native
         return TransactionMemberNative(name, *producer, level, timeout_ms)
 
-    async def _announce(self, places: Sequence[Place]) -> None:
+    async def _announce(self, places: Sequence[TopicPartition]) -> None:
         """The broker hears of partitions, kproxy's log need not: in the second protocol by what is written."""
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if wanted and self._protocol.adds:

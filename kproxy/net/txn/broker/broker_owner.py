@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_requests import FIRST, BrokerRequests, Protocol
 from kproxy.net.txn.broker.wait_queue import WaitQueue
 from kproxy.net.txn.transaction import Transaction, told
@@ -24,7 +25,6 @@ from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view import Place
 
 if TYPE_CHECKING:
     from kproxy.proxy.transaction_stats import TransactionStats
@@ -44,7 +44,7 @@ _NOT_ADDED: Final = frozenset(
 )
 
 
-def places_of(batches: Iterable[ClientBatch]) -> list[Place]:
+def places_of(batches: Iterable[ClientBatch]) -> list[TopicPartition]:
     """The partitions of batches."""
     return [(batch.topic, batch.partition) for batch in batches]
 
@@ -139,7 +139,7 @@ class BrokerOwner(ABC):
             self._stats.open += 1
         return self._transaction
 
-    async def _announce(self, transaction: Transaction, places: Iterable[Place]) -> None:
+    async def _announce(self, transaction: Transaction, places: Iterable[TopicPartition]) -> None:
         """Has partitions added at the broker, with those of waiting requests. TxnError in the first protocol.
 
         Partitions of other requests can't fail this one.
@@ -156,7 +156,9 @@ class BrokerOwner(ABC):
             if not self._protocol.adds:
                 await self._requests.add_ahead(transaction.producer, unknown)
 
-    async def _add(self, transaction: Transaction, places: Iterable[Place], unknown: Sequence[Place]) -> bool:
+    async def _add(
+        self, transaction: Transaction, places: Iterable[TopicPartition], unknown: Sequence[TopicPartition]
+    ) -> bool:
         """Adds partitions; False if only those in ``places`` were, since one of the others was refused. TxnError."""
         own = transaction.unannounced(dict.fromkeys(places))
         try:
@@ -184,7 +186,7 @@ class BrokerOwner(ABC):
         )
 
     @asynccontextmanager
-    async def _turn(self, places: Collection[Place], accepted: Callable[[], None]) -> AsyncIterator[None]:
+    async def _turn(self, places: Collection[TopicPartition], accepted: Callable[[], None]) -> AsyncIterator[None]:
         """The lock, for who writes to these partitions; whoever comes behind may then come, too."""
         with self._line.standing(places):
             accepted()  # the next one waits behind this one for the lock: there is no checkpoint in between
@@ -219,7 +221,7 @@ class BrokerOwner(ABC):
                 transaction.writer.abandon()
             raise
 
-    async def _make_room(self, transaction: Transaction, places: Sequence[Place], size: int) -> None:
+    async def _make_room(self, transaction: Transaction, places: Sequence[TopicPartition], size: int) -> None:
         await self._announce(transaction, places)
         await transaction.writer.room(size)
 

@@ -36,6 +36,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import GROUP, TRANSACTION
@@ -44,7 +45,6 @@ from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import Place
 
 T = TypeVar("T", bound=Message)
 
@@ -154,7 +154,7 @@ class BrokerRequests:
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
         return Producer(answer.producer_id, answer.producer_epoch)
 
-    async def add_ahead(self, producer: Producer, places: Collection[Place]) -> None:
+    async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
         """In the second protocol, before they are written, which would do it, too, but not as fast.
 
         There each leader adds its own. The coordinator takes one change at a time, and none while it completes the last
@@ -164,7 +164,7 @@ class BrokerRequests:
         with suppress(TxnError), trio.move_on_after(_AHEAD_SECONDS):
             await self.add_partitions(producer, places)
 
-    async def add_partitions(self, producer: Producer, places: Collection[Place]) -> None:
+    async def add_partitions(self, producer: Producer, places: Collection[TopicPartition]) -> None:
         """In the first protocol, before they are written. TxnError."""
         topics: dict[str, AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = {}
         for name, index in places:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.proxy.routing import is_own_topic
@@ -11,7 +12,6 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view import Place
 
 
 class FencedCoordinator(BrokerOwners[FencedOwner]):
@@ -32,7 +32,9 @@ class FencedCoordinator(BrokerOwners[FencedOwner]):
         owner = await self._take(transactional_id, FencedOwner)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, client or NOBODY))
 
-    async def add_partitions(self, request: TxnRequest, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+    async def add_partitions(
+        self, request: TxnRequest, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """As ``ClientDecider``."""
         errors = {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if is_own_topic(place[0])}
         if not errors:

@@ -12,6 +12,7 @@ import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.transaction import Transaction
@@ -23,7 +24,6 @@ from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.view import Place
 
 #: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -154,7 +154,7 @@ class FencedOwner(BrokerOwner):
         """As who it is; the broker refuses if somebody else is newer."""
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, self._upstream), False
 
-    async def join(self, request: TxnRequest, places: Sequence[Place]) -> None:
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
         """AddPartitionsToTxn. In the second protocol the broker hears of them with the first data. TxnError."""
         async with self._lock:
             self._admit(request, COORDINATOR)

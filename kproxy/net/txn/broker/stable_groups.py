@@ -11,9 +11,9 @@ import trio
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
-from kproxy.txn.view import Place
 
 #: One group, and only what is stable.
 _VERSION: Final = 7
@@ -27,7 +27,7 @@ class StableGroups:
         """``cluster`` knows them."""
         self._cluster = cluster
 
-    async def wait(self, group_ids: Collection[str], places: Collection[Place] | None = None) -> None:
+    async def wait(self, group_ids: Collection[str], places: Collection[TopicPartition] | None = None) -> None:
         """Until these offsets of the groups are stable; None: all that were ever committed. OSError if not known.
 
         A broker that is asked for all does not tell of a partition whose first offset is being decided.
@@ -38,7 +38,7 @@ class StableGroups:
                     break
                 await trio.sleep(_PAUSE_SECONDS)
 
-    async def _is_stable(self, group_id: str, places: Collection[Place] | None) -> bool:
+    async def _is_stable(self, group_id: str, places: Collection[TopicPartition] | None) -> bool:
         topics: dict[str, OffsetFetchRequestTopic] = {}
         for name, index in places or ():
             topics.setdefault(name, OffsetFetchRequestTopic(name)).partition_indexes.append(index)

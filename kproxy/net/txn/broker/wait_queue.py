@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from kproxy.txn.view import Place
+from kproxy.codec.topic_partition import TopicPartition
 
 
 class WaitQueue:
@@ -13,19 +13,19 @@ class WaitQueue:
     def __init__(self) -> None:
         """Nobody."""
         self._length = 0
-        self._places: Counter[Place] = Counter()
+        self._places: Counter[TopicPartition] = Counter()
 
     def __len__(self) -> int:
         """How many wait, or have the turn."""
         return self._length
 
     @property
-    def places(self) -> Collection[Place]:
+    def places(self) -> Collection[TopicPartition]:
         """What they write to, each partition once."""
         return self._places.keys()
 
     @contextmanager
-    def standing(self, places: Collection[Place]) -> Iterator[None]:
+    def standing(self, places: Collection[TopicPartition]) -> Iterator[None]:
         """Within it somebody waits who writes to these."""
         self._length += 1
         self._places.update(places)

@@ -13,9 +13,9 @@ from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
-from kproxy.testing.fake_broker.transactions import Place
 
 _FENCED_VERSION = 2
 _MANY_VERSION = 4
@@ -61,7 +61,9 @@ def _answers(
     ]
 
 
-def _join(call: Call, one: AddPartitionsToTxnRequestAddPartitionsToTxnTransaction, places: list[Place]) -> ErrorCode:
+def _join(
+    call: Call, one: AddPartitionsToTxnRequestAddPartitionsToTxnTransaction, places: list[TopicPartition]
+) -> ErrorCode:
     if (error := coordinator_error(call, one.transactional_id)) is not ErrorCode.NONE:
         return error
     owner = call.cluster.transactional_ids.get(one.transactional_id)
