@@ -30,7 +30,7 @@ class Target:
 
 
 #: The sink keeps no log, in which producer ids could be noted or batches in doubt be read; and each round sends the
-#: same bytes over new connections, which would be retries. ``bench.doubts`` measures both on a real broker.
+#: same bytes over new connections, which would be retries. ``bench.ledger`` measures both on a real broker.
 FORGETFUL = ("--crash-recovery-enable", "false", "--retry-window-ms", "1")
 
 

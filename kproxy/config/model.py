@@ -43,7 +43,7 @@ from kproxy.config.values import (
     whole_number,
 )
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.homes import Home, HomeRule, home_of
+from kproxy.proxy.coordinator_rules import Home, HomeRule, home_of
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.principals import DEFAULT_MAPPING, MappingRule
 from kproxy.proxy.routing import Address

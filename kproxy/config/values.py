@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.principals import MappingRule, parse_mapping_rules
 from kproxy.proxy.routing import Address

@@ -39,14 +39,14 @@ class Suspect:
 class ProducerConnection:
     """A connection of a producer. Requests are reported in order: ``arrived``, ``closed``; ``end`` when it is over."""
 
-    def __init__(self, doubts: "RetryLedger", wire: Wire, since: float) -> None:
+    def __init__(self, ledger: "RetryLedger", wire: Wire, since: float) -> None:
         """Use ``RetryLedgers.join``."""
-        self.doubts = doubts
+        self.ledger = ledger
         self.wire = wire
         self.since = since
         self.ended = False
         #: Tells connections of a producer apart.
-        self.number = doubts.next_serial()
+        self.number = ledger.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
         self.passed: dict[TrackKey, int] = {}
         #: By partition, the last request that had a new record for it (``PendingProduce.serial``).
@@ -66,12 +66,12 @@ class ProducerConnection:
     def waits(self, keys: Collection[TrackKey]) -> None:
         """Takes note that the next request can't be accepted yet; may be told again while it waits."""
         if self._waiting is None:
-            self._waiting = self.doubts.next_serial(), keys
+            self._waiting = self.ledger.next_serial(), keys
 
     def waits_no_more(self) -> None:
         """Takes note that it was accepted, or answered without."""
         self._waiting = None
-        self.doubts.release()
+        self.ledger.release()
 
     def precedes(self, key: TrackKey, other: "ProducerConnection") -> bool:
         """Whether it has a batch for a partition that its client sent before what another connection waits with."""
@@ -82,16 +82,16 @@ class ProducerConnection:
 
     def arrived(self, answer: PendingProduce) -> None:
         """Takes note of a request that was accepted and will be answered."""
-        answer.serial = self.last_serial = self.doubts.next_serial()
+        answer.serial = self.last_serial = self.ledger.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
         if self.ended:
             self._leave_open(answer)
             return
         self._number += 1
-        self.doubts.requests += 1
+        self.ledger.requests += 1
         self._asked.append(answer)
-        if len(self._asked) > self.doubts.depth:
+        if len(self._asked) > self.ledger.depth:
             self._look_at_depth()
 
     def _look_at_depth(self) -> None:
@@ -100,15 +100,15 @@ class ProducerConnection:
 
     def pipelined(self, requests: int) -> None:
         """Takes note that so many requests came before an answer did."""
-        if requests > self.doubts.depth:
-            self.doubts.depth = requests
-            self.doubts.window = self.doubts.rules.depth(requests)
+        if requests > self.ledger.depth:
+            self.ledger.depth = requests
+            self.ledger.window = self.ledger.rules.depth(requests)
 
     def review(self) -> None:
         """Looks which answers are known to be had, since another request has come."""
-        asked, unread, doubts = self._asked, self._unread, self.doubts
+        asked, unread, ledger = self._asked, self._unread, self.ledger
         number = self._number + 1
-        if doubts.waits:
+        if ledger.waits:
             self._give_up_open()
         while asked:
             answer = asked[0]
@@ -118,14 +118,14 @@ class ProducerConnection:
             asked.popleft()
             if answer.given_up:
                 continue  # all connections of the producer know of it
-            if (answer.failed or answer.at > answer.due) and doubts.rules.may_repeat(answer):
+            if (answer.failed or answer.at > answer.due) and ledger.rules.may_repeat(answer):
                 self._keep(answer)
             else:
                 answer.behind = number
                 unread.append(answer)
         # what the rule says, first by a comparison: this is on the way of every request
-        while unread and unread[0].behind + doubts.window <= number:
-            if not doubts.rules.had_by_requests(unread[0], number, doubts.window):
+        while unread and unread[0].behind + ledger.window <= number:
+            if not ledger.rules.had_by_requests(unread[0], number, ledger.window):
                 break
             unread.popleft()
 
@@ -151,7 +151,7 @@ class ProducerConnection:
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Takes note that the fate of each batch of a request is definite."""
         answer.closed = True
-        self.doubts.release()
+        self.ledger.release()
         if self.ended or answer.given_up:
             self._unheard(answer, now)
 
@@ -161,7 +161,7 @@ class ProducerConnection:
             entry.beside = frozenset() if late else frozenset(answer.failures)
             entry.origin = self.number
             self.kept.setdefault(entry.key, []).append(entry)
-            self.doubts.disturb(entry.key)
+            self.ledger.disturb(entry.key)
 
     # -- when it is over
 
@@ -170,8 +170,8 @@ class ProducerConnection:
         if self.ended:
             return
         self.ended, self._waiting = True, None
-        rules = self.doubts.rules
-        self.doubts.leaves(self)
+        rules = self.ledger.rules
+        self.ledger.leaves(self)
         acknowledged = self.wire.written - self.wire.unacked()
         perhaps = acknowledged + self.wire.writing
         clean = not self.wire.was_reset()
@@ -192,24 +192,24 @@ class ProducerConnection:
             self._leave([entry])
         for mine in (self.kept, self._unread, self._asked):
             mine.clear()
-        self.doubts.left(self)
+        self.ledger.left(self)
 
     def _leave_open(self, answer: PendingProduce) -> None:
         self._left_open[answer] = None
-        self.doubts.opened(answer, self)
+        self.ledger.opened(answer, self)
 
     def _unheard(self, answer: PendingProduce, now: float) -> None:
         self._left_open.pop(answer, None)
         self._leave(_entries(answer, sure=True, since=now))
-        self.doubts.settled(answer)
+        self.ledger.settled(answer)
 
     def _leave(self, entries: Iterable[UnconfirmedBatch], *, answered: bool = False) -> None:
-        retires = self.doubts.rules.retires()
+        retires = self.ledger.rules.retires()
         for entry in entries:
             if retires and entry.serial < self.passed.get(entry.key, 0):
                 continue
             entry.origin, entry.answered = self.number, answered
-            self.doubts.add(entry)
+            self.ledger.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:
         """Takes note that nobody will learn the fate of what is still open: its lane has to be fenced before more."""
@@ -219,12 +219,12 @@ class ProducerConnection:
                 if not send.settled:
                     unknown.setdefault(send.track.key, []).append(send)
             for key, sends in unknown.items():
-                self.doubts.suspect(key, _suspect(lane, sends), now)
+                self.ledger.suspect(key, _suspect(lane, sends), now)
             self._unheard(answer, now)
 
     def drained(self) -> None:
         """Takes note that nothing more of the connection will be read."""
-        self.doubts.drained(self)
+        self.ledger.drained(self)
 
 
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:

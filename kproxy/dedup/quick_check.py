@@ -112,7 +112,7 @@ class QuickChecks:
         counts = self._compared.setdefault(key, {})
         counts[member] = 0 if repeated else counts.get(member, 0) + 1
         check = None
-        if counts[member] >= self._rules.settled_requests(member.doubts.depth):
+        if counts[member] >= self._rules.settled_requests(member.ledger.depth):
             check = QuickCheck.of(entries, self._rules, now)
         if check is not None:
             self._checks.setdefault(key, {})[member] = check

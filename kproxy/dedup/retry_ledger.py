@@ -40,13 +40,13 @@ class Settle:
     keys: Sequence[TrackKey]
 
 
-Hindrance: TypeAlias = Recover | ReadBack | Settle
+Prerequisite: TypeAlias = Recover | ReadBack | Settle
 
 _SERIAL = attrgetter("serial")
 
 
 class RetryLedger:
-    """The doubts of one producer, by partition."""
+    """The unconfirmed batches of one producer, by partition."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class RetryLedger:
         """What tells without a comparison that a batch of this connection repeats nothing; None: compare it."""
         return self._checks.of(member, key, now)
 
-    def hindrance(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Hindrance | None:
+    def prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
         """What has to be done or to happen before a request can be compared with what is in doubt."""
         self._look_for_ends(now)
         keys = answer.keys

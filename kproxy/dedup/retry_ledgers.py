@@ -1,4 +1,4 @@
-"""All producers and their doubts."""
+"""The retry ledgers of all producers."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -23,42 +23,42 @@ class RetryLedgers:
         self._rules = rules
         self._former = former
         self._changed = changed
-        self._doubts: dict[Identity, RetryLedger] = {}
+        self._ledgers: dict[Identity, RetryLedger] = {}
         self._serials = count(1)
         self.in_doubt = 0
 
     def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
-        doubts = self._doubts.get(identity)
-        if doubts is None:
-            doubts = RetryLedger(identity, self._rules, self._former, self._changed, self._serials.__next__)
-            self._doubts[identity] = doubts
-        return doubts.join(wire, since)
+        ledger = self._ledgers.get(identity)
+        if ledger is None:
+            ledger = RetryLedger(identity, self._rules, self._former, self._changed, self._serials.__next__)
+            self._ledgers[identity] = ledger
+        return ledger.join(wire, since)
 
     def sweep(self, now: float) -> int:
         """Forgets what is too old to matter; the number of entries that were dropped for want of room."""
-        for identity, doubts in list(self._doubts.items()):
-            doubts.expire(now)
-            if doubts.idle:
-                del self._doubts[identity]
-        self.in_doubt = sum(doubts.count for doubts in self._doubts.values())
-        surplus = sum(doubts.held for doubts in self._doubts.values()) - MAX_ENTRIES
+        for identity, ledger in list(self._ledgers.items()):
+            ledger.expire(now)
+            if ledger.idle:
+                del self._ledgers[identity]
+        self.in_doubt = sum(ledger.count for ledger in self._ledgers.values())
+        surplus = sum(ledger.held for ledger in self._ledgers.values()) - MAX_ENTRIES
         return self._drop_oldest(surplus) if surplus > 0 else 0
 
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are in doubt, where there are some."""
-        return {identity: doubts.count for identity, doubts in self._doubts.items() if doubts.count}
+        return {identity: ledger.count for identity, ledger in self._ledgers.items() if ledger.count}
 
     def _drop_oldest(self, surplus: int) -> int:
         oldest: list[tuple[float, int, RetryLedger, UnconfirmedBatch]] = sorted(
             (
-                (entry.since, entry.serial, doubts, entry)
-                for doubts in self._doubts.values()
-                for entries in doubts.entries.values()
+                (entry.since, entry.serial, ledger, entry)
+                for ledger in self._ledgers.values()
+                for entries in ledger.entries.values()
                 for entry in entries
             ),
             key=lambda row: row[:2],
         )
-        for _, _, doubts, entry in oldest[:surplus]:
-            doubts.forget(entry)
+        for _, _, ledger, entry in oldest[:surplus]:
+            ledger.forget(entry)
         return len(oldest[:surplus])

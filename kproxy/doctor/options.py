@@ -7,7 +7,7 @@ from kproxy.config import Config
 from kproxy.config.limits import open_files_for
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, fail, ok, skipped, warn
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 
 #: Kubernetes' terminationGracePeriodSeconds, and systemd's TimeoutStopSec is longer.
 _KILLED_AFTER_MS: Final = 30_000

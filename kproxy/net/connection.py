@@ -16,23 +16,23 @@ from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.desk import LoginDesk
 from kproxy.net.cluster import Cluster
-from kproxy.net.doubts import DoubtKeeper
-from kproxy.net.errands import Errands
+from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.resend import resend_all
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.handlers.base import Fault
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
-from kproxy.proxy.session import Errand, Session, Waiting
+from kproxy.proxy.session import CoordinatorCall, Session, Waiting
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.rpcs import Rpcs
+    from kproxy.net.txn.transaction_api import TransactionApi
     from kproxy.proxy.slots import Buffer
 
 log = structlog.get_logger("kproxy.connection")
@@ -60,7 +60,7 @@ class Connection:
         session: Session,
         cluster: Cluster,
         lanes: Lanes,
-        keeper: DoubtKeeper,
+        keeper: RetryLedgerKeeper,
         config: Config,
         stats: Stats,
         budget: Budget,
@@ -68,14 +68,14 @@ class Connection:
         shared: memoryview,
         choose: Callable[[], Broker | None],
         wall: float,
-        rpcs: "Rpcs | None" = None,
+        api: "TransactionApi | None" = None,
         reading: Reading | None = None,
         logins: LoginDesk | None = None,
     ) -> None:
         """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
 
         ``wall`` added to trio's clock gives the time since the epoch, in seconds.
-        ``rpcs``: kproxy's own coordinator, if it decides transactions. ``logins``: if clients log in at kproxy.
+        ``api``: kproxy's own coordinator, if it decides transactions. ``logins``: if clients log in at kproxy.
         """
         self.wall = wall
         self._frame_since = 0.0
@@ -118,19 +118,19 @@ class Connection:
         self._draining = False
         #: In a drain: what says, when something was answered, whether it goes now.
         self.answered: Callable[[Connection], None] | None = None
-        #: Errands that have no answer yet.
-        self.errands_open = 0
+        #: Coordinator calls that have no answer yet.
+        self.coordinator_calls_open = 0
         self._writing_client = False
         self._writing_upstream = False
         self._resending = False
-        #: An errand is done, and waits for others to be so before the answers are written.
+        #: A coordinator call is done, and waits for others to be so before the answers are written.
         self._gathering = False
         self._listening = False
         #: The broker's connection, on which the client had logged in, has ended: as itself kproxy must not go on to
         #: send what may have been refused to the client. Retries of it are recognised by what is in the log.
         self._forsaken = False
         self._streaming = self._streamed = 0
-        self._errands = Errands(cluster, rpcs, None if reading is None else reading.groups)
+        self._coordinator_calls = CoordinatorCalls(cluster, api, None if reading is None else reading.groups)
         self._reading = reading
         self._intake = Intake(self, lanes, keeper, logins)
 
@@ -198,7 +198,7 @@ class Connection:
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
         finally:
-            self._errands.closed(self.session.ctx.connection, had_all=self._had_all())
+            self._coordinator_calls.closed(self.session.ctx.connection, had_all=self._had_all())
         self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
         self.client.close()
@@ -392,15 +392,15 @@ class Connection:
     def start_errands(self) -> None:
         """Runs what has to be asked of a coordinator."""
         assert self._nursery is not None
-        self.errands_open += len(self.session.errands)
-        for errand in self.session.errands:
-            self._nursery.start_soon(self._errand, errand, self._errands.queue(errand))
-        self.session.errands.clear()
+        self.coordinator_calls_open += len(self.session.coordinator_calls)
+        for coordinator_call in self.session.coordinator_calls:
+            self._nursery.start_soon(self._errand, coordinator_call, self._coordinator_calls.queue(coordinator_call))
+        self.session.coordinator_calls.clear()
 
-    async def _errand(self, errand: Errand, work: Callable[[], Awaitable[Message | None]]) -> None:
+    async def _errand(self, coordinator_call: CoordinatorCall, work: Callable[[], Awaitable[Message | None]]) -> None:
         answer = await work()
-        self.session.errand_done(errand, answer, trio.current_time() + self.wall)
-        self.errands_open -= 1
+        self.session.coordinator_call_done(coordinator_call, answer, trio.current_time() + self.wall)
+        self.coordinator_calls_open -= 1
         self.start_errands()  # one may lead to another
         if self._gathering:
             return

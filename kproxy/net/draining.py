@@ -94,7 +94,7 @@ class Draining:
         self._producers = {
             _producer(connection)
             for connection in self._connections
-            if connection.errands_open or connection.session.ctx.connection in parties
+            if connection.coordinator_calls_open or connection.session.ctx.connection in parties
         }
 
 

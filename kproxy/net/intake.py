@@ -6,8 +6,8 @@ import trio
 
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.net.client_login.desk import LoginDesk
-from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lanes import Lanes
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy.principals import of_certificate
 from kproxy.proxy.produce_gate import Need
 
@@ -25,7 +25,7 @@ class Intake:
     """Takes the requests of one connection in order, and does what the session needs for them."""
 
     def __init__(
-        self, connection: "Connection", lanes: Lanes, keeper: DoubtKeeper, logins: LoginDesk | None = None
+        self, connection: "Connection", lanes: Lanes, keeper: RetryLedgerKeeper, logins: LoginDesk | None = None
     ) -> None:
         """``lanes``, ``keeper`` and ``logins`` are those of the process."""
         self._connection = connection
@@ -60,7 +60,7 @@ class Intake:
             if need is not None:
                 await self._wait_for(need, frame)
                 connection.look_whether_empty()
-            if session.errands:
+            if session.coordinator_calls:
                 connection.start_errands()
         if not self._introduced and session.login is not None and session.login.passed:
             self._introduced = True
@@ -140,9 +140,9 @@ class Intake:
         elif need is Need.LOOK:
             gate, now = self._session.gate, trio.current_time() + self._connection.wall
             assert gate.member is not None
-            assert gate.hindrance is not None
+            assert gate.prerequisite is not None
             if seen == self._keeper.version:
-                self._keeper.look(gate.member, gate.hindrance, now)
+                self._keeper.look(gate.member, gate.prerequisite, now)
             await self._keeper.changed(seen)
         elif need is Need.SETTLE:
             await self._keeper.changed(seen)

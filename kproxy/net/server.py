@@ -18,13 +18,13 @@ from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.desk import open_desk
 from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
-from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
 from kproxy.net.succession import Succession
 from kproxy.proxy.authorization.access import Access
@@ -85,7 +85,7 @@ class Server:
         self._cluster = cluster
         self._nursery = nursery
         self.lanes = Lanes(cluster, config, stats, LaneLog(cluster, config, stats))
-        self.keeper = DoubtKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
+        self.keeper = RetryLedgerKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -103,7 +103,7 @@ class Server:
         #: How all of it ends.
         self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
-        self._rpcs = transactions.rpcs() if transactions is not None else None
+        self._api = transactions.api() if transactions is not None else None
         self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
@@ -311,13 +311,13 @@ class Server:
             self._shared,
             choose,
             self._wall,
-            self._rpcs,
+            self._api,
             self.reading,
             self._logins,
         )
 
     def _session(self, io: ByteIO) -> Session:
-        ways_in = self._rpcs.ways_in if self._rpcs is not None else None
+        implicit_transactions = self._api.implicit_transactions if self._api is not None else None
         context = Context(
             cluster=self._cluster.map,
             local_host=io.local_host,
@@ -325,16 +325,18 @@ class Server:
             fetch_max_bytes=self._config.fetch_max_bytes,
             transcode={},
             max_request_elements=self._config.request_max_elements,
-            homes=self._config.transactions_home if self._rpcs is not None else None,
-            captures=ways_in,
-            applications=ways_in if ways_in is not None and ways_in.watches else None,
+            homes=self._config.transactions_home if self._api is not None else None,
+            implicit_transactions=implicit_transactions,
+            applications=implicit_transactions
+            if implicit_transactions is not None and implicit_transactions.watches
+            else None,
             views=self._views,
             permits=Permits(
                 self._config.transactional_id_clients,
                 is_admin(normal_host(io.peer_host), self._config.transaction_admin_hosts),
             ),
             connection=next(self._serial),
-            memberships=self._rpcs.memberships if self._rpcs is not None else None,
+            memberships=self._api.memberships if self._api is not None else None,
             host=normal_host(io.peer_host),
             passes_sasl=self._config.clients_log_in or not self._config.logs_in,
             logged_in=not self._config.clients_log_in,

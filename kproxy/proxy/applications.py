@@ -19,7 +19,7 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, decode_request
-from kproxy.proxy.asks import CommitAsk
+from kproxy.proxy.coordinator_requests import ApplicationCommit
 
 #: What an application's consumer asks that says where its transactions begin and end.
 WATCHED = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP})
@@ -94,7 +94,7 @@ class Applications(Protocol):
 
 def watch(
     applications: Applications, client_id: str, connection: int, frame: memoryview, most_elements: int
-) -> CommitAsk | None:
+) -> ApplicationCommit | None:
     """Tells an application what its consumer asks (a request without its length). A commit is its to decide.
 
     ``most_elements``: the array elements that a request may have.
@@ -110,7 +110,7 @@ def watch(
         if found is None:
             continue
         if isinstance(request, OffsetCommitRequest):
-            return CommitAsk(found, connection, request)
+            return ApplicationCommit(found, connection, request)
         if isinstance(request, JoinGroupRequest):
             found.joins(connection, rewinds=not any(_COOPERATIVE in one.name for one in request.protocols))
         elif isinstance(request, OffsetFetchRequest):

@@ -15,13 +15,13 @@ from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import Hindrance, Settle
+from kproxy.dedup.retry_ledger import Prerequisite, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from kproxy.proxy.asks import CapturedAsk, ProduceAsk
 from kproxy.proxy.batches import has_kproxy_id, has_producer_id
-from kproxy.proxy.captures import Captured, captured_parts
 from kproxy.proxy.conversion import Conversion, Converted
+from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers.base import Context, Fault
+from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
 from kproxy.proxy.link import Expected, Link
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
@@ -62,7 +62,7 @@ class Need(Enum):
     CONVERT = auto()
     """A long conversion: run ``ProduceGate.conversion`` beside the loop, and report with ``ProduceGate.convert``."""
     LOOK = auto()
-    """Something is in doubt: do what ``ProduceGate.hindrance`` says."""
+    """Something is in doubt: do what ``ProduceGate.prerequisite`` says."""
     SETTLE = auto()
     """Wait until the fate of batches of another connection, or of time-outs on this one, is definite."""
 
@@ -87,7 +87,7 @@ class ProduceGate:
         link: Link,
         open_slot: Callable[[Slot, int], None],
         forward: Callable[[Slot, bytearray, int], None],
-        transact: Callable[[Slot, ProduceAsk | CapturedAsk], None],
+        transact: Callable[[Slot, TransactionalProduce | ImplicitProduce], None],
     ) -> None:
         """``open_slot`` takes a request into the order of answers, ``forward`` sends it on as any other request.
 
@@ -109,7 +109,7 @@ class ProduceGate:
         #: This connection among those of its producer; comes with the lane.
         self.member: ProducerConnection | None = None
         #: Why the last frame could not be taken.
-        self.hindrance: Hindrance | None = None
+        self.prerequisite: Prerequisite | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
         self._old: tuple[bytearray, Converted] | None = None
         #: What has to be done for it (``Need.CONVERT``), and for which frame.
@@ -146,8 +146,8 @@ class ProduceGate:
             if name is not None and self._ctx.is_home_of(name):
                 self._take_transactional(slot, frame, layout, name)
                 return None
-        elif self._ctx.captures is not None:
-            capture = self._ctx.captures.of(self._ctx.client_id)
+        elif self._ctx.implicit_transactions is not None:
+            capture = self._ctx.implicit_transactions.of(self._ctx.client_id)
             if capture is not None:
                 return self._capture(slot, frame, layout, capture)
         self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
@@ -173,9 +173,11 @@ class ProduceGate:
         else:
             producer, parts = produce_parts(frame, layout)
             who = TxnRequest(name, producer, self._ctx.connection, self._ctx.client_id)
-            self._transact(slot, ProduceAsk(who, parts))
+            self._transact(slot, TransactionalProduce(who, parts))
 
-    def _capture(self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: Captured) -> Need | None:
+    def _capture(
+        self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: ImplicitTransaction
+    ) -> Need | None:
         """Hands on batches for a transaction that was begun for their client."""
         if self._is_long(slot, frame, layout):
             return Need.CONVERT
@@ -187,10 +189,10 @@ class ProduceGate:
             return None
         converted = self._take_converted(slot, frame)
         now_ms = int(self._link.now * 1000)
-        parts = captured_parts(frame, layout, converted, self._count_converted)
+        parts = implicit_parts(frame, layout, converted, self._count_converted)
         capture.took(self._ctx.connection, answered=not slot.silent)
         arrival_ms = now_ms if converted is None else converted.arrival_ms
-        self._transact(slot, CapturedAsk(capture, self._ctx.connection, parts, arrival_ms))
+        self._transact(slot, ImplicitProduce(capture, self._ctx.connection, parts, arrival_ms))
         return None
 
     # -- old formats
@@ -251,7 +253,7 @@ class ProduceGate:
         return self._produce(slot, frame, layout, self._shape_upstream)
 
     def _is_captured(self) -> bool:
-        captures = self._ctx.captures
+        captures = self._ctx.implicit_transactions
         return captures is not None and captures.of(self._ctx.client_id) is not None
 
     def _refusal(self, layout: ProduceLayout) -> tuple[int, str] | None:
@@ -287,7 +289,7 @@ class ProduceGate:
         self._open(slot, upstream)
         call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
         refused = _NO_REFUSALS
-        if self.producer.refusals.some or self.member.doubts.refused:
+        if self.producer.refusals.some or self.member.ledger.refused:
             refused = self._refused(self.member, frame, layout, owed)
         self.producer.accept(call, frame, layout, self._take_converted(slot, frame), retries, refused)
         if owed is not None:
@@ -295,7 +297,7 @@ class ProduceGate:
             if not calm:
                 new = owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
-                self.member.doubts.claim(self.member, owed, taken, self._link.now)
+                self.member.ledger.claim(self.member, owed, taken, self._link.now)
         self._send_ready()
         if not call.open:
             self._finish_calls()
@@ -314,20 +316,20 @@ class ProduceGate:
         return self._link.empty_at + self._allowed
 
     def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
-        doubts = member.doubts
-        return doubts.is_calm(member, owed) or doubts.is_cleared(
+        ledger = member.ledger
+        return ledger.is_calm(member, owed) or ledger.is_cleared(
             member, owed, frame, self._link.now, self._limits.producer.max_decompressed_bytes
         )
 
     def _look(self, member: ProducerConnection, owed: PendingProduce) -> Need | None:
-        self.hindrance = member.doubts.hindrance(member, owed, self._link.now)
-        if self.hindrance is None:
+        self.prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
+        if self.prerequisite is None:
             return None
-        return Need.SETTLE if isinstance(self.hindrance, Settle) else Need.LOOK
+        return Need.SETTLE if isinstance(self.prerequisite, Settle) else Need.LOOK
 
     def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
         """What compares the request, if there is anything to compare it with."""
-        if not member.doubts.concern(member, owed, self._link.now):
+        if not member.ledger.concern(member, owed, self._link.now):
             return None
         return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
 
@@ -337,7 +339,7 @@ class ProduceGate:
         if owed is None:
             return _NO_REFUSALS  # nobody would hear of it
         places = {(place.topic, place.partition): place for place in layout.partitions}
-        link, doubts, refusals = self._link, member.doubts, self.producer.refusals
+        link, ledger, refusals = self._link, member.ledger, self.producer.refusals
 
         @cache
         def records(key: TrackKey) -> list[Digest]:
@@ -347,18 +349,18 @@ class ProduceGate:
             return self._note_refused(key, owed, records(key))
 
         for key in places:
-            known = doubts.take_refused(member, key, link.now)
+            known = ledger.take_refused(member, key, link.now)
             if known is not None:
-                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, doubts.depth, here=False)
-        found = refusals.of(places, link.empty_at, doubts.depth, records, refuse)
+                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, ledger.depth, here=False)
+        found = refusals.of(places, link.empty_at, ledger.depth, records, refuse)
         for key in places:
             if key not in found:
-                doubts.retried(member, key)
+                ledger.retried(member, key)
         return found
 
     def _note_refused(self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest]) -> Refused:
         refused = Refused.of(self.member, self._link.now, answer, records)
-        return refused if self.member is None else self.member.doubts.refuse(key, refused)
+        return refused if self.member is None else self.member.ledger.refuse(key, refused)
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._limits.producer
@@ -391,7 +393,7 @@ class ProduceGate:
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        depth = self.member.doubts.depth if self.member is not None else 1
+        depth = self.member.ledger.depth if self.member is not None else 1
         for place in layout.partitions:
             key = place.topic, place.partition
             refused = self._note_refused(key, slot.owed, self._records(frame, place))

@@ -49,8 +49,8 @@ class Retries:
         if count > MOST_RECORDS:
             self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
             return [batch]
-        key, doubts = (part.topic, part.index), self._member.doubts
-        check = doubts.quick_check(self._member, key, self._now)
+        key, ledger = (part.topic, part.index), self._member.ledger
+        check = ledger.quick_check(self._member, key, self._now)
         if check is not None and check.clears(data, self._max_bytes, arrival_ms):
             self.new.add(key)
             return [batch]
@@ -58,12 +58,12 @@ class Retries:
         if not pairs:
             return [batch]
         digests = [digest for digest, _ in pairs]
-        if self._member.ended and doubts.rules.drops_orphan(outrun=doubts.is_outrun(self._member, key)):
+        if self._member.ended and ledger.rules.drops_orphan(outrun=ledger.is_outrun(self._member, key)):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
-        entries = doubts.candidates(self._member, key, self._answer.keys, self._now)
-        found = match(digests, entries, doubts.rules, self._now)
+        entries = ledger.candidates(self._member, key, self._answer.keys, self._now)
+        found = match(digests, entries, ledger.rules, self._now)
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
         if new:
@@ -79,7 +79,7 @@ class Retries:
             entry.taken_as(at, record)
         for entry, taken in group([place for place, _ in matched]):
             moved = entry.part(taken)
-            if self._member.doubts.rules.stays_in_doubt():
+            if self._member.ledger.rules.stays_in_doubt():
                 self._answer.moved = (*self._answer.moved, moved)
         self._stats.records_matched += len(matched)
 

@@ -22,11 +22,11 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
-from kproxy.proxy.asks import Ask, CapturedAsk, GroupAsk, ProduceAsk
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.screen import Screening, screen
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
+from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Fault, Handler, Local, Lowered, Park, Stable
@@ -52,13 +52,13 @@ NOTHING_TOLD: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
-class Errand:
-    """A request that is not for the broker of this connection; report with ``errand_done``."""
+class CoordinatorCall:
+    """A request that is not for the broker of this connection; report with ``coordinator_call_done``."""
 
     slot: Slot
     handler: Handler
     exchange: Exchange
-    ask: Ask
+    ask: CoordinatorRequest
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Session:
         self.link.trace = None if traces is None else partial(traces.answered, ctx)
         self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_versions)
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
-        self.errands: list[Errand] = []
+        self.coordinator_calls: list[CoordinatorCall] = []
         self.waiting: list[Waiting] = []
 
     # -- from the client
@@ -275,8 +275,8 @@ class Session:
         lifted = handler.lift(self.ctx, exchange)
         if isinstance(lifted, Local):
             self.link.answer(slot, lifted.answer, version)
-        elif isinstance(lifted, Ask):
-            self.errands.append(Errand(slot, handler, exchange, lifted))
+        elif isinstance(lifted, CoordinatorRequest):
+            self.coordinator_calls.append(CoordinatorCall(slot, handler, exchange, lifted))
         elif exchange.upstream_version == version and lifted is request:
             self.link.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
             self.link.to_upstream.append(frame)
@@ -294,13 +294,15 @@ class Session:
         ask = watch(ctx.applications, ctx.client_id, ctx.connection, view, ctx.max_request_elements)
         if ask is None:
             return False
-        self.errands.append(Errand(slot, DEFAULT, Exchange(ask.request, slot.api_version, slot.api_version), ask))
+        self.coordinator_calls.append(
+            CoordinatorCall(slot, DEFAULT, Exchange(ask.request, slot.api_version, slot.api_version), ask)
+        )
         return True
 
-    def _send_on(self, slot: Slot, ask: ProduceAsk | CapturedAsk) -> None:
+    def _send_on(self, slot: Slot, ask: TransactionalProduce | ImplicitProduce) -> None:
         """A Produce request for the coordinator of its transaction."""
         exchange = Exchange(None, slot.api_version, slot.api_version)
-        self.errands.append(Errand(slot, handler_of(slot.api_key), exchange, ask))
+        self.coordinator_calls.append(CoordinatorCall(slot, handler_of(slot.api_key), exchange, ask))
 
     def _relay(self, slot: Slot, frame: bytearray) -> None:
         if slot.api_key == ApiKey.SASL_HANDSHAKE and slot.api_version == 0:
@@ -389,22 +391,22 @@ class Session:
             self._ask(slot, handler, exchange, answer.request)
         elif isinstance(answer, Park | Stable):
             self.waiting.append(Waiting(slot, handler, exchange, answer))
-        elif isinstance(answer, GroupAsk):
-            self.errands.append(Errand(slot, handler, exchange, answer))
+        elif isinstance(answer, GroupRequest):
+            self.coordinator_calls.append(CoordinatorCall(slot, handler, exchange, answer))
         elif isinstance(answer, AsItIs) and frame is not None:
             self.link.answer_raw(slot, frame)
         elif isinstance(answer, Message):
             self.link.answer(slot, answer, exchange.client_version)
         self._count_conversions()
 
-    def errand_done(self, errand: Errand, response: Message | None, now: float) -> None:
-        """Takes the coordinator's answer to an errand; None if none could be had: then the connection ends."""
+    def coordinator_call_done(self, coordinator_call: CoordinatorCall, response: Message | None, now: float) -> None:
+        """Takes the coordinator's answer to a coordinator call; None if none was received: then the connection ends."""
         self.link.now = self.ctx.now = now
         if response is None:
-            self.link.fail(errand.slot)
+            self.link.fail(coordinator_call.slot)
         else:
-            answer = errand.handler.lower(self.ctx, errand.exchange, response)
-            self._lowered(errand.slot, errand.handler, errand.exchange, answer, None)
+            answer = coordinator_call.handler.lower(self.ctx, coordinator_call.exchange, response)
+            self._lowered(coordinator_call.slot, coordinator_call.handler, coordinator_call.exchange, answer, None)
 
     def resume(
         self, waiting: Waiting, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
@@ -436,7 +438,7 @@ class Session:
         self.link.drop()
         self.gate.drop()
         self._client_id = self._screening = None
-        self.errands.clear()
+        self.coordinator_calls.clear()
         self.waiting.clear()
 
     # -- SASL that goes through

@@ -28,9 +28,9 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
 from kproxy.codec.produce import FIRST_TOPIC_ID, ProduceLayout, TopicRef
-from kproxy.proxy.asks import ProducePart
 from kproxy.proxy.batches import check_batch
-from kproxy.proxy.txn_errors import told
+from kproxy.proxy.coordinator_requests import ProducePart
+from kproxy.proxy.txn_errors import wire_error
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
 
@@ -54,7 +54,7 @@ def failed(request: Message, version: int, error_code: int) -> Message:
     if isinstance(request, TxnOffsetCommitRequest):
         return offsets_committed(request, version, error_code)
     answer: Any = response_class(request.API_KEY)()
-    answer.error_code = told(request.API_KEY, version, error_code)
+    answer.error_code = wire_error(request.API_KEY, version, error_code)
     if request.API_KEY == ApiKey.INIT_PRODUCER_ID:
         answer.producer_epoch = -1
     response: Message = answer
@@ -78,7 +78,7 @@ def partitions_added(
     for topic in request.v3_and_below_topics:
         rows = [
             AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
-                index, told(request.API_KEY, version, errors.get((topic.name, index), rest))
+                index, wire_error(request.API_KEY, version, errors.get((topic.name, index), rest))
             )
             for index in topic.partitions
         ]
@@ -114,7 +114,7 @@ def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
 
 def offsets_committed(request: TxnOffsetCommitRequest, version: int, error_code: int) -> TxnOffsetCommitResponse:
     """The answer, the same for all partitions."""
-    code = told(request.API_KEY, version, error_code)
+    code = wire_error(request.API_KEY, version, error_code)
     topics = [
         TxnOffsetCommitResponseTopic(
             topic.name, [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
@@ -175,7 +175,7 @@ def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: 
 
 
 def _row(partition: int, fate: Written, version: int) -> ProduceResponsePartitionProduceResponse:
-    code = told(ApiKey.PRODUCE, version, fate.error_code)
+    code = wire_error(ApiKey.PRODUCE, version, fate.error_code)
     if code:
         return ProduceResponsePartitionProduceResponse(index=partition, error_code=code, base_offset=-1)
     return ProduceResponsePartitionProduceResponse(

@@ -55,7 +55,7 @@ _SINCE: Final[Mapping[tuple[ApiKey, ErrorCode], _Since]] = {
 }
 
 
-def told(api_key: int, version: int, error_code: int) -> int:
+def wire_error(api_key: int, version: int, error_code: int) -> int:
     """The error code to tell a client that asked in this version."""
     try:
         key = (ApiKey(api_key), ErrorCode(error_code))
@@ -64,4 +64,4 @@ def told(api_key: int, version: int, error_code: int) -> int:
     since = _SINCE.get(key)
     if since is None or version >= since.version:
         return error_code
-    return told(api_key, version, since.before)
+    return wire_error(api_key, version, since.before)

@@ -29,7 +29,17 @@ from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import BATCH_IDS, Claim, Decided, Joined, Native, Ongoing, Prepared, Stand, Unended
+from kproxy.txn.view_values import (
+    BATCH_IDS,
+    BrokerTransaction,
+    Claim,
+    Decided,
+    Joined,
+    Ongoing,
+    Prepared,
+    Stand,
+    Unended,
+)
 
 #: Without, and with what is aborted for good (rejected producer ids, members), and with transactions of the broker's:
 #: an older kproxy can't keep that.
@@ -111,7 +121,7 @@ def _id(view: IdView) -> TransactionViewsId:
     )
 
 
-def _native_row(native: Native | None) -> TransactionViewsNative | None:
+def _native_row(native: BrokerTransaction | None) -> TransactionViewsNative | None:
     if native is None:
         return None
     return TransactionViewsNative(native.transactional_id, *native.producer, native.level, native.timeout_ms)
@@ -201,13 +211,13 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
         places[bound.topic, bound.partition] = bound.offset
 
 
-def _native(row: TransactionViewsNative) -> Native:
-    return Native(row.transactional_id, Producer(row.producer_id, row.epoch), row.level, row.timeout_ms)
+def _native(row: TransactionViewsNative) -> BrokerTransaction:
+    return BrokerTransaction(row.transactional_id, Producer(row.producer_id, row.epoch), row.level, row.timeout_ms)
 
 
 def _unended(row: TransactionViewsUnended) -> Unended:
     producer = Producer(row.native_producer_id, row.native_epoch)
-    native = Native(row.transactional_id, producer, row.level, row.timeout_ms)
+    native = BrokerTransaction(row.transactional_id, producer, row.level, row.timeout_ms)
     return Unended(native, row.name, row.committed, row.empty)
 
 

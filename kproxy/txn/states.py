@@ -67,7 +67,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
 )
 
 
-def following(state: State, event: Event) -> State:
+def next_state(state: State, event: Event) -> State:
     """The state behind an event; LocalProtocolError if it may not happen in this one."""
     found = TRANSITIONS.get((state, event))
     if found is None:

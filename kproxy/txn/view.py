@@ -29,10 +29,10 @@ from kproxy.txn.view_values import (
     BATCH_IDS,
     LOST,
     LOST_MEMBERS,
+    BrokerTransaction,
     Claim,
     Decided,
     Joined,
-    Native,
     Ongoing,
     Prepared,
     Stand,
@@ -359,11 +359,11 @@ class IdView:
         return True
 
 
-def _native(body: TransactionMember) -> Native | None:
+def _native(body: TransactionMember) -> BrokerTransaction | None:
     told = body.native
     if told is None:
         return None
-    return Native(told.transactional_id, Producer(told.producer_id, told.epoch), told.level, told.timeout_ms)
+    return BrokerTransaction(told.transactional_id, Producer(told.producer_id, told.epoch), told.level, told.timeout_ms)
 
 
 def _holds(sets: Mapping[int, EpochSet], producer: Producer) -> bool:

@@ -96,7 +96,7 @@ class Decided(NamedTuple):
     at: Stand
 
 
-class Native(NamedTuple):
+class BrokerTransaction(NamedTuple):
     """The transaction of the broker's in which a member writes: of an id that nobody else uses meanwhile."""
 
     transactional_id: str
@@ -115,7 +115,7 @@ class Joined(NamedTuple):
     nonce: bytes
     at: Stand
     #: None: its data stand under its own producer id, and the log alone says what becomes of them.
-    native: Native | None = None
+    native: BrokerTransaction | None = None
 
     @property
     def expires_ms(self) -> int | None:
@@ -126,7 +126,7 @@ class Joined(NamedTuple):
 class Unended(NamedTuple):
     """A member that is decided, of which the broker may not have been told, which keeps its transaction."""
 
-    native: Native
+    native: BrokerTransaction
     name: str
     committed: bool
     #: Nothing was written in it, so that there is nothing to be ended.

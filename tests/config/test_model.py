@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.config import Address, Config, DeliverRule, options
 from kproxy.config.values import IsolationRule
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 
 SERVERS = (Address("kafka", 9092),)
 

@@ -19,7 +19,7 @@ from kproxy.config.values import (
     whole_number,
 )
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 
 ALL_KINDS: list[Kind[Any]] = [
     values.BOOLEAN,

@@ -9,7 +9,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
-from kproxy.dedup.retry_ledger import Hindrance, ReadBack, Recover
+from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
@@ -55,7 +55,7 @@ class World:
         self.now = 1000.0
         self.changes = 0
         self.logs: dict[TrackKey, Log] = {}
-        self.ledger = RetryLedgers(rules, lambda identity: former, self._changed)
+        self.ledgers = RetryLedgers(rules, lambda identity: former, self._changed)
         self._producer_id = 100
 
     def _changed(self) -> None:
@@ -76,21 +76,21 @@ class World:
         self._producer_id += 1
         return Talk(self, identity, Lane(self._producer_id))
 
-    def clear(self, talk: "Talk", hindrance: Hindrance) -> None:
+    def clear(self, talk: "Talk", prerequisite: Prerequisite) -> None:
         """Does what the shell does of what hinders a request; not of one that has to wait."""
-        if isinstance(hindrance, ReadBack):
-            for entry in hindrance.entries:
+        if isinstance(prerequisite, ReadBack):
+            for entry in prerequisite.entries:
                 for batch, offsets in self.log(entry.key).read():
                     header = read_header(batch)
                     if (header.producer_id, header.base_sequence) == (entry.stamp.producer_id, entry.stamp.sequence):
                         entry.recall(digests_at(batch, LIMIT)[0], offsets)
-        elif isinstance(hindrance, Recover):
+        elif isinstance(prerequisite, Recover):
             found = [
                 (key, read_header(batch), digests_at(batch, LIMIT)[0], offsets)
-                for key in hindrance.keys
+                for key in prerequisite.keys
                 for batch, offsets in self.log(key).read()
             ]
-            talk.member.doubts.recovered(hindrance, found, self.now)
+            talk.member.ledger.recovered(prerequisite, found, self.now)
 
 
 class Talk:
@@ -101,7 +101,7 @@ class Talk:
         self.wire = FakeWire(written=0)
         self.lane = lane
         world.now += 0.001
-        self.member = world.ledger.join(identity, self.wire, world.now)
+        self.member = world.ledgers.join(identity, self.wire, world.now)
         self.position = 0
         self.parts: dict[PendingProduce, list[PartitionCall]] = {}
         self._batches: dict[Send, bytes] = {}
@@ -111,12 +111,12 @@ class Talk:
         frame = bytearray(b"".join(batch_of(text, time) for text in batches))
         answer = PendingProduce([PartitionData(*key, 0, len(frame)) for key in keys], due)
         cleared = self.is_cleared(answer, frame)
-        while not cleared and (hindrance := self.hindrance(answer)) is not None:
-            assert isinstance(hindrance, ReadBack | Recover), hindrance
-            self.world.clear(self, hindrance)
-        member, doubts = self.member, self.member.doubts
+        while not cleared and (prerequisite := self.prerequisite(answer)) is not None:
+            assert isinstance(prerequisite, ReadBack | Recover), prerequisite
+            self.world.clear(self, prerequisite)
+        member, ledger = self.member, self.member.ledger
         retries = None
-        if not (cleared or doubts.is_calm(member, answer)) and doubts.concern(member, answer, self.world.now):
+        if not (cleared or ledger.is_calm(member, answer)) and ledger.concern(member, answer, self.world.now):
             retries = Retries(member, answer, self.world.now, LIMIT, Stats())
         sends: list[Send] = []
         self.parts[answer] = [PartitionCall(*key) for key in keys]
@@ -135,28 +135,28 @@ class Talk:
         answer.sends = sends
         member.arrived(answer)
         if not cleared:
-            doubts.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
+            ledger.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer
 
     def is_cleared(self, answer: PendingProduce, frame: bytearray) -> bool:
         """Whether a request is taken without a comparison though something is in doubt."""
-        doubts = self.member.doubts
+        ledger = self.member.ledger
         self.member.review()
-        if doubts.is_calm(self.member, answer):
+        if ledger.is_calm(self.member, answer):
             return False
-        return doubts.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
+        return ledger.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
 
-    def hindrance(self, answer: PendingProduce | None = None) -> Hindrance | None:
+    def prerequisite(self, answer: PendingProduce | None = None) -> Prerequisite | None:
         """What hinders a request on the partition."""
         answer = answer or PendingProduce([PartitionData(*KEY, 0, 0)], 1e9)
         self.member.review()
-        if self.member.doubts.is_calm(self.member, answer):
+        if self.member.ledger.is_calm(self.member, answer):
             return None
-        return self.member.doubts.hindrance(self.member, answer, self.world.now)
+        return self.member.ledger.prerequisite(self.member, answer, self.world.now)
 
     def check(self) -> QuickCheck | None:
         """What tells without a comparison that a batch for the partition is new."""
-        return self.member.doubts.quick_check(self.member, KEY, self.world.now)
+        return self.member.ledger.quick_check(self.member, KEY, self.world.now)
 
     def write(self, answer: PendingProduce, *, key: TrackKey | None = None) -> None:
         """The batches of a request (of one partition) come into the log; when all have, it is closed."""

@@ -29,7 +29,7 @@ def test_an_open_batch_is_waited_for_and_then_found() -> None:
     first, second = world.connect(), world.connect()
     request = first.ask("a")
     first.close()
-    assert second.hindrance() == Settle([KEY])
+    assert second.prerequisite() == Settle([KEY])
     changes = world.changes
     first.write(request)
     assert world.changes > changes
@@ -104,7 +104,7 @@ def test_what_was_timed_out_is_waited_for_and_found_on_the_same_connection() -> 
     request = talk.ask("a")
     talk.member.timed_out(request)
     talk.tell(request)
-    assert talk.hindrance() == Settle([KEY])
+    assert talk.prerequisite() == Settle([KEY])
     changes = world.changes
     talk.write(request)
     assert world.changes > changes  # or who waits would wait until its own time-out
@@ -159,14 +159,14 @@ def test_a_request_may_name_a_partition_twice() -> None:
     request = talk.ask("a", keys=(KEY, KEY))
     talk.member.timed_out(request)
     talk.write(request)
-    assert not isinstance(talk.hindrance(), Settle)
+    assert not isinstance(talk.prerequisite(), Settle)
 
 
 def test_a_client_that_waits_for_each_answer_has_given_up_what_is_open() -> None:
     world = World(ALONE)
     talk = world.connect()
     request = talk.ask("a")
-    assert talk.hindrance() == Settle([KEY])
+    assert talk.prerequisite() == Settle([KEY])
     talk.write(request)
     talk.did("a")
     assert world.text() == "a"
@@ -199,12 +199,12 @@ def test_it_waits_for_nothing_that_it_had_given_up_when_it_sent_something_new() 
     first.ask("a")
     second.did("b")
     first.close()
-    assert second.hindrance() is None
+    assert second.prerequisite() is None
 
 
-@pytest.mark.parametrize(("rules", "hindrance"), [(RULES, None), (ALONE, Settle([KEY]))], ids=["pipelines", "waits"])
+@pytest.mark.parametrize(("rules", "prerequisite"), [(RULES, None), (ALONE, Settle([KEY]))], ids=["pipelines", "waits"])
 def test_after_the_end_of_a_connection_its_pipelined_requests_do_not_wait_for_each_other(
-    rules: Rules, hindrance: Settle | None
+    rules: Rules, prerequisite: Settle | None
 ) -> None:
     """All that a client pipelined is read, also after the connection has ended: these are no retries of each other."""
     world = World(rules)
@@ -212,7 +212,7 @@ def test_after_the_end_of_a_connection_its_pipelined_requests_do_not_wait_for_ea
     talk.ask("a")
     talk.wire.gone = True
     talk.member.end(world.now)
-    assert talk.hindrance() == hindrance
+    assert talk.prerequisite() == prerequisite
 
 
 def test_new_records_before_old_ones_in_one_request_do_not_hide_these() -> None:
@@ -346,7 +346,7 @@ def test_every_connection_waits_for_what_timed_out_on_one() -> None:
     second.did("z")
     request = second.ask("a")
     second.member.timed_out(request)
-    assert first.hindrance() == second.hindrance() == Settle([KEY])
+    assert first.prerequisite() == second.prerequisite() == Settle([KEY])
 
 
 def test_a_time_out_may_be_repeated_on_another_live_connection() -> None:
@@ -416,11 +416,11 @@ def test_suspects_go_with_the_window() -> None:
     first.ask("a")
     first.close()
     first.member.abandon(first.lane, world.now)
-    doubts = first.member.doubts
-    assert not doubts.idle
+    ledger = first.member.ledger
+    assert not ledger.idle
     world.now += 121
-    world.ledger.sweep(world.now)
-    assert doubts.idle
+    world.ledgers.sweep(world.now)
+    assert ledger.idle
 
 
 @pytest.mark.parametrize("node_id", [0, 2])
@@ -429,8 +429,8 @@ def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one(node_
     former, leader, twin = world.connect(), world.connect(), world.connect()
     leader.wire.node_id = node_id
     request = former.ask("a")
-    assert leader.hindrance() == Settle([KEY])
-    assert twin.hindrance() is None  # another process of that name, at the same broker
+    assert leader.prerequisite() == Settle([KEY])
+    assert twin.prerequisite() is None  # another process of that name, at the same broker
     changes = world.changes
     former.write(request)
     assert world.changes == changes + 1
@@ -445,14 +445,14 @@ def test_of_two_that_wait_the_earlier_one_is_taken_first() -> None:
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
     former.member.waits([KEY])
-    assert leader.hindrance() == Settle([KEY])
+    assert leader.prerequisite() == Settle([KEY])
     leader.member.waits([KEY])
     former.member.waits([KEY])
-    assert (former.hindrance(), leader.hindrance()) == (None, Settle([KEY]))
+    assert (former.prerequisite(), leader.prerequisite()) == (None, Settle([KEY]))
     changes = world.changes
     former.member.waits_no_more()
     assert world.changes == changes + 1
-    assert leader.hindrance() is None
+    assert leader.prerequisite() is None
     leader.member.waits_no_more()
     assert world.changes == changes + 1
 
@@ -463,7 +463,7 @@ def test_nothing_waits_for_a_connection_that_has_ended() -> None:
     leader.wire.node_id = 2
     former.member.waits([KEY])
     former.close()
-    assert leader.hindrance() is None
+    assert leader.prerequisite() is None
 
 
 def test_a_connection_that_waits_with_another_partition_holds_up_nothing() -> None:
@@ -471,7 +471,7 @@ def test_a_connection_that_waits_with_another_partition_holds_up_nothing() -> No
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
     former.member.waits([OTHER])
-    assert leader.hindrance() is None
+    assert leader.prerequisite() is None
 
 
 def test_those_that_wait_for_a_connection_are_woken_when_it_ends() -> None:
@@ -479,7 +479,7 @@ def test_those_that_wait_for_a_connection_are_woken_when_it_ends() -> None:
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
     former.member.waits([KEY])
-    assert leader.hindrance() == Settle([KEY])
+    assert leader.prerequisite() == Settle([KEY])
     changes = world.changes
     former.close()
     assert world.changes > changes
@@ -524,11 +524,11 @@ def test_only_requests_without_an_answer_count_as_in_flight() -> None:
     talk.tell(request)
     talk.wire.written = 0  # the kernel has not taken the answer yet
     talk.ask("b")
-    assert talk.member.doubts.depth == 1
+    assert talk.member.ledger.depth == 1
     talk.ask("c")
-    assert talk.member.doubts.depth == 2
+    assert talk.member.ledger.depth == 2
     talk.member.pipelined(1)
-    assert talk.member.doubts.depth == 2
+    assert talk.member.ledger.depth == 2
 
 
 def test_a_request_that_timed_out_does_not_count_as_in_flight() -> None:
@@ -536,7 +536,7 @@ def test_a_request_that_timed_out_does_not_count_as_in_flight() -> None:
     talk = world.connect()
     talk.member.timed_out(talk.ask("a"))
     talk.ask("b", keys=(OTHER,))
-    assert talk.member.doubts.depth == 1
+    assert talk.member.ledger.depth == 1
 
 
 def test_no_number_of_requests_shows_that_a_missing_answer_was_had() -> None:
@@ -665,7 +665,7 @@ def test_an_abandoned_lane_is_not_fenced_where_all_that_it_sent_is_settled() -> 
     first.close()
     first.member.abandon(first.lane, world.now)
     second.did("a")
-    assert second.hindrance() is None
+    assert second.prerequisite() is None
     assert world.text() == "a"
 
 
@@ -679,7 +679,7 @@ def test_a_batch_that_the_broker_refused_is_not_searched_in_the_log() -> None:
     first.member.closed(request, world.now)
     first.tell(request)
     first.close(reset=True)
-    assert second.hindrance() is None
+    assert second.prerequisite() is None
 
 
 def test_a_success_that_the_client_may_have_read_makes_its_record_of_another_time_a_new_one() -> None:

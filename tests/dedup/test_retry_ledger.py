@@ -15,11 +15,11 @@ def test_a_connection_that_is_alone_needs_no_look_until_another_comes() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     answer = first.did("a")
-    doubts = first.member.doubts
-    assert doubts.is_calm(first.member, answer)
+    ledger = first.member.ledger
+    assert ledger.is_calm(first.member, answer)
     second.did("b")
-    assert not doubts.is_calm(first.member, answer)
-    assert doubts.is_calm(second.member, answer)
+    assert not ledger.is_calm(first.member, answer)
+    assert ledger.is_calm(second.member, answer)
 
 
 def test_partitions_are_in_doubt_each_by_itself() -> None:
@@ -27,9 +27,9 @@ def test_partitions_are_in_doubt_each_by_itself() -> None:
     first, second = world.connect(), world.connect()
     first.ask("a")
     first.close()
-    assert second.hindrance() == Settle([KEY])
+    assert second.prerequisite() == Settle([KEY])
     answer = second.did("b", keys=(OTHER,))
-    assert second.hindrance(answer) is None
+    assert second.prerequisite(answer) is None
 
 
 def test_what_is_in_doubt_is_read_back_once() -> None:
@@ -37,10 +37,10 @@ def test_what_is_in_doubt_is_read_back_once() -> None:
     first, second = world.connect(), world.connect()
     first.did("ab")
     first.close(reset=True)
-    hindrance = second.hindrance()
-    assert isinstance(hindrance, ReadBack)
-    world.clear(second, hindrance)
-    assert second.hindrance() is None
+    prerequisite = second.prerequisite()
+    assert isinstance(prerequisite, ReadBack)
+    world.clear(second, prerequisite)
+    assert second.prerequisite() is None
 
 
 def test_what_the_log_holds_no_more_is_forgotten() -> None:
@@ -48,12 +48,12 @@ def test_what_the_log_holds_no_more_is_forgotten() -> None:
     first, second = world.connect(), world.connect()
     first.did("a")
     first.close(reset=True)
-    hindrance = second.hindrance()
-    assert isinstance(hindrance, ReadBack)
-    for entry in hindrance.entries:
-        second.member.doubts.forget(entry)
-    assert second.hindrance() is None
-    assert second.member.doubts.count == 0
+    prerequisite = second.prerequisite()
+    assert isinstance(prerequisite, ReadBack)
+    for entry in prerequisite.entries:
+        second.member.ledger.forget(entry)
+    assert second.prerequisite() is None
+    assert second.member.ledger.count == 0
 
 
 def test_an_abandoned_lane_is_fenced_where_it_was_used_and_only_there() -> None:
@@ -62,11 +62,11 @@ def test_an_abandoned_lane_is_fenced_where_it_was_used_and_only_there() -> None:
     first.ask("a")
     first.close()
     first.member.abandon(first.lane, world.now)
-    hindrance = second.hindrance()
-    assert isinstance(hindrance, Recover)
-    assert [lane.producer_id for lane in hindrance.lanes] == [first.lane.producer_id]
-    assert hindrance.keys == [KEY]
-    assert second.hindrance(second.did("b", keys=(OTHER,))) is None
+    prerequisite = second.prerequisite()
+    assert isinstance(prerequisite, Recover)
+    assert [lane.producer_id for lane in prerequisite.lanes] == [first.lane.producer_id]
+    assert prerequisite.keys == [KEY]
+    assert second.prerequisite(second.did("b", keys=(OTHER,))) is None
 
 
 def test_a_lane_that_is_abandoned_while_another_is_fenced_is_fenced_after_it() -> None:
@@ -78,10 +78,10 @@ def test_a_lane_that_is_abandoned_while_another_is_fenced_is_fenced_after_it() -
     first.close()
     second.close()
     first.member.abandon(first.lane, world.now)
-    hindrance = third.hindrance()
-    assert isinstance(hindrance, Recover)
+    prerequisite = third.prerequisite()
+    assert isinstance(prerequisite, Recover)
     second.member.abandon(second.lane, world.now)
-    world.clear(third, hindrance)
+    world.clear(third, prerequisite)
     world.log().append(late)  # the second lane is not fenced yet
     third.did("b")
     assert world.text() == "b"
@@ -105,12 +105,12 @@ def test_an_answered_request_is_counted_no_more_when_its_fate_is_known() -> None
     talk = world.connect()
     request = talk.ask("a")
     talk.member.timed_out(request)
-    assert talk.member.doubts.count == 1
+    assert talk.member.ledger.count == 1
     talk.write(request)
-    assert talk.hindrance() != Settle([KEY])
+    assert talk.prerequisite() != Settle([KEY])
     world.now += 121
-    world.ledger.sweep(world.now)
-    assert talk.member.doubts.count == 0
+    world.ledgers.sweep(world.now)
+    assert talk.member.ledger.count == 0
 
 
 def refused(talk: Talk, since: float, first: Digest) -> Refused:
@@ -122,40 +122,40 @@ def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another(
     world = World()
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
-    doubts, now = former.member.doubts, world.now
-    doubts.refuse(KEY, refused(former, now, FIRST))
-    known = doubts.refuse(KEY, refused(former, now + 0.1, SECOND))
+    ledger, now = former.member.ledger, world.now
+    ledger.refuse(KEY, refused(former, now, FIRST))
+    known = ledger.refuse(KEY, refused(former, now + 0.1, SECOND))
     assert known.in_retry([FIRST])
-    assert doubts.take_refused(former.member, KEY, now + 0.2) is None
-    assert doubts.take_refused(leader.member, KEY, now + 0.2) == known
-    assert doubts.take_refused(leader.member, KEY, now + 0.2) is None
+    assert ledger.take_refused(former.member, KEY, now + 0.2) is None
+    assert ledger.take_refused(leader.member, KEY, now + 0.2) == known
+    assert ledger.take_refused(leader.member, KEY, now + 0.2) is None
 
 
 def test_a_refusal_is_forgotten_after_a_second() -> None:
     world = World()
     talk = world.connect()
-    doubts, later = talk.member.doubts, world.now + 2
-    doubts.refuse(KEY, refused(talk, world.now, FIRST))
-    doubts.expire(world.now + 0.5)
-    assert doubts.refused
-    doubts.expire(later)
-    assert not doubts.refused
-    doubts.refuse(KEY, refused(talk, world.now, FIRST))
-    assert doubts.take_refused(talk.member, KEY, later) is None
-    assert not doubts.refused
+    ledger, later = talk.member.ledger, world.now + 2
+    ledger.refuse(KEY, refused(talk, world.now, FIRST))
+    ledger.expire(world.now + 0.5)
+    assert ledger.refused
+    ledger.expire(later)
+    assert not ledger.refused
+    ledger.refuse(KEY, refused(talk, world.now, FIRST))
+    assert ledger.take_refused(talk.member, KEY, later) is None
+    assert not ledger.refused
 
 
 def test_a_refused_request_that_came_again_at_its_own_broker_is_not_told_to_another() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
     leader.wire.node_id = 2
-    doubts, now = former.member.doubts, world.now
-    known = doubts.refuse(KEY, refused(former, now, FIRST))
-    doubts.retried(leader.member, KEY)
-    assert doubts.take_refused(leader.member, KEY, now) == known
-    doubts.refuse(KEY, refused(former, now, FIRST))
-    doubts.retried(former.member, KEY)
-    assert doubts.take_refused(leader.member, KEY, now) is None
+    ledger, now = former.member.ledger, world.now
+    known = ledger.refuse(KEY, refused(former, now, FIRST))
+    ledger.retried(leader.member, KEY)
+    assert ledger.take_refused(leader.member, KEY, now) == known
+    ledger.refuse(KEY, refused(former, now, FIRST))
+    ledger.retried(former.member, KEY)
+    assert ledger.take_refused(leader.member, KEY, now) is None
 
 
 def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likeliest() -> None:
@@ -167,9 +167,9 @@ def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likelies
     live.member.timed_out(request)
     live.write(request)
     ended.close()
-    doubts = retry.member.doubts
+    ledger = retry.member.ledger
     for talk, last in ((retry, ended), (live, live)):
-        found = doubts.candidates(talk.member, KEY, [KEY], world.now)
+        found = ledger.candidates(talk.member, KEY, [KEY], world.now)
         assert len(found) == 2
         assert found[-1].origin == last.member.number
 
@@ -194,10 +194,10 @@ def test_what_was_answered_too_late_is_in_doubt_on_its_connection_for_the_window
     world.now += 1
     talk.write(request)
     talk.tell(request)
-    assert talk.hindrance() is not None
+    assert talk.prerequisite() is not None
     assert KEY in talk.member.kept
     world.now += age
-    world.ledger.sweep(world.now)
+    world.ledgers.sweep(world.now)
     assert (KEY in talk.member.kept) is (text == "a")
     talk.did("a")
     assert world.text() == text

@@ -23,23 +23,23 @@ def test_what_is_in_doubt_is_counted_and_goes_with_the_window() -> None:
     talk = world.connect()
     talk.did("a")
     talk.close(reset=True)
-    world.ledger.sweep(world.now)
-    assert world.ledger.in_doubt == 1
+    world.ledgers.sweep(world.now)
+    assert world.ledgers.in_doubt == 1
     world.now += 121
-    world.ledger.sweep(world.now)
-    assert world.ledger.in_doubt == 0
-    assert talk.member.doubts.idle
+    world.ledgers.sweep(world.now)
+    assert world.ledgers.in_doubt == 0
+    assert talk.member.ledger.idle
 
 
 def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     world = World()
-    assert (world.ledger.in_doubt, world.ledger.sweep(world.now)) == (0, 0)
+    assert (world.ledgers.in_doubt, world.ledgers.sweep(world.now)) == (0, 0)
     for letter in "ab":
         talk = world.connect()
         talk.did(letter)
         talk.close(reset=True)
-    assert world.ledger.sweep(world.now) == 0
+    assert world.ledgers.sweep(world.now) == 0
     last = world.connect()
     last.did("a")
     last.did("b")
@@ -51,13 +51,13 @@ def test_a_producer_of_which_nothing_matters_any_more_is_forgotten() -> None:
     talk, other = world.connect(), world.connect(Identity("", "another", "localhost"))
     talk.did("a")
     talk.close(reset=True)
-    assert list(world.ledger.counts()) == [talk.member.doubts.identity]
+    assert list(world.ledgers.counts()) == [talk.member.ledger.identity]
     world.now += 121
-    world.ledger.sweep(world.now)
-    assert not world.ledger.counts()
-    assert world.connect().member.doubts is not talk.member.doubts
+    world.ledgers.sweep(world.now)
+    assert not world.ledgers.counts()
+    assert world.connect().member.ledger is not talk.member.ledger
     again = world.connect(Identity("", "another", "localhost"))
-    assert again.member.doubts is other.member.doubts
+    assert again.member.ledger is other.member.ledger
 
 
 def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch)
         talk = world.connect()
         talk.did(letter)
         talk.close(reset=True)
-    assert world.ledger.sweep(world.now) == 1
+    assert world.ledgers.sweep(world.now) == 1
     last = world.connect()
     last.did("b")
     last.did("a")
@@ -81,9 +81,9 @@ def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
     successor = World(former=[Suspect(101, 0, 31)])
     successor.logs = world.logs
     talk = successor.connect()
-    assert isinstance(talk.hindrance(), Recover)
+    assert isinstance(talk.prerequisite(), Recover)
     talk.did("a")
-    assert talk.hindrance() is None
+    assert talk.prerequisite() is None
     assert successor.text() == "a"
 
 

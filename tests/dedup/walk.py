@@ -138,7 +138,7 @@ class Walk:
 
     def _start(self) -> None:
         suspects = {str(identity): list(lanes) for identity, lanes in self.suspects.items()}
-        self.ledger = RetryLedgers(self.rules, lambda identity: suspects.get(identity.client_id, []), lambda: None)
+        self.ledgers = RetryLedgers(self.rules, lambda identity: suspects.get(identity.client_id, []), lambda: None)
 
     def _connect(self, identity: int) -> Conn:
         self.conns.append(Conn(identity))
@@ -275,7 +275,7 @@ class Walk:
 
     def _member(self, conn: Conn) -> ProducerConnection:
         if conn.member is None or conn.lane is None:
-            conn.member = self.ledger.join(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
+            conn.member = self.ledgers.join(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
             self.producer_id += 1
             conn.lane = Lane(self.producer_id)
             self.lanes.setdefault(conn.identity, []).append(conn.lane)
@@ -291,24 +291,24 @@ class Walk:
         if not conn.lane.track(KEY).has_room(IN_FLIGHT):
             return False
         member.review()
-        while not member.doubts.is_calm(member, answer):
-            hindrance = member.doubts.hindrance(member, answer, self.now)
-            if isinstance(hindrance, Settle):
+        while not member.ledger.is_calm(member, answer):
+            prerequisite = member.ledger.prerequisite(member, answer, self.now)
+            if isinstance(prerequisite, Settle):
                 return False
-            if hindrance is None:
+            if prerequisite is None:
                 break
-            self._clear(member, hindrance)
+            self._clear(member, prerequisite)
         return True
 
-    def _clear(self, member: ProducerConnection, hindrance: ReadBack | Recover) -> None:
-        if isinstance(hindrance, ReadBack):
-            for entry in hindrance.entries:
+    def _clear(self, member: ProducerConnection, prerequisite: ReadBack | Recover) -> None:
+        if isinstance(prerequisite, ReadBack):
+            for entry in prerequisite.entries:
                 self._recall(entry)
             return
-        for lane in hindrance.lanes:
+        for lane in prerequisite.lanes:
             self.broker.mark(lane.producer_id, lane.fence_epoch)
         found = [(KEY, read_header(batch), *self._digests(at, batch)) for at, batch in self.log]
-        member.doubts.recovered(hindrance, found, self.now)
+        member.ledger.recovered(prerequisite, found, self.now)
 
     def _recall(self, entry: UnconfirmedBatch) -> None:
         for at, batch in self.log:
@@ -329,11 +329,11 @@ class Walk:
         request, member, lane = conn.requests.pop(0), self._member(conn), conn.lane
         assert lane is not None
         answer, part = PendingProduce([PartitionData(*KEY, 0, 0)], request.due), PartitionCall(*KEY)
-        calm = member.doubts.is_calm(member, answer)
+        calm = member.ledger.is_calm(member, answer)
         records = [Record(at, ARRIVAL_MS, None, text.encode(), ()) for at, text in enumerate(request.records)]
         batches = [(part, memoryview(build_batch(records)), len(records))]
         new = {KEY}
-        if not calm and member.doubts.concern(member, answer, self.now):
+        if not calm and member.ledger.concern(member, answer, self.now):
             retries = Retries(member, answer, self.now, LIMIT, Stats())
             batches = retries.strip(batches[0], arrival_ms=ARRIVAL_MS)
             new = retries.new
@@ -345,7 +345,7 @@ class Walk:
         answer.sends = part.sends
         member.arrived(answer)
         if not calm:
-            member.doubts.claim(member, answer, new, self.now)
+            member.ledger.claim(member, answer, new, self.now)
         if part.error_code:
             return  # left to a newer connection
         conn.owed.append(Owed(request.number, answer, part))

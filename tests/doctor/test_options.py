@@ -7,7 +7,7 @@ from kproxy.config.values import COMMIT_RULES
 from kproxy.doctor import options
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Level
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from tests.doctor.patients import edit, examined, fake, levels, make_config, only
 
 

@@ -5,7 +5,7 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.draining import Left
 from kproxy.net.txn.service import Transactions
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Delay
 from tests.net.harness import errors_of, eventually, metadata, produce, proxied
 from tests.net.txn.wire_producer import WireProducer

@@ -8,12 +8,12 @@ from kproxy.codec.header import decode_request_header, encode_request, encode_re
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.proxy.coordinator_rules import HomeRule
 from kproxy.proxy.handlers.base import Context
-from kproxy.proxy.homes import HomeRule
 from kproxy.proxy.produce_gate import Need, SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.session import Errand, Session
+from kproxy.proxy.session import CoordinatorCall, Session
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import member
 
@@ -120,10 +120,10 @@ class Play:
         frame = bytearray(encode_response(message, version, correlation_id))
         return self.session.response(frame, self.answered_at)
 
-    def errand(self) -> Errand:
-        """The one errand that the session has for the shell."""
-        (only,) = self.session.errands
-        self.session.errands.clear()
+    def coordinator_call(self) -> CoordinatorCall:
+        """The one coordinator call that the session has for the shell."""
+        (only,) = self.session.coordinator_calls
+        self.session.coordinator_calls.clear()
         return only
 
     def answers(self) -> list[Any]:

@@ -115,23 +115,23 @@ def test_a_refused_request_shows_no_client_that_went_on() -> None:
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
     in_doubt.recall([Digest(b"a", 7)], [40])
     in_doubt.beside = frozenset({(b"t", 1)})  # comes again with the rest of its request
-    member.doubts.add(in_doubt)
+    member.ledger.add(in_doubt)
     whole = [(b"t", 0), (b"t", 1)]
     play = Play()
     play.session.lease(Lane(PID), member)
     play.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     play.ask(produce("t", batch(b"b")), 7)
     assert errors(play) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert member.doubts.candidates(member, (b"t", 0), whole, 0.0) == [in_doubt]
+    assert member.ledger.candidates(member, (b"t", 0), whole, 0.0) == [in_doubt]
     play.ask(produce("t", batch(b"b")), 7)
-    assert member.doubts.candidates(member, (b"t", 0), whole, 0.0) == []
+    assert member.ledger.candidates(member, (b"t", 0), whole, 0.0) == []
 
 
 def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> None:
     member = ledger().join(ONE, FakeWire(), 0.0)
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=False, since=0.0)
     in_doubt.recall([read_batch(batch(b"a"), arrival_ms=None, max_decompressed_bytes=1 << 20)[0][0]], [40])
-    member.doubts.add(in_doubt)
+    member.ledger.add(in_doubt)
     play = Play()
     play.session.lease(Lane(PID), member)
     new = [
@@ -145,7 +145,7 @@ def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> No
         topic = ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])
         play.reply(ProduceResponse(responses=[topic]), version, correlation_id)
         assert errors(play) == [0]
-    assert member.doubts.quick_check(member, (b"t", 0), 1.0) is not None
+    assert member.ledger.quick_check(member, (b"t", 0), 1.0) is not None
     play.ask(produce("t", batch(b"a")), 7)
     assert not play.upstream()
     assert play.answer().responses[0].partition_responses[0].base_offset == 40

@@ -28,7 +28,7 @@ def in_doubt(one: ProducerConnection, text: str, *, sure: bool = False) -> Uncon
     """Records in doubt at offset 40 and behind."""
     entry = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=False, since=NOW)
     entry.recall(digests_at(batch(text), LIMIT)[0], list(range(40, 40 + len(text))))
-    one.doubts.add(entry)
+    one.ledger.add(entry)
     return entry
 
 
@@ -82,7 +82,7 @@ def test_what_was_taken_for_another_time_is_only_that_ones_to_repeat() -> None:
     assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
     (moved,) = answer.moved
     moved.sure = False  # it was told a success, beside an error
-    one.doubts.add(moved)
+    one.ledger.add(moved)
     taker, _, _ = retries(one)
     assert len(taker.strip((PartitionCall(*KEY), memoryview(batch("a")), 1))) == 1
     assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
@@ -100,7 +100,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     book = ledger()
     old, new = book.join(ONE, FakeWire(), 1.0), book.join(ONE, FakeWire(), 2.0)
     _, answer, stats = retries(new)
-    new.doubts.claim(new, answer, [KEY], NOW)
+    new.ledger.claim(new, answer, [KEY], NOW)
     old.end(NOW)
     taker, _, stats = retries(old)
     part = PartitionCall(*KEY)

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode
-from kproxy.proxy.txn_errors import told
+from kproxy.proxy.txn_errors import wire_error
 from kproxy.proxy.versions import TRANSACTIONS
 
 ASKED = [*sorted(TRANSACTIONS), ApiKey.PRODUCE]
@@ -28,18 +28,18 @@ FATAL_AT_THE_END = {
 def test_a_fenced_producer_hears_so_from_the_version_on_that_knows_the_word(api_key: ApiKey, first: int) -> None:
     for version in range(APIS[api_key][2] + 1):
         wanted = ErrorCode.PRODUCER_FENCED if version >= first else ErrorCode.INVALID_PRODUCER_EPOCH
-        assert told(api_key, version, ErrorCode.PRODUCER_FENCED) == wanted
+        assert wire_error(api_key, version, ErrorCode.PRODUCER_FENCED) == wanted
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT])
 def test_leaders_and_groups_never_knew_the_word(api_key: ApiKey) -> None:
     newest = APIS[api_key][2]
-    assert told(api_key, newest, ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert wire_error(api_key, newest, ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_groups_know_epochs_and_no_mapping_of_ids(version: int) -> None:
-    fenced = told(ApiKey.TXN_OFFSET_COMMIT, version, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    fenced = wire_error(ApiKey.TXN_OFFSET_COMMIT, version, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert fenced == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -60,13 +60,13 @@ def test_groups_know_epochs_and_no_mapping_of_ids(version: int) -> None:
     ],
 )
 def test_a_transaction_that_must_be_aborted(api_key: ApiKey, version: int, wanted: ErrorCode) -> None:
-    assert told(api_key, version, ErrorCode.TRANSACTION_ABORTABLE) == wanted
+    assert wire_error(api_key, version, ErrorCode.TRANSACTION_ABORTABLE) == wanted
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_a_take_over_is_never_fatal_at_the_end(version: int) -> None:
     """Readpath rule 3."""
-    assert told(ApiKey.END_TXN, version, ErrorCode.TRANSACTION_ABORTABLE) not in FATAL_AT_THE_END
+    assert wire_error(ApiKey.END_TXN, version, ErrorCode.TRANSACTION_ABORTABLE) not in FATAL_AT_THE_END
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -82,7 +82,7 @@ def test_a_take_over_is_never_fatal_at_the_end(version: int) -> None:
 def test_a_leader_has_no_coordinators_errors_but_ones_that_make_clients_try_again(
     version: int, error: ErrorCode
 ) -> None:
-    said = ErrorCode(told(ApiKey.PRODUCE, version, error))
+    said = ErrorCode(wire_error(ApiKey.PRODUCE, version, error))
     assert said.retriable
     assert said != error or (version >= 12 and error == ErrorCode.CONCURRENT_TRANSACTIONS)
 
@@ -91,10 +91,10 @@ def test_a_leader_has_no_coordinators_errors_but_ones_that_make_clients_try_agai
 def test_what_is_said_in_an_errors_place_is_known_to_the_version(api_key: ApiKey) -> None:
     for version in range(APIS[api_key][2] + 1):
         for error in ErrorCode:
-            said = told(api_key, version, error)
-            assert told(api_key, version, said) == said
+            said = wire_error(api_key, version, error)
+            assert wire_error(api_key, version, said) == said
             assert (said == ErrorCode.NONE) is (error == ErrorCode.NONE)
 
 
 def test_a_brokers_error_that_is_not_known_here_is_passed_on() -> None:
-    assert told(ApiKey.PRODUCE, 9, 9999) == 9999
+    assert wire_error(ApiKey.PRODUCE, 9, 9999) == 9999

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log import bodies
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -18,7 +18,7 @@ _copies = st.dictionaries(
     st.dictionaries(st.integers(0, (1 << 31) - 1), st.integers(0, 1 << 50), max_size=3),
     max_size=3,
 )
-_natives = st.builds(Native, names, _producers, st.integers(-128, 127), st.integers(0, (1 << 31) - 1))
+_natives = st.builds(BrokerTransaction, names, _producers, st.integers(-128, 127), st.integers(0, (1 << 31) - 1))
 any_body: st.SearchStrategy[Message] = st.one_of(
     st.builds(bodies.claim, _nonces, _producers, epochs=_epoch, generation=st.integers(0, 99), client=_producers),
     st.builds(bodies.partitions, _nonces, _producers, _places),

@@ -13,13 +13,13 @@ from kproxy.codec.messages import Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, Kind, UnknownRecord, decode, encode
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from tests.txn.log_bodies import any_body, names
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import producer
 
 A, M = producer(100, 2), producer(200, 0)
-NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
+NATIVE = BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 SAMPLES: list[Message] = [
     bodies.claim(1, A, epochs=64, generation=3, client=Producer(100, 5)),
     bodies.partitions(1, A, {("orders", 0): 17, ("orders", 1): 4, ("bills", 0): 1 << 40}),

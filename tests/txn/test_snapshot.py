@@ -16,7 +16,7 @@ from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_r
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from kproxy.txn.views import Views
 from verification.models.transaction_log.bodies import (
     claim,
@@ -34,7 +34,7 @@ from verification.models.transaction_log.bodies import (
 
 P0, P1, P2, P3, P4, P5, P6 = (producer(100, epoch) for epoch in range(7))
 M, N, L, H, K = (producer(number, 0) for number in range(200, 205))
-NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
+NATIVE = BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 PLACE = ("t", 0)
 #: Something of everything that a view can hold.
 RICH: list[tuple[str, Message]] = [

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.errors import LocalProtocolError
-from kproxy.txn.states import TRANSITIONS, Event, State, following
+from kproxy.txn.states import TRANSITIONS, Event, State, next_state
 
 C, A = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
 
@@ -22,7 +22,7 @@ C, A = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
 def test_ways_through_the_table(events: list[Event], states: list[State]) -> None:
     state, seen = State.EMPTY, []
     for event in events:
-        state = following(state, event)
+        state = next_state(state, event)
         seen.append(state)
     assert seen == states
 
@@ -32,7 +32,7 @@ def test_ways_through_the_table(events: list[Event], states: list[State]) -> Non
 def test_nothing_comes_between_a_decision_and_its_outcome(pending: State, event: Event) -> None:
     assert pending.is_pending
     with pytest.raises(LocalProtocolError, match=f"{event.name} in state {pending.value}"):
-        following(pending, event)
+        next_state(pending, event)
 
 
 def test_an_abort_that_was_asked_for_never_becomes_a_commit() -> None:

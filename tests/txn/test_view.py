@@ -17,7 +17,7 @@ from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED, LOST_MEMBERS, Native, Ongoing, Unended
+from kproxy.txn.view_values import ASKED, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
 from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
@@ -38,7 +38,7 @@ P0, P1, P2, P3 = (producer(100, epoch) for epoch in range(4))
 Q0 = producer(101, 0)
 M, N = producer(200, 0), producer(201, 0)
 PLACE = ("t", 0)
-NATIVE = Native("slot", Producer(300, 4), level=2, timeout_ms=900)
+NATIVE = BrokerTransaction("slot", Producer(300, 4), level=2, timeout_ms=900)
 
 
 def view_of(*records: Message) -> IdView:

@@ -135,10 +135,10 @@ def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBa
     """Entries older than one that is repeated are in doubt no more."""
     newest = max((entry.serial for (entry, _), _ in matched), default=-1)
     _MOVE(self, part, matched)
-    doubts = self._member.doubts
-    for entry in list(doubts.entries.get((part.topic, part.index), ())):
+    ledger = self._member.ledger
+    for entry in list(ledger.entries.get((part.topic, part.index), ())):
         if entry.serial < newest:
-            doubts.forget(entry)
+            ledger.forget(entry)
 
 
 def bytes_of_batch(batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int) -> list[tuple[Digest, Record]]:

@@ -21,9 +21,9 @@ from kproxy.net import intake
 from kproxy.net import resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
-from kproxy.net.doubts import DoubtKeeper
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lanes import Lanes
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy import produce_calls, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
@@ -201,7 +201,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what is in doubt is read when its retry comes",
-        ((DoubtKeeper, "look_ahead", broken_rules.keep_nothing),),
+        ((RetryLedgerKeeper, "look_ahead", broken_rules.keep_nothing),),
         scripts.swept,
         seeds=10,
     ),

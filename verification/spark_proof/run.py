@@ -12,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
 from verification.copiers.processes import Kproxy, ToolFailed

@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
@@ -24,7 +24,7 @@ _MOST_APPLICATIONS: Final = 1_000
 _UNKNOWN_POSITION: Final = "kproxy has begun: the consumer may be ahead of its committed offsets"
 
 
-class Turn(Capture):
+class ApplicationTransaction(ManagedTransaction):
     """One transaction of an application; it begins when the one before it is over."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Turn(Capture):
         transactional_id: str,
         client_id: str,
         timeout_ms: int,
-        before: "Turn | None" = None,
+        before: "ApplicationTransaction | None" = None,
     ) -> None:
         """``before`` is the transaction that has to be decided first."""
         super().__init__(decider, transactional_id, client_id, timeout_ms)
@@ -44,14 +44,14 @@ class Turn(Capture):
         self.written = False
 
     def took(self, connection: int, *, answered: bool) -> None:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self.written = True
         super().took(connection, answered=answered)
 
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         if self.doomed is None:
             await self.begin()
         return await super().write(batches, refused=refused, accepted=accepted)
@@ -107,14 +107,14 @@ class Application:
 
     def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Until its consumer is known to be at its committed offsets nothing is committed."""
-        self._make: Callable[[Turn | None], Turn] = lambda before: Turn(
-            decider, transactional_id, client_id, timeout_ms, before
+        self._make: Callable[[ApplicationTransaction | None], ApplicationTransaction] = lambda before: (
+            ApplicationTransaction(decider, transactional_id, client_id, timeout_ms, before)
         )
         self._decider = decider
         self._at_once = decider.keeps_open(transactional_id)
         self.current = self._make(None)
         self.current.void(_UNKNOWN_POSITION)
-        self._ending: list[Turn] = []
+        self._ending: list[ApplicationTransaction] = []
         self._rewinds = False
         #: Connections of its consumer.
         self._consumers: set[int] = set()

@@ -10,10 +10,10 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
 from kproxy.net.txn.broker.participants import Participants
-from kproxy.net.txn.captures import Begun, Capture
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log import TransactionLog
-from kproxy.net.txn.members import Joining, MemberCapture, Members
+from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
+from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
@@ -42,7 +42,7 @@ class ControlService:
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         rejects: Rejects,
-        begun: Begun,
+        begun: ManagedTransactions,
         members: Members,
         told: Participants,
         cluster: Cluster,
@@ -75,7 +75,7 @@ class ControlService:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"{name} is new: say whose transaction it is to be by client_id")
         if view is not None and view.ongoing is not None and not self._was_mine(view):
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} has an open transaction at another kproxy")
-        capture = Capture(self._coordinator, name, client_id, timeout_ms)
+        capture = ManagedTransaction(self._coordinator, name, client_id, timeout_ms)
         with self._begun.beginning(capture):
             await capture.initialize()
         return self._describe(name)
@@ -128,7 +128,7 @@ class ControlService:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
 
-    def _open_here(self, name: str, owner: OwnerId | None) -> Capture | None:
+    def _open_here(self, name: str, owner: OwnerId | None) -> ManagedTransaction | None:
         """What the owner has open here; what an older one has left is not the newer one's to decide."""
         capture = self._begun.named(name)
         if capture is None or owner is None or capture.request.client == _producer(owner):
@@ -198,7 +198,7 @@ class ControlService:
         self._coordinator.check_timeout(longest)
         native = self._native.has(transactional_id)
         wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, native)
-        capture = MemberCapture(self._coordinator, self._members, wanted)
+        capture = MemberTransaction(self._coordinator, self._members, wanted)
         with self._begun.beginning(capture):
             await capture.join()
         return self._describe(transactional_id)

@@ -18,7 +18,7 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.waits import Changes
-from kproxy.proxy.asks import OffsetCommitAsk, OffsetFetchAsk, Unstable
+from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, UnstableOffsets
 from kproxy.proxy.group_offsets import unstable_row
 from kproxy.txn.group_offsets import undecided, unmirrored
 
@@ -64,14 +64,14 @@ class GroupAsks:
         self._end_left = end_left
         self._absent_until = trio.current_time()
 
-    async def before_fetch(self, ask: OffsetFetchAsk) -> OffsetFetchResponse:
+    async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
         """What the log says of the groups that the broker may not know.
 
         The broker is to be asked behind this: what the log says no more by then, it has.
         """
         try:
             await self._read_to_end()
-            if ask.unstable is Unstable.WAIT:
+            if ask.unstable is UnstableOffsets.WAIT:
                 with trio.move_on_after(_WAIT_SECONDS):
                     await self._until_decided(ask.group_ids)
             if self._stable is not None:
@@ -84,7 +84,7 @@ class GroupAsks:
             return OffsetFetchResponse(error_code=_LATER)
         return OffsetFetchResponse(groups=said)
 
-    async def before_commit(self, ask: OffsetCommitAsk) -> OffsetFetchResponse:
+    async def before_commit(self, ask: BeforeOffsetCommit) -> OffsetFetchResponse:
         """What was committed before has reached the broker; nobody can write it there again.
 
         While the log can't be read, groups that are in no transaction as far as it is known go on.
@@ -118,10 +118,10 @@ class GroupAsks:
             await self._changes.changed(seen)
             seen = self._changes.version
 
-    def _of(self, group_id: str, unstable: Unstable) -> OffsetFetchResponseGroup:
+    def _of(self, group_id: str, unstable: UnstableOffsets) -> OffsetFetchResponseGroup:
         views = self._log.views
-        open_places = set() if unstable is Unstable.LAST else undecided(views, group_id)
-        if open_places and unstable is Unstable.WAIT:
+        open_places = set() if unstable is UnstableOffsets.LAST else undecided(views, group_id)
+        if open_places and unstable is UnstableOffsets.WAIT:
             return OffsetFetchResponseGroup(group_id, error_code=_LATER)
         rows: dict[TopicPartition, OffsetFetchResponsePartitions] = {
             (name, index): OffsetFetchResponsePartitions(index, row.offset, row.leader_epoch, row.metadata or "")

@@ -14,7 +14,7 @@ from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
-from kproxy.net.txn.transaction import Transaction, told, why_not_committed
+from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
 from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
@@ -77,7 +77,7 @@ class Member:
             sends = self._transaction.accept(self.producer, batches, self._sequences)
             accepted()
         await writer.settled([send for send in sends if send is not None])
-        return [told(send) for send in sends]
+        return [outcome_of(send) for send in sends]
 
     async def _announce(self, places: Sequence[TopicPartition]) -> None:
         wanted = self._transaction.unannounced(dict.fromkeys(places))

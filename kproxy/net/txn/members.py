@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_member import BrokerMembers
-from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
@@ -116,7 +116,7 @@ def _refuse(view: IdView | None, name: str, owner: Producer | None) -> None:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"there is a member {name} already: each takes a name of its own")
 
 
-class MemberCapture(Capture):
+class MemberTransaction(ManagedTransaction):
     """What a client that knows nothing of transactions writes as a member of one."""
 
     def __init__(self, coordinator: Coordinator, members: Members, wanted: Joining) -> None:

@@ -16,7 +16,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.tools import OwnerTools
-from kproxy.net.txn.transaction import Transaction, told, why_not_committed
+from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
 from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import (
@@ -36,7 +36,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, NewestConnections
 from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.states import Event, State, following
+from kproxy.txn.states import Event, State, next_state
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
@@ -101,7 +101,7 @@ class Owner:
             await self.keeper.claim_for(identity, resumed)
             self._drop_transaction("initialized")
             self._adopted = False
-            self.state, self._doomed = following(self.state, Event.INITIALIZED), None
+            self.state, self._doomed = next_state(self.state, Event.INITIALIZED), None
             self._undecided = None
             self._connections_used.clear()
             self.is_left = False
@@ -258,7 +258,7 @@ class Owner:
 
     def _has_begun(self) -> None:
         if self.state is not State.ONGOING:
-            self.state = following(self.state, Event.BEGAN)
+            self.state = next_state(self.state, Event.BEGAN)
             self._stats.open += 1
             self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
 
@@ -285,7 +285,7 @@ class Owner:
             self.transaction.writer.abandon()
             self.transaction = None
         if self.state is State.ONGOING or self.state.is_pending:
-            self.state = following(self.state, Event.ABORTED)
+            self.state = next_state(self.state, Event.ABORTED)
             self._stats.open -= 1
             self._stats.aborted(reason)
             self._tools.traces.ended(self.keeper.transactional_id, reason, places)
@@ -317,7 +317,7 @@ class Owner:
         await transaction.writer.settled([send for send in sends if send is not None])
         if transaction.writer.failed is not None and self.transaction is transaction and self._doomed is None:
             self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
-        return [told(send) for send in sends]
+        return [outcome_of(send) for send in sends]
 
     def _not_added(self, what: str) -> TxnError:
         """The error for what was not added to the transaction; or was, at a kproxy that died before the log knew it."""
@@ -445,7 +445,7 @@ class Owner:
     ) -> None:
         """Has the log show a decision. TxnError if it was to be committed and is aborted. ``reason`` of an abort."""
         self._has_begun()
-        self.state = following(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        self.state = next_state(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
         self._tools.traces.step(self.keeper.transactional_id, "commit asked" if committed else "abort asked")
         try:
             why = await self._why_not(transaction) if committed else reason
@@ -537,7 +537,7 @@ class Owner:
         return view.verdict(transaction.producer)
 
     def _committed(self, transaction: Transaction) -> None:
-        self.transaction, self.state = None, following(self.state, Event.COMMITTED)
+        self.transaction, self.state = None, next_state(self.state, Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
         self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
@@ -561,7 +561,7 @@ class Owner:
                 view = await self.keeper.claim_again()  # the record may still have come first
             if transaction.producer not in view.prepared:
                 raise await self._lose("the log did not take it")
-            self.transaction, self.state = None, following(self.state, Event.PREPARED)
+            self.transaction, self.state = None, next_state(self.state, Event.PREPARED)
             self._stats.open -= 1
             self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 

@@ -15,6 +15,7 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
+from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
 from kproxy.net.txn.applications import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
@@ -28,29 +29,29 @@ from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
-from kproxy.net.txn.captures import Begun
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice, CoordinatorChoice
 from kproxy.net.txn.group_asks import GroupAsks
 from kproxy.net.txn.group_offsets import GroupOffsets
-from kproxy.net.txn.homes import ClientHomes, Homes
+from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
+from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.rpcs import Rpcs
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
-from kproxy.net.txn.stable_offsets import StableOffsets, Together
+from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
+from kproxy.net.txn.transaction_api import TransactionApi
 from kproxy.net.txn.waits import Reading
-from kproxy.net.txn.ways_in import Parties, WaysIn
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
@@ -97,7 +98,7 @@ class Transactions:
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self.snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
         self._beginnings = LostBeginnings(self.views, self.follower, self.snapshots, sink.begin_without)
-        reads = Together(self._read_to_end)
+        reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.heard)
         connections = partial(WriterConnections, cluster, config, stats, nursery)
@@ -119,7 +120,7 @@ class Transactions:
             cluster, config, stats.transactions, connections, self._jobs, self._succession
         )
         self._fenced = FencedCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
-        homes = Homes(config.transactions_home, self.coordinator, self._native)
+        homes = CoordinatorChoice(config.transactions_home, self.coordinator, self._native)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
@@ -129,10 +130,10 @@ class Transactions:
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )
-        begun, longest = Begun(), config.transaction_max_timeout_ms
+        begun, longest = ManagedTransactions(), config.transaction_max_timeout_ms
         sink.listeners.append(begun.heard)
         #: For clients that know nothing of transactions.
-        self.ways_in = WaysIn(
+        self.implicit_transactions = ImplicitTransactions(
             begun,
             ApplicationsByRule(homes, config.on_offset_commit, config.on_offset_commit_timeout_ms),
             SingleRequests(homes, config.per_request, longest),
@@ -164,14 +165,14 @@ class Transactions:
         """From now on nobody gets a producer id here; what is open goes on to its end."""
         self.coordinator.leaving = self._native.leaving = self._fenced.leaving = True
 
-    def rpcs(self) -> Rpcs:
+    def api(self) -> TransactionApi:
         """What connections ask in place of their brokers."""
-        homes = ClientHomes(self._config.transactions_home, self.coordinator, self._fenced)
-        return Rpcs(self.coordinator, homes, self._cluster, self.ways_in)
+        homes = ClientCoordinatorChoice(self._config.transactions_home, self.coordinator, self._fenced)
+        return TransactionApi(self.coordinator, homes, self._cluster, self.implicit_transactions)
 
     def parties(self) -> Parties:
         """Who takes part in transactions that are open here."""
-        connections, client_ids = self.ways_in.parties()
+        connections, client_ids = self.implicit_transactions.parties()
         owned = (owner.parties() for owner in self.coordinator.owned())
         return Parties(connections.union(self._fenced.parties(), *owned), client_ids)
 
@@ -201,7 +202,7 @@ class Transactions:
         """
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.ways_in.begun.run)
+                nursery.start_soon(self.implicit_transactions.begun.run)
                 nursery.start_soon(self._native.run)
                 nursery.start_soon(self._fenced.run)
                 nursery.start_soon(self.rejects.run)

@@ -7,8 +7,8 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch, Written
@@ -17,7 +17,7 @@ from kproxy.txn.requests import ClientBatch, Written
 _MOST_CLIENTS: Final = 1_000
 
 
-class _Client(Capture):
+class _ClientTransaction(ManagedTransaction):
     """The requests of one client.id, one behind another."""
 
     def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
@@ -66,10 +66,10 @@ class SingleRequests:
         self._decider = decider
         self._patterns = patterns
         self._timeout_ms = timeout_ms
-        self._clients: dict[str, _Client] = {}
+        self._clients: dict[str, _ClientTransaction] = {}
 
-    def of(self, client_id: str) -> Capture | None:
-        """As ``kproxy.proxy.captures.Captures``."""
+    def of(self, client_id: str) -> ManagedTransaction | None:
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
         if not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
             return None
         found = self._clients.get(client_id)
@@ -77,5 +77,5 @@ class SingleRequests:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients = {name: one for name, one in self._clients.items() if not one.is_idle}
             name = f"per-request-{self._decider.instance_id}-{client_id}"
-            found = self._clients[client_id] = _Client(self._decider, name, client_id, self._timeout_ms)
+            found = self._clients[client_id] = _ClientTransaction(self._decider, name, client_id, self._timeout_ms)
         return found

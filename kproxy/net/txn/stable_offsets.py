@@ -7,8 +7,6 @@ of that log nothing undecided lies below the lowest offset announced, and a look
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import trio
-
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.topic_partition import TopicPartition
@@ -18,6 +16,7 @@ from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import Wish
 from kproxy.net.cluster import Cluster
+from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.stats import Stats
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.visibility import entries, undecided_in
@@ -50,7 +49,7 @@ class StableOffsets:
         self._stats = stats
         self._decisions = decisions
         self._bound = bound
-        self._read_to_end = Together(read_to_end)
+        self._read_to_end = SingleFlight(read_to_end)
         self._leaders = Leaders(cluster, config)
         self._known: dict[TopicPartition, int] = {}
 
@@ -132,30 +131,3 @@ class _Scan:
 
     def _pass(self, offset: int) -> None:
         self.position = min(offset, self._end)
-
-
-class Together:
-    """Does something once for all who asked before it began."""
-
-    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
-        """``work`` is done by one of those who ask; if it fails, that one is told, and another one tries."""
-        self._work = work
-        self._begun = self._done = 0
-        self._busy = False
-        self._lot = trio.lowlevel.ParkingLot()
-
-    async def __call__(self) -> None:
-        """Returns when a piece of work that began after this call is done."""
-        due = self._begun + 1
-        while self._done < due:
-            if self._busy:
-                await self._lot.park()
-                continue
-            self._begun += 1
-            turn, self._busy = self._begun, True
-            try:
-                await self._work()
-                self._done = turn
-            finally:
-                self._busy = False
-                self._lot.unpark_all()

@@ -146,7 +146,7 @@ def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: View
     return None
 
 
-def told(send: TxnSend | None) -> WrittenBatch:
+def outcome_of(send: TxnSend | None) -> WrittenBatch:
     """What a client is told of a batch whose fate is definite."""
     if send is None:
         return WrittenBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)

@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.asks import OffsetCommitAsk, OffsetFetchAsk
+from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch
 from kproxy.proxy.handlers.base import Stable
 from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
 from kproxy.txn.verdict import Decisions
@@ -27,11 +27,11 @@ class Changes(Protocol):
 class Groups(Protocol):
     """Tells what the log says of groups' offsets, as ``kproxy.proxy.group_offsets`` has it."""
 
-    async def before_fetch(self, ask: OffsetFetchAsk) -> OffsetFetchResponse:
+    async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
         """What the broker may not know of them."""
         ...
 
-    async def before_commit(self, ask: OffsetCommitAsk) -> OffsetFetchResponse:
+    async def before_commit(self, ask: BeforeOffsetCommit) -> OffsetFetchResponse:
         """Returns once the broker has what was committed before; or an error."""
         ...
 

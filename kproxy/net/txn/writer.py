@@ -31,7 +31,7 @@ _ENOUGH_BYTES: Final = 65_536
 _MOST_TURNS: Final = 100
 
 
-class Native(NamedTuple):
+class BrokerWrites(NamedTuple):
     """What brokers are told of a transaction that is theirs to decide."""
 
     transactional_id: str
@@ -50,7 +50,7 @@ class TransactionWriter:
     """
 
     def __init__(
-        self, connections: WriterConnections, producer_id: int, epoch: int, native: Native | None = None
+        self, connections: WriterConnections, producer_id: int, epoch: int, native: BrokerWrites | None = None
     ) -> None:
         """``producer_id`` as it stands in the batches: kproxy's bits set, unless the transaction is ``native``."""
         config = connections.config

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kproxy.codec.messages import Message, response_class
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.rules import CLUSTER_NAME, Operation, ResourceType
-from kproxy.proxy.txn_errors import told
+from kproxy.proxy.txn_errors import wire_error
 
 #: Changes an answer in place.
 Amend: TypeAlias = Callable[[Any], None]
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 def with_error(request: Any, version: int, error: int) -> Message:
     """The refusal of APIs whose answers have one error for all."""
     answer: Any = response_class(request.API_KEY)()
-    answer.error_code = told(request.API_KEY, version, error)
+    answer.error_code = wire_error(request.API_KEY, version, error)
     message: Message = answer
     return message
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.asks import Ask, GroupAsk
 from kproxy.proxy.authorization.access import Access
-from kproxy.proxy.homes import HomeRule, any_kproxys, is_kproxys
+from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest
+from kproxy.proxy.coordinator_rules import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.quotas.meter import Meter
@@ -20,7 +20,7 @@ from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
     from kproxy.proxy.applications import Applications
-    from kproxy.proxy.captures import Captures
+    from kproxy.proxy.implicit_produce import ImplicitTransactionFinder
     from kproxy.proxy.memberships import Memberships
 
 
@@ -110,7 +110,7 @@ class Context:
     #: Whose transactions kproxy decides; None: nobody's.
     homes: Sequence[HomeRule] | None = None
     #: Whose Produce requests go into transactions that the client knows nothing of; None: nobody's.
-    captures: "Captures | None" = None
+    implicit_transactions: "ImplicitTransactionFinder | None" = None
     #: Whose OffsetCommits are the ends of transactions; None: nobody's.
     applications: "Applications | None" = None
     #: Who is in which group; None: nobody asks.
@@ -196,7 +196,7 @@ class AsItIs:
 
 
 #: What becomes of a broker's answer.
-Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable | GroupAsk
+Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable | GroupRequest
 
 
 class Handler:
@@ -214,7 +214,7 @@ class Handler:
         """The version for the broker, given the one that ``upstream_version`` chose."""
         return upstream
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """What to ask the broker, or whom else."""
         request: Message = exchange.request
         return request

@@ -8,7 +8,13 @@ from typing import Any
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.asks import Ask, GroupAsk, OffsetCommitAsk, OffsetFetchAsk, Unstable
+from kproxy.proxy.coordinator_requests import (
+    BeforeOffsetCommit,
+    BeforeOffsetFetch,
+    CoordinatorRequest,
+    GroupRequest,
+    UnstableOffsets,
+)
 from kproxy.proxy.group_offsets import (
     FIRST_OF_IDS,
     FIRST_STABLE,
@@ -31,16 +37,16 @@ class _Offsets(Handler):
         """Where offsets may stand in the log it has to be known whose these are."""
         return ctx.follows_groups or upstream != version
 
-    def _ask(self, exchange: Exchange) -> Message | GroupAsk:
+    def _ask(self, exchange: Exchange) -> Message | GroupRequest:
         """What goes to the broker, or, of the versions that were sent to any broker, to the group's coordinator."""
         request: Any = exchange.request
         message: Message = request
-        return GroupAsk(request.group_id, message) if exchange.client_version == 0 else message
+        return GroupRequest(request.group_id, message) if exchange.client_version == 0 else message
 
-    def _go_on(self, exchange: Exchange, said: OffsetFetchResponse) -> Again | GroupAsk:
+    def _go_on(self, exchange: Exchange, said: OffsetFetchResponse) -> Again | GroupRequest:
         exchange.notes[_SAID] = said
         asked = self._ask(exchange)
-        return asked if isinstance(asked, GroupAsk) else Again(asked)
+        return asked if isinstance(asked, GroupRequest) else Again(asked)
 
     def _as_it_is(self, exchange: Exchange) -> bool:
         return exchange.upstream_version == exchange.client_version
@@ -49,7 +55,7 @@ class _Offsets(Handler):
 class OffsetCommit(_Offsets):
     """v0 and v1 as a commit to Kafka's groups; the timestamp of v1 is the broker's business since v2."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """Drops what later versions can't say: a timestamp for each partition, and retention from v5 on."""
         request: Any = exchange.request
         if exchange.upstream_version != 1:
@@ -60,7 +66,7 @@ class OffsetCommit(_Offsets):
             request.retention_time_ms = -1
         if ctx.follows_groups:
             exchange.notes[_WAITING] = True
-            return OffsetCommitAsk(request.group_id)
+            return BeforeOffsetCommit(request.group_id)
         return self._ask(exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
@@ -76,7 +82,7 @@ class OffsetCommit(_Offsets):
 class OffsetFetch(_Offsets):
     """v0: a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's days."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """For the broker, or first for the log."""
         if not ctx.follows_groups:
             return self._ask(exchange)
@@ -84,13 +90,13 @@ class OffsetFetch(_Offsets):
         request: OffsetFetchRequest = exchange.request
         version = exchange.client_version
         if version >= FIRST_STABLE:
-            unstable = Unstable.TELL if request.require_stable else Unstable.LAST
-            return OffsetFetchAsk(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
+            unstable = UnstableOffsets.TELL if request.require_stable else UnstableOffsets.LAST
+            return BeforeOffsetFetch(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
         topics = request.topics
         places = (
             None if topics is None else [(topic.name, index) for topic in topics for index in topic.partition_indexes]
         )
-        return OffsetFetchAsk([request.group_id], Unstable.WAIT, by_id=False, places=places)
+        return BeforeOffsetFetch([request.group_id], UnstableOffsets.WAIT, by_id=False, places=places)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's answer with what the log says, with the old error where nothing was committed."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.proxy.asks import Ask
+from kproxy.proxy.coordinator_requests import CoordinatorRequest
 from kproxy.proxy.handlers.base import Context, Exchange, Handler, Local, Lowered
 
 #: What a client may ask before it is logged in.
@@ -24,7 +24,7 @@ class SaslHandshake(Handler):
         """If it is refused."""
         return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """No mechanism is offered."""
         if ctx.passes_sasl:
             return super().lift(ctx, exchange)
@@ -38,7 +38,7 @@ class SaslAuthenticate(Handler):
         """If it is refused."""
         return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """Refused whatever it says."""
         if ctx.passes_sasl:
             return super().lift(ctx, exchange)

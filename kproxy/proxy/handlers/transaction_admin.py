@@ -25,7 +25,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.asks import AbortAsk, Ask
+from kproxy.proxy.coordinator_requests import AbortRequest, CoordinatorRequest
 from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.txn.described import Described
 from kproxy.txn.describing import describe
@@ -81,7 +81,7 @@ def _matches(pattern: str, transactional_id: str) -> bool:
 class DescribeTransactions(_Beside):
     """The ids that kproxy's log knows are not asked of the broker."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """What is left for the broker."""
         request = exchange.request
         assert ctx.views is not None
@@ -155,12 +155,12 @@ class WriteTxnMarkers(Handler):
         """Always: it is not for the broker."""
         return True
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """An abort of what is open here goes to the coordinator; anything else is refused, marker by marker."""
         request: WriteTxnMarkersRequest = exchange.request
         view = _to_abort(ctx, request)
         if view is not None:
-            return AbortAsk(view.transactional_id, view.client, request)
+            return AbortRequest(view.transactional_id, view.client, request)
         return Local(marked(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.asks import Ask, TransactionAsk
+from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
 from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.proxy.memberships import Client
 from kproxy.proxy.routing import OWN_PREFIX
@@ -47,7 +47,7 @@ class Transactional(Handler):
         """A request that may name a transactional id of kproxy's own writers: these fence each other."""
         return _OWN in bytes(request)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """For the coordinator of the id's home."""
         request = exchange.request
         transactional_id = self.transactional_id(request)
@@ -68,10 +68,10 @@ class Transactional(Handler):
         name: str | None = request.transactional_id
         return name
 
-    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What to ask kproxy's coordinator, or what to answer at once."""
         who = who_asks(exchange.request, ctx.connection, ctx.client_id)
-        return TransactionAsk(who, exchange.request)
+        return TransactionRequest(who, exchange.request)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The answer, whoever gave it."""
@@ -84,7 +84,7 @@ class Transactional(Handler):
 class InitProducerId(Transactional):
     """InitProducerId: of idempotent producers, which have no transactional id, for any broker."""
 
-    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What Kafka refuses whatever its state is refused at once (``KafkaApis``, ``TransactionCoordinator``)."""
         request = exchange.request
         error = ErrorCode.NONE
@@ -100,7 +100,7 @@ class InitProducerId(Transactional):
 class TxnOffsetCommit(Transactional):
     """TxnOffsetCommit: of clients that don't say which member of the group has read, as it was before KIP-447."""
 
-    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """With the member, where that is known."""
         request: TxnOffsetCommitRequest = exchange.request
         if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
@@ -131,13 +131,13 @@ class AddPartitionsToTxn(Transactional):
         """Also to refuse it."""
         return version >= _FIRST_OF_BROKERS or super().rewrites(ctx, version, upstream)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | Ask:
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """As others, or refused."""
         if exchange.client_version >= _FIRST_OF_BROKERS:
             return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return super().lift(ctx, exchange)
 
-    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """The first of a transaction is its beginning: clients that don't add partitions say who has read."""
         if ctx.memberships is not None:
             request: AddPartitionsToTxnRequest = exchange.request
@@ -154,7 +154,7 @@ class AddPartitionsToTxn(Transactional):
 class EndTxn(Transactional):
     """EndTxn: who has read for the next transaction is another question."""
 
-    def ask(self, ctx: Context, exchange: Exchange) -> Local | Ask:
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """Whatever becomes of it."""
         if ctx.memberships is not None:
             request: EndTxnRequest = exchange.request

@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch
@@ -37,8 +37,8 @@ class Crew:
 
     async def write(self, client_id: str, value: str, *places: tuple[str, int]) -> None:
         """One record to each partition, acknowledged."""
-        capture = self.at.transactions.ways_in.of(client_id)
-        assert isinstance(capture, Capture)
+        capture = self.at.transactions.implicit_transactions.of(client_id)
+        assert isinstance(capture, ManagedTransaction)
         capture.took(1, answered=True)
         try:
             with trio.fail_after(PATIENCE):

@@ -213,15 +213,15 @@ async def test_commits_that_are_sent_without_a_wait_are_decided_in_order() -> No
 
 async def test_applications_that_do_nothing_are_forgotten_when_there_are_many() -> None:
     async with stage() as proxy, await proxy.client(client_id="same-1") as client:
-        ways_in = proxy.transactions.ways_in
+        implicit_transactions = proxy.transactions.implicit_transactions
         assert await commit(client, 0, group="h") == REWIND
-        kept = ways_in.of_consumer("same-1", "h")
+        kept = implicit_transactions.of_consumer("same-1", "h")
         for at in range(2_500):
-            assert ways_in.of(f"same-x{at}") is not None
-        assert ways_in.of_consumer("same-1", "h") is kept
+            assert implicit_transactions.of(f"same-x{at}") is not None
+        assert implicit_transactions.of_consumer("same-1", "h") is kept
         assert await write(client, b"1") == [0]
         assert await commit(client, 1, group="h") == 0
-        assert len(ways_in._applications._applications) <= 1_000
+        assert len(implicit_transactions._applications._applications) <= 1_000
 
 
 async def test_each_request_is_a_transaction() -> None:

@@ -8,8 +8,8 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.captures import Capture
 from kproxy.net.txn.log_topic import TOPIC
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.proxy.applications import CommitRule
 from kproxy.txn.errors import TxnError
 from tests.net.txn.instances import Client, Instance, stage
@@ -50,7 +50,7 @@ async def member(at: Instance, place: TopicPartition) -> None:
 
 
 async def application(at: Instance, place: TopicPartition) -> None:
-    consumer = at.transactions.ways_in.of_consumer("copier", "g")
+    consumer = at.transactions.implicit_transactions.of_consumer("copier", "g")
     assert consumer is not None
     consumer.joins(1, rewinds=True)
     consumer.fetches()
@@ -63,7 +63,7 @@ async def request(at: Instance, place: TopicPartition) -> None:
 
 async def captured(at: Instance, client_id: str, place: TopicPartition) -> None:
     """By a client that knows nothing of transactions."""
-    capture = at.transactions.ways_in.of(client_id)
+    capture = at.transactions.implicit_transactions.of(client_id)
     assert capture is not None
     capture.took(1, answered=True)
     try:
@@ -100,5 +100,5 @@ async def test_a_member_that_wrote_to_a_compacted_topic_can_only_be_given_up() -
         at = await cast.instance()
         assert await refused(member(at, COMPACTED)) is ErrorCode.POLICY_VIOLATION
         crew = Crew(at)
-        assert isinstance(at.transactions.ways_in.of("m"), Capture)
+        assert isinstance(at.transactions.implicit_transactions.of("m"), ManagedTransaction)
         assert await refused(crew.prepare("m")) is ErrorCode.TRANSACTION_ABORTABLE

@@ -227,7 +227,7 @@ async def test_the_time_out_aborts_and_the_client_is_told_until_the_script_is() 
     async with stage() as (proxy, control), await proxy.client() as client:
         await begin(control, timeout_ms=900)
         assert await write(client, b"1") == [0]
-        capture = proxy.transactions.ways_in.of("test")
+        capture = proxy.transactions.implicit_transactions.of("test")
         await eventually(lambda: capture.doomed is not None)
         assert await write(client, b"2") == [ErrorCode.INVALID_TXN_STATE]
         await abort(control)

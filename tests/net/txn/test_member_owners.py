@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
-from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from tests.net.txn.instances import stage
 from tests.net.txn.member_scene import Crew, refused, seen
 from tests.net.txn.takeover_scene import log_of
@@ -39,8 +39,8 @@ async def test_a_commit_that_is_repeated_behind_an_abort_of_the_owners_data_does
         await a.begin("m", owner)
         await a.write("m", "2")
         await a.prepare("m")
-        capture = a.at.transactions.ways_in.of("own")
-        assert isinstance(capture, Capture)
+        capture = a.at.transactions.implicit_transactions.of("own")
+        assert isinstance(capture, ManagedTransaction)
         capture.failed("a batch of the client was refused")
         for _ in range(2):  # the first answer is lost
             assert await refused(a.commit("m", batch_id="1", owner=owner)) is ErrorCode.TRANSACTION_ABORTABLE
@@ -68,7 +68,7 @@ async def test_what_another_kproxy_aborted_by_hand_is_not_open_any_more(written:
         await b.prepare("m")
         done = await a.commit("m", batch_id="1", owner=owner)
         assert done.state == "CompleteCommit"
-        assert a.at.transactions.ways_in.of("own") is None
+        assert a.at.transactions.implicit_transactions.of("own") is None
         assert await seen(cast, a, b) == ["1"]
         await a.begin_own()
         await a.write("own", "2")
@@ -83,7 +83,7 @@ async def test_what_was_begun_since_stays_open() -> None:
         await a.abort()
         await a.begin_own()
         await a.write("own", "1")
-        begun = a.at.transactions.ways_in.begun
+        begun = a.at.transactions.implicit_transactions.begun
         for entry in log_of(cast):  # as when the log is read from its beginning again
             begun.heard(entry)
         await a.commit(batch_id="1")

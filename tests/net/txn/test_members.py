@@ -6,7 +6,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS
 from kproxy.txn.records import Entry, Kind
 from kproxy.txn.verdict import Verdict
@@ -342,7 +342,7 @@ async def test_a_member_that_is_given_up_is_not_seen_and_its_client_writes_plain
         await b.begin("m")
         await b.write("m", "1")
         await b.abort_member("m")
-        assert b.at.transactions.ways_in.of("m") is None
+        assert b.at.transactions.implicit_transactions.of("m") is None
         assert await refused(b.prepare("m")) is ErrorCode.INVALID_TXN_STATE
         await b.begin("n")
         await b.write("n", "2")
@@ -357,7 +357,7 @@ async def test_a_client_that_may_send_again_dooms_its_part() -> None:
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
-        b.at.transactions.ways_in.begun.closed(1, had_all=False)
+        b.at.transactions.implicit_transactions.begun.closed(1, had_all=False)
         assert await refused(b.prepare("m")) is ErrorCode.TRANSACTION_ABORTABLE
         assert await seen(cast, a) == []
 

@@ -15,7 +15,7 @@ from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupReques
 from kproxy.codec._generated.leave_group import LeaveGroupRequest
 from kproxy.codec._generated.sync_group import SyncGroupRequest
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import is_transactional_producer_id
 from tests.net.harness import FrameClient, Proxied, eventually, proxied
 from tests.net.txn.broker.native_stage import values

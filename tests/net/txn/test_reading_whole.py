@@ -19,7 +19,7 @@ from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.config.values import IsolationRule
 from kproxy.net.txn.service import Transactions
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.visibility import entries

@@ -8,7 +8,7 @@ import pytest
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.service import Transactions
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, metadata, proxied

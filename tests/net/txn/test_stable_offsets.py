@@ -3,11 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
 import trio
 
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.stable_offsets import StableOffsets, Together
+from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.test_waits import PID, Log, write
@@ -111,53 +110,3 @@ async def test_nothing_is_known_if_the_transaction_log_can_not_be_read() -> None
         offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, Log(), Log().bound, fails)
         assert await offsets.stable({P0: 5}) == {P0: None}
         offsets.close()
-
-
-async def test_one_piece_of_work_serves_all_who_asked_before_it_began(autojump_clock: trio.testing.MockClock) -> None:
-    done: list[float] = []
-
-    async def work() -> None:
-        await trio.sleep(1)
-        done.append(trio.current_time())
-
-    together = Together(work)
-    ended: dict[int, float] = {}
-
-    async def ask(number: int, at: float) -> None:
-        await trio.sleep(at)
-        await together()
-        ended[number] = trio.current_time()
-
-    start = trio.current_time()
-    async with trio.open_nursery() as nursery:
-        for number, at in enumerate((0, 0.2, 0.4, 1.5)):
-            nursery.start_soon(ask, number, at)
-    assert [time - start for time in done] == [1, 2, 3]
-    assert [ended[number] - start for number in range(4)] == [1, 2, 2, 3]
-
-
-async def test_if_it_fails_another_one_tries() -> None:
-    tries = []
-
-    async def work() -> None:
-        tries.append(1)
-        await trio.lowlevel.checkpoint()
-        if len(tries) == 1:
-            raise OSError("once")
-
-    together, failed = Together(work), []
-
-    async def ask() -> None:
-        try:
-            await together()
-        except OSError:
-            failed.append(1)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(ask)
-    assert len(failed) == 1
-    await together()
-    with pytest.raises(trio.TooSlowError):
-        with trio.fail_after(0):
-            await together()

@@ -25,7 +25,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.routing import Address
 from tests.proxy.playbook import Play, batch
 

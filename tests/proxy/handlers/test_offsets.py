@@ -21,7 +21,7 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.asks import GroupAsk, OffsetCommitAsk, OffsetFetchAsk, Unstable
+from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, GroupRequest, UnstableOffsets
 from tests.proxy.playbook import Play
 
 
@@ -54,20 +54,22 @@ def test_offset_commit_v0_goes_to_the_groups_coordinator() -> None:
     play = Play()
     play.ask(commit(), 0)
     assert not play.session.link.to_upstream
-    (errand,) = play.session.errands
-    assert isinstance(errand.ask, GroupAsk)
-    assert (errand.ask.group_id, errand.exchange.upstream_version) == ("g", 2)
-    assert errand.ask.request.encode(2)
-    play.session.errand_done(errand, COMMITTED, 2.0)
+    (coordinator_call,) = play.session.coordinator_calls
+    assert isinstance(coordinator_call.ask, GroupRequest)
+    assert (coordinator_call.ask.group_id, coordinator_call.exchange.upstream_version) == ("g", 2)
+    assert coordinator_call.ask.request.encode(2)
+    play.session.coordinator_call_done(coordinator_call, COMMITTED, 2.0)
     assert play.answer() == COMMITTED
 
 
 def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_error() -> None:
     play = Play()
     play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0, 1])]), 0)
-    (errand,) = play.session.errands
+    (coordinator_call,) = play.session.coordinator_calls
     rows = [OffsetFetchResponsePartition(0, 5, -1, "m", 0), OffsetFetchResponsePartition(1, -1, -1, "", 0)]
-    play.session.errand_done(errand, OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]), 2.0)
+    play.session.coordinator_call_done(
+        coordinator_call, OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]), 2.0
+    )
     told = [(row.committed_offset, row.error_code) for row in play.answer().topics[0].partitions]
     assert told == [(5, 0), (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
@@ -75,7 +77,7 @@ def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_err
 def test_an_errand_that_fails_ends_the_connection_in_its_turn() -> None:
     play = Play()
     play.ask(commit(), 0)
-    play.session.errand_done(play.session.errands[0], None, 2.0)
+    play.session.coordinator_call_done(play.session.coordinator_calls[0], None, 2.0)
     assert play.session.link.finished
 
 
@@ -104,9 +106,9 @@ class TestWithALog:
         play = following()
         play.ask(commit(), 7)
         assert not play.session.link.to_upstream
-        (errand,) = play.session.errands
-        assert errand.ask == OffsetCommitAsk("g")
-        play.session.errand_done(errand, OffsetFetchResponse(), 2.0)
+        (coordinator_call,) = play.session.coordinator_calls
+        assert coordinator_call.ask == BeforeOffsetCommit("g")
+        play.session.coordinator_call_done(coordinator_call, OffsetFetchResponse(), 2.0)
         version, correlation_id, sent = play.sent()
         assert (version, sent.group_id) == (7, "g")
         play.reply(COMMITTED, version, correlation_id)
@@ -116,33 +118,35 @@ class TestWithALog:
         play = following()
         play.ask(commit(), 7)
         later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        play.session.errand_done(play.session.errands[0], later, 2.0)
+        play.session.coordinator_call_done(play.session.coordinator_calls[0], later, 2.0)
         assert not play.session.link.to_upstream
         assert play.answer().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def test_v0_goes_to_the_coordinator_behind_it(self) -> None:
         play = following()
         play.ask(commit(), 0)
-        play.session.errand_done(play.session.errands.pop(), OffsetFetchResponse(), 2.0)
-        (errand,) = play.session.errands
-        assert isinstance(errand.ask, GroupAsk)
-        play.session.errand_done(errand, COMMITTED, 3.0)
+        play.session.coordinator_call_done(play.session.coordinator_calls.pop(), OffsetFetchResponse(), 2.0)
+        (coordinator_call,) = play.session.coordinator_calls
+        assert isinstance(coordinator_call.ask, GroupRequest)
+        play.session.coordinator_call_done(coordinator_call, COMMITTED, 3.0)
         assert play.answer() == COMMITTED
 
     @pytest.mark.parametrize(
         ("version", "stable", "unstable"),
-        [(5, False, Unstable.WAIT), (7, True, Unstable.TELL), (7, False, Unstable.LAST)],
+        [(5, False, UnstableOffsets.WAIT), (7, True, UnstableOffsets.TELL), (7, False, UnstableOffsets.LAST)],
     )
-    def test_a_fetch_asks_the_log_and_then_the_broker(self, version: int, stable: bool, unstable: Unstable) -> None:
+    def test_a_fetch_asks_the_log_and_then_the_broker(
+        self, version: int, stable: bool, unstable: UnstableOffsets
+    ) -> None:
         play = following()
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=stable)
         play.ask(request, version)
-        (errand,) = play.session.errands
-        places = [("t", 0)] if unstable is Unstable.WAIT else None
-        assert errand.ask == OffsetFetchAsk(["g"], unstable, False, places)
+        (coordinator_call,) = play.session.coordinator_calls
+        places = [("t", 0)] if unstable is UnstableOffsets.WAIT else None
+        assert coordinator_call.ask == BeforeOffsetFetch(["g"], unstable, False, places)
         rows = [OffsetFetchResponsePartitions(0, 9, 4, "log's")]
         said = [OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=rows)])]
-        play.session.errand_done(errand, OffsetFetchResponse(groups=said), 2.0)
+        play.session.coordinator_call_done(coordinator_call, OffsetFetchResponse(groups=said), 2.0)
         asked, correlation_id, _ = play.sent()
         broker = OffsetFetchResponsePartition(0, 5, -1, "m", 0)
         play.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [broker])]), asked, correlation_id)
@@ -153,5 +157,5 @@ class TestWithALog:
         play = following()
         play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])]), 5)
         later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        play.session.errand_done(play.session.errands[0], later, 2.0)
+        play.session.coordinator_call_done(play.session.coordinator_calls[0], later, 2.0)
         assert play.answer().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -26,7 +26,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequestWritableTxnMarkerTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.proxy.asks import AbortAsk
+from kproxy.proxy.coordinator_requests import AbortRequest
 from kproxy.proxy.permits import Permits
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry, encode
@@ -150,7 +150,7 @@ class TestMarkers:
         made = play()
         request = self.markers(CLIENT)
         made.ask(request, 1)
-        assert made.errand().ask == AbortAsk("open", CLIENT, request)
+        assert made.coordinator_call().ask == AbortRequest("open", CLIENT, request)
 
     @pytest.mark.parametrize(
         ("client", "committed", "admin"),
@@ -168,5 +168,5 @@ class TestMarkers:
         made.ask(self.markers(client, committed=committed), 1)
         (marker,) = made.answer().markers
         assert marker.topics[0].partitions[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert not made.session.errands
+        assert not made.session.coordinator_calls
         assert not made.upstream()

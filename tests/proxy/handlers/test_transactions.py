@@ -28,8 +28,8 @@ from kproxy.codec._generated.write_txn_markers import (
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.asks import ProduceAsk, TransactionAsk
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_requests import TransactionalProduce, TransactionRequest
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.transactions import failed, produced
 from kproxy.txn.ids import Producer
@@ -87,15 +87,15 @@ def test_each_version_is_served_whatever_the_broker_serves(
     play = Play(served=served, homes=OURS)
     request = request_of(api_key, "id", version)
     assert play.ask(request, version) is None
-    errand = play.errand()
-    assert isinstance(errand.ask, TransactionAsk)
-    assert errand.ask.request == request
-    assert errand.ask.who == (
+    coordinator_call = play.coordinator_call()
+    assert isinstance(coordinator_call.ask, TransactionRequest)
+    assert coordinator_call.ask.request == request
+    assert coordinator_call.ask.who == (
         WHO if version >= 3 or api_key != ApiKey.INIT_PRODUCER_ID else WHO._replace(client=(-1, -1))
     )
     assert not play.session.link.to_upstream
     answer = failed(request, version, ErrorCode.NOT_COORDINATOR)
-    play.session.errand_done(errand, answer, 2.0)
+    play.session.coordinator_call_done(coordinator_call, answer, 2.0)
     assert play.answer() == answer
 
 
@@ -109,13 +109,13 @@ def test_what_is_the_brokers_is_relayed_to_the_byte(api_key: int, version: int, 
     sent = bytes(frame)
     assert play.session.request(frame, 1.0) is None
     assert b"".join(map(bytes, play.session.link.to_upstream)) == sent
-    assert not play.session.errands
+    assert not play.session.coordinator_calls
 
 
 def test_auto_is_kproxy_where_the_broker_has_no_transactions() -> None:
     play = Play(homes=AUTO)
     play.ask(EndTxnRequest("id", 4000, 3, True), 3)
-    assert isinstance(play.errand().ask, TransactionAsk)
+    assert isinstance(play.coordinator_call().ask, TransactionRequest)
     play = Play(served=SERVED, homes=AUTO)
     play.ask(EndTxnRequest("id", 4000, 3, True), 3)
     assert play.sent()[0] == 3
@@ -165,7 +165,7 @@ def test_producers_that_kafka_refuses_at_once(request_: Message, version: int, e
     play = Play(served=SERVED, homes=OURS)
     play.ask(request_, version)
     assert play.answer().error_code == error
-    assert not play.session.errands
+    assert not play.session.coordinator_calls
 
 
 @pytest.mark.parametrize("homes", [None, OURS])
@@ -226,10 +226,10 @@ def test_batches_of_a_transaction_go_to_its_coordinator(version: int) -> None:
     play = Play(served=SERVED, homes=OURS)
     topic_id = b"\7" * 16
     assert play.ask(produce(data(), transactional_id="id", topic_id=topic_id), version) is None
-    errand = play.errand()
-    assert isinstance(errand.ask, ProduceAsk)
-    assert errand.ask.who == WHO
-    (part,) = errand.ask.parts
+    coordinator_call = play.coordinator_call()
+    assert isinstance(coordinator_call.ask, TransactionalProduce)
+    assert coordinator_call.ask.who == WHO
+    (part,) = coordinator_call.ask.parts
     assert (part.topic, part.partition, part.records, part.base_sequence) == (
         topic_id if version >= 13 else b"t",
         0,
@@ -237,7 +237,9 @@ def test_batches_of_a_transaction_go_to_its_coordinator(version: int) -> None:
         5,
     )
     assert bytes(part.batch) == data()
-    play.session.errand_done(errand, produced(errand.ask.parts, [Written(0, 77, -1)], version), 2.0)
+    play.session.coordinator_call_done(
+        coordinator_call, produced(coordinator_call.ask.parts, [Written(0, 77, -1)], version), 2.0
+    )
     assert results(play.answer()) == [(0, 77)]
     assert not play.session.link.to_upstream
 
@@ -247,12 +249,12 @@ def test_one_shape_of_request_is_not_taken_for_another_ones_home() -> None:
     play = Play(served=SERVED, homes=OURS)
     for _ in range(2):
         play.ask(produce(data(), transactional_id="id"), 8)
-        assert isinstance(play.errand().ask, ProduceAsk)
+        assert isinstance(play.coordinator_call().ask, TransactionalProduce)
     for _ in range(2):
         play.ask(produce(data(), transactional_id="theirs"), 8)
         assert play.sent()[2].transactional_id == "theirs"
     play.ask(produce(data(), transactional_id="id"), 8)
-    assert isinstance(play.errand().ask, ProduceAsk)
+    assert isinstance(play.coordinator_call().ask, TransactionalProduce)
 
 
 def test_batches_of_the_brokers_transactions_are_relayed() -> None:
@@ -266,7 +268,7 @@ def test_without_waiting_for_answers_there_is_no_transaction() -> None:
     play = Play(served=SERVED, homes=OURS)
     play.ask(produce(data(), transactional_id="id", acks=0), 8)
     assert play.session.link.finished
-    assert not play.session.errands
+    assert not play.session.coordinator_calls
     assert play.stats.refusals == {"acks": 1}
 
 
@@ -282,7 +284,7 @@ def test_forged_batches_are_refused_before_anybody_is_asked(request_: Message, e
     play = Play(served=SERVED, homes=OURS)
     play.ask(request_, 8)
     assert results(play.answer()) == [(error, -1)]
-    assert not play.session.errands
+    assert not play.session.coordinator_calls
 
 
 def test_answers_keep_the_order_of_the_requests() -> None:
@@ -290,12 +292,12 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     play.ask(produce(data(), transactional_id="id"), 8)
     play.ask(HeartbeatRequest(), 0)
     play.ask(EndTxnRequest("id", 4000, 3, True), 3)
-    first, last = play.session.errands
+    first, last = play.session.coordinator_calls
     play.reply(HeartbeatResponse(), 0, play.sent()[1])
-    play.session.errand_done(last, EndTxnResponse(), 2.0)
+    play.session.coordinator_call_done(last, EndTxnResponse(), 2.0)
     assert not play.answers()
-    assert isinstance(first.ask, ProduceAsk)
-    play.session.errand_done(first, produced(first.ask.parts, [Written(0, 1, -1)], 8), 2.0)
+    assert isinstance(first.ask, TransactionalProduce)
+    play.session.coordinator_call_done(first, produced(first.ask.parts, [Written(0, 1, -1)], 8), 2.0)
     assert [answer.API_KEY for answer in play.answers()] == [ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.END_TXN]
     assert play.session.idle
 

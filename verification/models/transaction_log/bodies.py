@@ -33,7 +33,7 @@ from kproxy.codec._generated.transaction_prepare import (
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 
 CLIENT: Final = Producer(7, 0)
 
@@ -93,7 +93,7 @@ def member(number: int, owner: Producer, joining: Producer, joining_number: int,
 
 
 def native_member(
-    number: int, owner: Producer, joining: Producer, joining_number: int, name: str, native: Native
+    number: int, owner: Producer, joining: Producer, joining_number: int, name: str, native: BrokerTransaction
 ) -> TransactionMember:
     """A member whose data stand in a transaction of the broker's."""
     body = member(number, owner, joining, joining_number, name)

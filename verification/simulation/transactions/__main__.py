@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.plan import Plan
 from verification.simulation.transactions.cuts import shrink

@@ -10,18 +10,18 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.ways_in import WaysIn
-from kproxy.proxy.captures import Captured
+from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, Stand
 
 _CLAIM: Final = IdView._claim
 _DECISION: Final = IdView._decision
-_OF: Final = WaysIn.of
+_OF: Final = ImplicitTransactions.of
 
 
 # -- members
@@ -53,7 +53,7 @@ async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None
         await self._tools.log.append(self._entry(body), *self.producer, sequence)
 
 
-def writes_without_a_member(self: WaysIn, client_id: str) -> Captured | None:
+def writes_without_a_member(self: ImplicitTransactions, client_id: str) -> ImplicitTransaction | None:
     """What no member takes is written as it is."""
     found = _OF(self, client_id)
     return found if found is not None and hasattr(found, "transactional_id") else None

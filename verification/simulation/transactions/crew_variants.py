@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.ways_in import WaysIn
 from kproxy.txn import view as view_module
 from verification.simulation.transactions import broken_crews, broken_rules, crew_scripts, invariants
 from verification.simulation.transactions.crew_history import ONCE, PREPARED, TOGETHER
@@ -56,7 +56,7 @@ CREW_VARIANTS: Final = (
     ),
     Variant(
         "a client of a member that is gone writes as it is",
-        ((WaysIn, "of", broken_crews.writes_without_a_member),),
+        ((ImplicitTransactions, "of", broken_crews.writes_without_a_member),),
         crew_scripts.outlived,
         (invariants.ABORTED,),
     ),

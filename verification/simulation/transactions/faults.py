@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.log_topic import TOPIC as LOG
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
 from verification.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan

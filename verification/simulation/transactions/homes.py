@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 
 #: Partitions of kproxy's transaction log.
 LOG_PARTITIONS: Final = 2

@@ -4,7 +4,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.broker.member_ids import PREFIX
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close
 from kproxy.testing.fake_broker.faults import Fault
 from kproxy.testing.fake_broker.markers import end_transaction

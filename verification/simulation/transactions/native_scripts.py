@@ -5,7 +5,7 @@ from typing import Any, Final
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close, Delay
 from kproxy.testing.fake_broker.faults import Fault
 from verification.simulation.faults import refusal

@@ -6,7 +6,7 @@ from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.net.txn.broker.stable_groups import StableGroups
-from kproxy.net.txn.captures import Capture
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.client_sequences import ClientSequences
 from verification.simulation.transactions import broken_native, broken_rules, invariants, native_scripts
 from verification.simulation.transactions.variants import Variant
@@ -65,7 +65,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "a lost answer dooms nothing",
-        ((Capture, "failed", broken_rules.keep),),
+        ((ManagedTransaction, "failed", broken_rules.keep),),
         native_scripts.sent_again,
         (invariants.DUPLICATE,),
     ),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
 from verification.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews, of_members_alone
 from verification.simulation.transactions.homes import (

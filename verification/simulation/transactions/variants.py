@@ -14,7 +14,7 @@ from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.transaction import Transaction
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.txn import view as view_module
 from kproxy.txn import views as views_module
 from kproxy.txn.view import IdView

@@ -7,8 +7,8 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.cluster import Cluster
-from kproxy.net.txn.captures import Begun, Capture
-from kproxy.net.txn.homes import Homes
+from kproxy.net.txn.coordinator_choice import CoordinatorChoice
+from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
@@ -23,7 +23,7 @@ _MOST_REMEMBERED: Final = 1_000
 class BrokerControl:
     """Knows those that were begun here and are open; of all others the broker's own tools tell."""
 
-    def __init__(self, homes: Homes, begun: Begun, cluster: Cluster) -> None:
+    def __init__(self, homes: CoordinatorChoice, begun: ManagedTransactions, cluster: Cluster) -> None:
         """``begun`` is what connections ask where a client's requests go."""
         self._homes = homes
         self._begun = begun
@@ -51,7 +51,7 @@ class BrokerControl:
         """As ``TransactionControl``. TxnError."""
         if not client_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
-        capture = Capture(self._homes, transactional_id, client_id, timeout_ms)
+        capture = ManagedTransaction(self._homes, transactional_id, client_id, timeout_ms)
         with self._begun.beginning(capture):
             await capture.initialize()
         return self._open(capture)
@@ -93,13 +93,13 @@ class BrokerControl:
         """All that are open here."""
         return [listed(self._open(capture)) for capture in self._begun if self.has(capture.transactional_id)]
 
-    def _found(self, transactional_id: str) -> Capture:
+    def _found(self, transactional_id: str) -> ManagedTransaction:
         capture = self._begun.named(transactional_id)
         if capture is None:
             raise not_here(transactional_id)
         return capture
 
-    def _open(self, capture: Capture) -> Described:
+    def _open(self, capture: ManagedTransaction) -> Described:
         since = self._network.wall() - (trio.current_time() - capture.since)
         producer_id, epoch = capture.request.client
         return Described(

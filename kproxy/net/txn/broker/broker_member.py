@@ -19,12 +19,12 @@ from kproxy.net.txn.member import Member
 from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.turns import Interrupted
-from kproxy.net.txn.writer import Native as NativeWriting
+from kproxy.net.txn.writer import BrokerWrites as NativeWriting
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 
 
 class BrokerMember(Member):
@@ -36,7 +36,7 @@ class BrokerMember(Member):
         name: str,
         producer: Producer,
         tools: OwnerTools,
-        native: Native,
+        native: BrokerTransaction,
         requests: BrokerRequests,
         slots: MemberIds,
     ) -> None:
@@ -115,7 +115,7 @@ class BrokerMembers:
             if timeout_ms > longest:
                 why = f"{timeout_ms} ms is more than the brokers' transaction.max.timeout.ms, {longest} ms"
                 raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
-            native = Native(slot, await requests.init(longest), protocol.level, longest)
+            native = BrokerTransaction(slot, await requests.init(longest), protocol.level, longest)
         except BaseException:
             self._slots.give_back(slot)
             raise

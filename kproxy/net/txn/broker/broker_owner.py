@@ -16,9 +16,9 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_requests import FIRST, BrokerRequests, Protocol
 from kproxy.net.txn.broker.wait_queue import WaitQueue
-from kproxy.net.txn.transaction import Transaction, told
+from kproxy.net.txn.transaction import Transaction, outcome_of
 from kproxy.net.txn.turns import Interrupted, Turns
-from kproxy.net.txn.writer import Native, TransactionWriter
+from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.client_sequences import ClientSequences
@@ -133,7 +133,7 @@ class BrokerOwner(ABC):
             protocol = await self._agreed()
             if self._is_used:
                 await self._renew()
-            native = Native(self._name, protocol.produce, self._line)
+            native = BrokerWrites(self._name, protocol.produce, self._line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
             self._transaction = Transaction(self._upstream, writer)
             self._stats.open += 1
@@ -230,7 +230,7 @@ class BrokerOwner(ABC):
         await transaction.writer.settled([send for send in sends if send is not None])
         if self._transaction is transaction:
             self._look_at(transaction)
-        return [told(send) for send in sends]
+        return [outcome_of(send) for send in sends]
 
     def _look_at(self, transaction: Transaction) -> None:
         if transaction.writer.failed is not None and self._doomed is None:

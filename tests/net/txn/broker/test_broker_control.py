@@ -4,9 +4,9 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_control import BrokerControl
-from kproxy.net.txn.captures import Begun
-from kproxy.net.txn.homes import Homes
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.net.txn.coordinator_choice import CoordinatorChoice
+from kproxy.net.txn.managed_transactions import ManagedTransactions
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
@@ -18,8 +18,8 @@ class ByHand:
     """One kproxy's, and a client whose data go where it was begun for."""
 
     def __init__(self, kproxy: Kproxy) -> None:
-        homes = Homes(RULES, kproxy.native, kproxy.native)
-        self.kproxy, self.begun = kproxy, Begun()
+        homes = CoordinatorChoice(RULES, kproxy.native, kproxy.native)
+        self.kproxy, self.begun = kproxy, ManagedTransactions()
         self.control = BrokerControl(homes, self.begun, kproxy.cluster)
 
     async def begin(self, name: str = "id", client_id: str = "client") -> None:

@@ -17,7 +17,7 @@ from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.records import Entry
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import TOPIC, Client, Stage, stage
 from tests.net.txn.log_harness import PATIENCE
@@ -75,7 +75,7 @@ async def decided(*, committed: bool = True, written: bool = True, instance: str
         await client.write("1")
         told = await BrokerRequests(kproxy.cluster, NAME, 5.0).describe()
         assert told is not None
-        native = Native(NAME, Producer(told.producer_id, told.producer_epoch), level=2, timeout_ms=60_000)
+        native = BrokerTransaction(NAME, Producer(told.producer_id, told.producer_epoch), level=2, timeout_ms=60_000)
         view = IdView("id")
         places = [(TOPIC, 0)] if written else []
         for offset, body in enumerate(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import CloseAfter, Edit
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.broker.native_stage import values

@@ -12,12 +12,12 @@ from kproxy.net.txn.broker.deadlines import Deadlines
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log.bodies import claim, decision, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
 M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)
-SOON, LATER = (Native("slot", Producer(300, 0), level=2, timeout_ms=ms) for ms in (1_000, 4_000))
+SOON, LATER = (BrokerTransaction("slot", Producer(300, 0), level=2, timeout_ms=ms) for ms in (1_000, 4_000))
 
 
 @dataclass

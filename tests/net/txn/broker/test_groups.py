@@ -13,7 +13,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_ends
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import ClusterConfig
 from kproxy.testing.fake_broker.transactions import TxnState
 from kproxy.txn.errors import TxnError

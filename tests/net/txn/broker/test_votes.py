@@ -12,7 +12,7 @@ from kproxy.net.txn.broker.votes import Votes
 from kproxy.txn.errors import TxnError
 from kproxy.txn.parts import EVERYTHING, Also
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
 from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
 
@@ -28,7 +28,7 @@ class Scene:
     stage: Stage
     kproxy: Kproxy
     client: Client
-    native: Native
+    native: BrokerTransaction
 
     async def check(self, *records: Message, also: Also = EVERYTHING) -> None:
         view = IdView("id")
@@ -60,7 +60,7 @@ async def opened() -> AsyncIterator[Scene]:
         told = await requests.describe()
         assert told is not None
         client.producer = type(client.producer)(told.producer_id, told.producer_epoch)
-        yield Scene(cast, kproxy, client, Native("slot", client.producer, level=2, timeout_ms=TIMEOUT_MS))
+        yield Scene(cast, kproxy, client, BrokerTransaction("slot", client.producer, level=2, timeout_ms=TIMEOUT_MS))
 
 
 async def test_who_is_open_and_has_time_may_be_committed() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import server
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.homes import CREW_HOMES, FAULTS, HOMES, HomePlan, draw_home, faults_of

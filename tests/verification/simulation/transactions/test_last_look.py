@@ -10,7 +10,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call
 from kproxy.testing.fake_broker.faults import Answer, Fault
 from verification.simulation.plan import TOPIC

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.faults import refusal
 from verification.simulation.transactions.homes import HomePlan
 from verification.simulation.transactions.plan import ProducerPlan

@@ -1,6 +1,6 @@
 """Seeds spread over homes and kinds of faults."""
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.transactions.homes import FAULTS, HOMES, faults_of
 from verification.simulation.transactions.matrix import Matrix, each_fault, repetition
 from verification.simulation.transactions.plan import Taste

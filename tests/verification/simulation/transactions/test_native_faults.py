@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from tests.verification.simulation.transactions.test_faults import busy, lines
 from verification.simulation.plan import FaultPlan
 from verification.simulation.transactions.homes import HomePlan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.plan import BUSY_SECONDS
 from verification.simulation.transactions.homes import FAULTS, faults_of
 from verification.simulation.transactions.plan import PLACES, Taste, WorldPlan, make_plan

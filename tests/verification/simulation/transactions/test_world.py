@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kproxy.proxy.homes import Home
+from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.transactions.plan import Taste, make_plan
 from verification.simulation.transactions.world import run
 

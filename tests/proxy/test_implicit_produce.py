@@ -13,9 +13,9 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import decode_request_header, encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce import walk_request
-from kproxy.proxy.asks import ProducePart
-from kproxy.proxy.captures import captured_answer, captured_parts
 from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.coordinator_requests import ProducePart
+from kproxy.proxy.implicit_produce import implicit_parts, implicit_response
 from kproxy.proxy.producing import FIRST_V2
 from kproxy.txn.requests import Written
 from tests.codec.message_sets import entry
@@ -37,7 +37,7 @@ def parts_of(version: int, *record_sets: bytes | None, most: int = 1 << 20) -> t
         counted.append((direction, magic, batches, records))
 
     converted = Conversion(frame, layout, 5, most, 1 << 20).whole() if version < FIRST_V2 else None
-    return captured_parts(frame, layout, converted, count), counted
+    return implicit_parts(frame, layout, converted, count), counted
 
 
 def brief(parts: list[ProducePart]) -> list[tuple[int, int, int]]:
@@ -78,7 +78,7 @@ def part(index: int, records: int = 1, error: int = 0) -> ProducePart:
 
 
 def rows_of(parts: list[ProducePart], written: list[Written]) -> list[tuple[int, int, int]]:
-    answer = captured_answer(parts, written, 7)
+    answer = implicit_response(parts, written, 7)
     return [
         (row.index, row.error_code, row.base_offset) for topic in answer.responses for row in topic.partition_responses
     ]

@@ -11,7 +11,7 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinators, errands
+from kproxy.net import coordinator_calls, coordinators
 from kproxy.net.connection import Connection
 from kproxy.testing.fake_broker import Answer, Close
 from tests.net.harness import FrameClient, eventually, proxied
@@ -84,7 +84,7 @@ async def test_answers_that_are_there_at_the_same_time_are_written_together(monk
         writes.append(len(self.session.link.to_client))
         await flush_client(self)
 
-    monkeypatch.setattr(errands, "ask_coordinator", ask_coordinator)
+    monkeypatch.setattr(coordinator_calls, "ask_coordinator", ask_coordinator)
     monkeypatch.setattr(Connection, "flush_client", count)
     async with proxied() as proxy, await proxy.client() as client:
         for _ in range(5):

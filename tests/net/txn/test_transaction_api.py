@@ -12,7 +12,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Close
 from kproxy.txn.ids import Producer
 from tests.net.harness import Proxied, eventually, metadata, proxied

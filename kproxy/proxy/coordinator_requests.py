@@ -12,17 +12,17 @@ from kproxy.txn.requests import TxnRequest
 
 if TYPE_CHECKING:
     from kproxy.proxy.applications import Application
-    from kproxy.proxy.captures import Captured
+    from kproxy.proxy.implicit_produce import ImplicitTransaction
 
 
-class GroupAsk(NamedTuple):
+class GroupRequest(NamedTuple):
     """A request for the coordinator of a group, wherever that is."""
 
     group_id: str
     request: Message
 
 
-class TransactionAsk(NamedTuple):
+class TransactionRequest(NamedTuple):
     """A request about a transaction that kproxy decides: the client's own message, and who asks."""
 
     who: TxnRequest
@@ -41,14 +41,14 @@ class ProducePart(NamedTuple):
     error_code: int = 0
 
 
-class ProduceAsk(NamedTuple):
+class TransactionalProduce(NamedTuple):
     """The batches of a transactional Produce request, in its order."""
 
     who: TxnRequest
     parts: Sequence[ProducePart]
 
 
-class AbortAsk(NamedTuple):
+class AbortRequest(NamedTuple):
     """The abort of another's open transaction, by who may: the client's own message, and whose it is."""
 
     transactional_id: str
@@ -56,17 +56,17 @@ class AbortAsk(NamedTuple):
     request: Message
 
 
-class CapturedAsk(NamedTuple):
+class ImplicitProduce(NamedTuple):
     """The batches of a client that knows nothing of the transaction into which they go."""
 
-    capture: "Captured"
+    capture: "ImplicitTransaction"
     connection: int
     parts: Sequence[ProducePart]
     #: When it came: the time of records that had none.
     arrival_ms: int
 
 
-class Unstable(Enum):
+class UnstableOffsets(Enum):
     """What becomes of offsets that an open transaction has."""
 
     TELL = auto()
@@ -77,7 +77,7 @@ class Unstable(Enum):
     """The client wants the last offset that was committed, whatever is open."""
 
 
-class CommitAsk(NamedTuple):
+class ApplicationCommit(NamedTuple):
     """An OffsetCommit that is the end of a transaction."""
 
     application: "Application"
@@ -85,23 +85,30 @@ class CommitAsk(NamedTuple):
     request: OffsetCommitRequest
 
 
-class OffsetFetchAsk(NamedTuple):
+class BeforeOffsetFetch(NamedTuple):
     """What the transaction log says of the offsets of groups, before the broker is asked."""
 
     group_ids: Sequence[str]
-    unstable: Unstable
+    unstable: UnstableOffsets
     #: Whether topics are to be named by their ids.
     by_id: bool
     #: What a client that can't ask for stable offsets wants to know of its one group; None: all that there is.
     places: Sequence[tuple[str, int]] | None = None
 
 
-class OffsetCommitAsk(NamedTuple):
+class BeforeOffsetCommit(NamedTuple):
     """That what transactions have committed of a group stands at the broker, before something else is committed."""
 
     group_id: str
 
 
-Ask: TypeAlias = (
-    GroupAsk | TransactionAsk | ProduceAsk | CapturedAsk | CommitAsk | OffsetFetchAsk | OffsetCommitAsk | AbortAsk
+CoordinatorRequest: TypeAlias = (
+    GroupRequest
+    | TransactionRequest
+    | TransactionalProduce
+    | ImplicitProduce
+    | ApplicationCommit
+    | BeforeOffsetFetch
+    | BeforeOffsetCommit
+    | AbortRequest
 )

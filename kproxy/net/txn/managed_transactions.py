@@ -36,7 +36,7 @@ _TIMES_KEPT = 2
 _BY_ITSELF = Also(reason=DOOMED)
 
 
-class Capture:
+class ManagedTransaction:
     """One transaction at a time, of one transactional id; this kproxy is its producer."""
 
     def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
@@ -84,13 +84,13 @@ class Capture:
     # -- what is written
 
     def took(self, connection: int, *, answered: bool) -> None:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self._open += 1
         if answered:
             self._connections.add(connection)
 
     def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         found = (Came(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
         if self.doomed is None and self._repeats.came(connection, found):
             self.failed("records of the client came again over another connection")
@@ -98,7 +98,7 @@ class Capture:
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         if refused:
             self.failed("a batch of the client was refused")
         if self.doomed is not None:
@@ -124,7 +124,7 @@ class Capture:
             self._decider.start(self.give_up)
 
     def done(self) -> None:
-        """As ``kproxy.proxy.captures.Captured``."""
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self._open -= 1
         self._through.unpark_all()
 
@@ -198,28 +198,28 @@ class Capture:
             await self._through.park()
 
 
-class Begun:
+class ManagedTransactions:
     """The captures that were begun by hand; what the clients of each write goes there until its end begins."""
 
     def __init__(self) -> None:
         """None."""
-        self._by_client: dict[str, Capture] = {}
+        self._by_client: dict[str, ManagedTransaction] = {}
         #: By transactional id and member.
-        self._open: dict[tuple[str, str], Capture] = {}
+        self._open: dict[tuple[str, str], ManagedTransaction] = {}
 
-    def __iter__(self) -> Iterator[Capture]:
+    def __iter__(self) -> Iterator[ManagedTransaction]:
         """Those that have not ended."""
         return iter(self._open.values())
 
-    def of(self, client_id: str) -> Capture | None:
-        """As ``kproxy.proxy.captures.Captures``."""
+    def of(self, client_id: str) -> ManagedTransaction | None:
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
         return self._by_client.get(client_id)
 
-    def named(self, transactional_id: str, member: str = "") -> Capture | None:
+    def named(self, transactional_id: str, member: str = "") -> ManagedTransaction | None:
         """The one of an id's owner, or of a member, if it has not ended."""
         return self._open.get((transactional_id, member))
 
-    def add(self, capture: Capture) -> None:
+    def add(self, capture: ManagedTransaction) -> None:
         """From now on the client's requests go there. TxnError if it, or the id or the member, has one already."""
         name = (capture.transactional_id, capture.member)
         taken = self._by_client.get(capture.client_id) or self._open.get(name)
@@ -229,23 +229,23 @@ class Begun:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
         self._by_client[capture.client_id] = self._open[name] = capture
 
-    def remove(self, capture: Capture) -> None:
+    def remove(self, capture: ManagedTransaction) -> None:
         """From now on the client's requests are written as they are."""
         self._let_go(capture)
         name = (capture.transactional_id, capture.member)
         if self._open.get(name) is capture:
             del self._open[name]
 
-    def _let_go(self, capture: Capture) -> None:
+    def _let_go(self, capture: ManagedTransaction) -> None:
         if self._by_client.get(capture.client_id) is capture:
             del self._by_client[capture.client_id]
 
-    def open(self) -> Collection[Capture]:
+    def open(self) -> Collection[ManagedTransaction]:
         """All that have not ended."""
         return self._open.values()
 
     @contextmanager
-    def beginning(self, capture: Capture) -> Iterator[None]:
+    def beginning(self, capture: ManagedTransaction) -> Iterator[None]:
         """As ``add``; if what follows fails the capture is gone again."""
         self.add(capture)
         try:
@@ -266,7 +266,7 @@ class Begun:
             capture.failed("it was aborted at another kproxy")
 
     @contextmanager
-    def ending(self, capture: Capture) -> Iterator[None]:
+    def ending(self, capture: ManagedTransaction) -> Iterator[None]:
         """Behind it the capture is gone; what its client writes from now on is none of it. TxnError if it ends."""
         if capture.ends:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{capture.transactional_id} is being decided")

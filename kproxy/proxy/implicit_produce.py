@@ -5,9 +5,9 @@ from typing import Protocol
 
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.produce import ProduceLayout, TopicRef
-from kproxy.proxy.asks import ProducePart
 from kproxy.proxy.batches import MAGIC_AT, check_batch
 from kproxy.proxy.conversion import Converted
+from kproxy.proxy.coordinator_requests import ProducePart
 from kproxy.proxy.transactions import produced
 from kproxy.txn.requests import ClientBatch, Written
 
@@ -16,7 +16,7 @@ _NO_BATCH = memoryview(b"")
 _NO_SEQUENCE = -1
 
 
-class Captured(Protocol):
+class ImplicitTransaction(Protocol):
     """Where the Produce requests of a client go."""
 
     def took(self, connection: int, *, answered: bool) -> None:
@@ -45,10 +45,10 @@ class Captured(Protocol):
         ...
 
 
-class Captures(Protocol):
+class ImplicitTransactionFinder(Protocol):
     """Whose Produce requests go into transactions that the client knows nothing of."""
 
-    def of(self, client_id: str) -> Captured | None:
+    def of(self, client_id: str) -> ImplicitTransaction | None:
         """Where those of a client go that come now; None if they are written as they are."""
         ...
 
@@ -61,7 +61,7 @@ class CountConverted(Protocol):
         ...
 
 
-def captured_parts(
+def implicit_parts(
     frame: bytearray, layout: ProduceLayout, converted: Converted | None, count: CountConverted
 ) -> list[ProducePart]:
     """The batches of a request, or what is wrong with them; a converted partition may have several, or none.
@@ -96,7 +96,7 @@ def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
     return parts
 
 
-def captured_answer(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
+def implicit_response(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
     """The answer: ``written`` holds the fates of the parts with records and without an error, in their order."""
     rows: dict[tuple[TopicRef, int], tuple[ProducePart, Written]] = {}
     fates = iter(written)

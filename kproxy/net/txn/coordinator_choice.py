@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.net.txn.decider import ClientDecider, Decider
-from kproxy.proxy.homes import Home, HomeRule, home_of
+from kproxy.proxy.coordinator_rules import Home, HomeRule, home_of
 from kproxy.txn.ids import Producer
 from kproxy.txn.parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -13,7 +13,7 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 T = TypeVar("T")
 
 
-class Homes:
+class CoordinatorChoice:
     """A ``Decider`` that hands each id on to the one of its home: kproxy's, unless a rule says ``broker``."""
 
     def __init__(self, rules: Sequence[HomeRule], own: Decider, native: Decider) -> None:
@@ -73,7 +73,7 @@ class Homes:
         return self._own.start(work)
 
 
-class ClientHomes:
+class ClientCoordinatorChoice:
     """For KIP-98's clients that ask kproxy: its own log, unless a rule says ``broker-fenced``."""
 
     def __init__(self, rules: Sequence[HomeRule], own: ClientDecider, fenced: ClientDecider) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.homes import Home, HomeRule, any_kproxys, home_of, is_kproxys
+from kproxy.proxy.coordinator_rules import Home, HomeRule, any_kproxys, home_of, is_kproxys
 
 BOTH = {ApiKey.INIT_PRODUCER_ID: (0, 5), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)}
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kproxy.net.txn.homes import ClientHomes, Homes
-from kproxy.proxy.homes import Home, HomeRule
+from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice, CoordinatorChoice
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 
@@ -32,7 +32,7 @@ class _Noting:
         return ask
 
 
-async def _ask_all(homes: Homes, name: str) -> None:
+async def _ask_all(homes: CoordinatorChoice, name: str) -> None:
     request: Any = TxnRequest(name, Producer(1, 0), 0, "client")
     nothing: Any = None
     await homes.init_producer_id(name, 1, None, "client")
@@ -46,7 +46,7 @@ async def _ask_all(homes: Homes, name: str) -> None:
 async def test_an_id_is_decided_at_home(name: str, native: bool) -> None:
     own: Any = _Noting("own")
     theirs: Any = _Noting("native")
-    homes = Homes(RULES, own, theirs)
+    homes = CoordinatorChoice(RULES, own, theirs)
     await _ask_all(homes, name)
     asked = [f"{what} {name}" for what in ("init_producer_id", "produce", "commit_offsets", "end", "prepare")]
     assert (own.asked, theirs.asked) == (([], asked) if native else (asked, []))
@@ -56,9 +56,9 @@ async def test_an_id_is_decided_at_home(name: str, native: bool) -> None:
 
 def test_only_a_rule_takes_ids_of_such_clients_to_the_broker() -> None:
     nobody: Any = None
-    assert Homes(RULES, nobody, nobody).any_native
-    assert not Homes(RULES[:1], nobody, nobody).any_native
-    assert not Homes((HomeRule("*", Home.AUTO),), nobody, nobody).any_native
+    assert CoordinatorChoice(RULES, nobody, nobody).any_native
+    assert not CoordinatorChoice(RULES[:1], nobody, nobody).any_native
+    assert not CoordinatorChoice((HomeRule("*", Home.AUTO),), nobody, nobody).any_native
 
 
 async def test_work_is_begun_with_the_jobs_of_all() -> None:
@@ -68,7 +68,7 @@ async def test_work_is_begun_with_the_jobs_of_all() -> None:
     async def work() -> None:
         done.append(1)
 
-    await Homes(RULES, own, own).start(work)()
+    await CoordinatorChoice(RULES, own, own).start(work)()
     assert done == [1]
 
 
@@ -79,12 +79,12 @@ def test_only_a_rule_has_kproxy_ask_the_broker_for_clients_of_their_own(name: st
     own: Any = object()
     theirs: Any = object()
     rules = (HomeRule("late-*", Home.BROKER_FENCED), *RULES, HomeRule("*", Home.AUTO))
-    assert ClientHomes(rules, own, theirs).of(name) is (theirs if fenced else own)
+    assert ClientCoordinatorChoice(rules, own, theirs).of(name) is (theirs if fenced else own)
 
 
 def test_clients_without_transactions_are_at_home_in_the_broker_by_either_rule() -> None:
     nobody: Any = None
-    homes = Homes((HomeRule("late-*", Home.BROKER_FENCED),), nobody, nobody)
+    homes = CoordinatorChoice((HomeRule("late-*", Home.BROKER_FENCED),), nobody, nobody)
     assert homes.any_native
     assert homes.is_native("late-1")
     assert not homes.is_native("other")

@@ -21,13 +21,20 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.homes import ClientHomes
+from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice
+from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.topic_names import topic_names
-from kproxy.net.txn.ways_in import WaysIn
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
-from kproxy.proxy.asks import AbortAsk, CapturedAsk, CommitAsk, ProduceAsk, ProducePart, TransactionAsk
-from kproxy.proxy.captures import captured_answer
+from kproxy.proxy.coordinator_requests import (
+    AbortRequest,
+    ApplicationCommit,
+    ImplicitProduce,
+    ProducePart,
+    TransactionalProduce,
+    TransactionRequest,
+)
 from kproxy.proxy.handlers.transaction_admin import marked
+from kproxy.proxy.implicit_produce import implicit_response
 from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transactions import (
@@ -52,27 +59,33 @@ _LEAVE_VERSION: Final = 1
 _LEAVE_SECONDS: Final = 5.0
 
 
-class Rpcs:
+class TransactionApi:
     """What connections ask in place of their brokers."""
 
-    def __init__(self, coordinator: Coordinator, homes: ClientHomes, cluster: Cluster, ways_in: WaysIn) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        homes: ClientCoordinatorChoice,
+        cluster: Cluster,
+        implicit_transactions: ImplicitTransactions,
+    ) -> None:
         """``homes``: who decides what. ``cluster`` tells the names of topics that clients name by ids."""
         self._coordinator = coordinator
         self._homes = homes
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
-        self.ways_in = ways_in
+        self.implicit_transactions = implicit_transactions
         #: Who is in which group, for offsets of clients that do not say.
         self.memberships = Memberships()
 
     async def answer(
-        self, ask: TransactionAsk | ProduceAsk, version: int, accepted: Callable[[], None]
+        self, ask: TransactionRequest | TransactionalProduce, version: int, accepted: Callable[[], None]
     ) -> Message | None:
         """The answer to a request of this version; None if its connection has to end, being older than its client's.
 
         ``accepted`` is called once what came behind it may be begun.
         """
-        if isinstance(ask, ProduceAsk):
+        if isinstance(ask, TransactionalProduce):
             return await self._produce(ask, version, accepted)
         try:
             return await self._ask(ask.who, ask.request, version)
@@ -84,10 +97,10 @@ class Rpcs:
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note that a client's connection has ended; ``had_all``: it surely has had every answer."""
         self._coordinator.closed(connection)
-        self.ways_in.closed(connection, had_all=had_all)
+        self.implicit_transactions.closed(connection, had_all=had_all)
         self.memberships.closed(connection, self._cluster.network.wall())
 
-    async def abort(self, ask: AbortAsk) -> Message:
+    async def abort(self, ask: AbortRequest) -> Message:
         """The answer to an operator's marker (``kafka-transactions.sh abort``)."""
         assert isinstance(ask.request, WriteTxnMarkersRequest)
         try:
@@ -124,7 +137,7 @@ class Rpcs:
 
     # -- Produce
 
-    async def _produce(self, ask: ProduceAsk, version: int, accepted: Callable[[], None]) -> Message:
+    async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message:
         parts = ask.parts
         try:
             names = await self._names(parts, version)
@@ -146,7 +159,7 @@ class Rpcs:
     # -- Produce of clients that know nothing of transactions
 
     def captured(
-        self, ask: CapturedAsk, version: int, before: trio.Event, accepted: trio.Event
+        self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
     ) -> Callable[[], Awaitable[Message]]:
         """Begins to write what was captured: that goes on when its client has gone. What is given has the answer.
 
@@ -159,12 +172,12 @@ class Rpcs:
                 return await result()
             except TxnError as error:
                 told = [Written(error.error_code, -1, -1) for part in ask.parts if part.records and not part.error_code]
-                return captured_answer(ask.parts, told, version)
+                return implicit_response(ask.parts, told, version)
 
         return answer
 
     async def _write_captured(
-        self, ask: CapturedAsk, version: int, before: trio.Event, accepted: trio.Event
+        self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
     ) -> Message:
         capture = ask.capture
         try:
@@ -180,7 +193,7 @@ class Rpcs:
             refused = any(part.error_code for part in parts)
             capture.came(ask.connection, batches, ask.arrival_ms)
             written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
-            return captured_answer(parts, written, version)
+            return implicit_response(parts, written, version)
         except BaseException as error:
             capture.failed(str(error))
             raise
@@ -188,7 +201,7 @@ class Rpcs:
             accepted.set()
             capture.done()
 
-    def committed(self, ask: CommitAsk, done: trio.Event) -> Callable[[], Awaitable[Message]]:
+    def committed(self, ask: ApplicationCommit, done: trio.Event) -> Callable[[], Awaitable[Message]]:
         """Begins to end the transaction of an application with its OffsetCommit. What is given has the answer.
 
         ``done`` is set when the offsets are committed, or will not be.
@@ -213,7 +226,7 @@ class Rpcs:
         with trio.move_on_after(_LEAVE_SECONDS):
             await ask_coordinator(self._cluster, request.group_id, leave, _LEAVE_VERSION)
 
-    async def _commit(self, ask: CommitAsk, done: trio.Event) -> None:
+    async def _commit(self, ask: ApplicationCommit, done: trio.Event) -> None:
         try:
             await ask.application.commit(ask.connection, partial(self._offsets, ask.request))
         finally:

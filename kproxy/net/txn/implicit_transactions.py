@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.applications import Application, ApplicationsByRule
-from kproxy.net.txn.captures import Begun
+from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.single_requests import SingleRequests
-from kproxy.proxy.captures import Captured
+from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_CLIENTS
 from kproxy.txn.requests import ClientBatch, Written
@@ -48,10 +48,10 @@ class _NoTransaction:
 _NOWHERE: Final = _NoTransaction()
 
 
-class WaysIn:
+class ImplicitTransactions:
     """What was begun by hand comes first, then the rules of the configuration."""
 
-    def __init__(self, begun: Begun, applications: ApplicationsByRule, requests: SingleRequests) -> None:
+    def __init__(self, begun: ManagedTransactions, applications: ApplicationsByRule, requests: SingleRequests) -> None:
         """``requests``: whose Produce requests are transactions, each of its own."""
         self.begun = begun
         self._applications = applications
@@ -62,9 +62,9 @@ class WaysIn:
         """Whether there may be applications whose OffsetCommits are the ends of transactions."""
         return self._applications.some
 
-    def of(self, client_id: str) -> Captured | None:
-        """As ``kproxy.proxy.captures.Captures``."""
-        capture: Captured | None = self.begun.of(client_id)
+    def of(self, client_id: str) -> ImplicitTransaction | None:
+        """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
+        capture: ImplicitTransaction | None = self.begun.of(client_id)
         if capture is None and self._applications.some:
             application = self._applications.of_producer(client_id)
             capture = application.current if application is not None else None

@@ -9,35 +9,35 @@ import trio
 from kproxy.codec.messages import Message
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinators import ask_coordinator
-from kproxy.proxy.asks import (
-    AbortAsk,
-    CapturedAsk,
-    CommitAsk,
-    GroupAsk,
-    OffsetCommitAsk,
-    OffsetFetchAsk,
-    ProduceAsk,
-    TransactionAsk,
+from kproxy.proxy.coordinator_requests import (
+    AbortRequest,
+    ApplicationCommit,
+    BeforeOffsetCommit,
+    BeforeOffsetFetch,
+    GroupRequest,
+    ImplicitProduce,
+    TransactionalProduce,
+    TransactionRequest,
 )
-from kproxy.proxy.session import Errand
+from kproxy.proxy.session import CoordinatorCall
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.rpcs import Rpcs
+    from kproxy.net.txn.transaction_api import TransactionApi
     from kproxy.net.txn.waits import Groups
 
 
-class Errands:
-    """The errands of one connection.
+class CoordinatorCalls:
+    """The coordinator calls of one connection.
 
     Those of a transaction begin one behind another, in the order in which they came, as a broker takes the requests of
     a connection one by one. A Produce makes way once its batches have their place; the others, once they are done. So
     do plain commits of offsets; and who asks for offsets comes behind the commits that were sent before.
     """
 
-    def __init__(self, cluster: Cluster, rpcs: "Rpcs | None", groups: "Groups | None" = None) -> None:
-        """``rpcs``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets."""
+    def __init__(self, cluster: Cluster, api: "TransactionApi | None", groups: "Groups | None" = None) -> None:
+        """``api``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets."""
         self._cluster = cluster
-        self._rpcs = rpcs
+        self._api = api
         self._last = trio.Event()
         self._last.set()
         self._groups = groups
@@ -45,50 +45,50 @@ class Errands:
 
     def closed(self, connection: int, *, had_all: bool) -> None:
         """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
-        if self._rpcs is not None:
-            self._rpcs.closed(connection, had_all=had_all)
+        if self._api is not None:
+            self._api.closed(connection, had_all=had_all)
 
-    def queue(self, errand: Errand) -> Callable[[], Awaitable[Message | None]]:
-        """What does an errand, whose place in the order is that of this call; gives None if no answer is to be had."""
-        ask, version = errand.ask, errand.exchange.client_version
-        if isinstance(ask, GroupAsk):
-            upstream = errand.exchange.upstream_version
+    def queue(self, coordinator_call: CoordinatorCall) -> Callable[[], Awaitable[Message | None]]:
+        """Runs a coordinator call; its place in the order is that of this call. Gives None if there is no answer."""
+        ask, version = coordinator_call.ask, coordinator_call.exchange.client_version
+        if isinstance(ask, GroupRequest):
+            upstream = coordinator_call.exchange.upstream_version
             return partial(ask_coordinator, self._cluster, ask.group_id, ask.request, upstream)
-        if isinstance(ask, OffsetFetchAsk):
+        if isinstance(ask, BeforeOffsetFetch):
             return partial(self._before_fetch, ask, self._last_commit)
-        if isinstance(ask, OffsetCommitAsk):
+        if isinstance(ask, BeforeOffsetCommit):
             earlier, self._last_commit = self._last_commit, trio.Event()
             return partial(self._before_commit, ask, earlier, self._last_commit)
-        if isinstance(ask, CommitAsk):
-            assert self._rpcs is not None
+        if isinstance(ask, ApplicationCommit):
+            assert self._api is not None
             self._last_commit = trio.Event()
-            return self._rpcs.committed(ask, self._last_commit)
-        if isinstance(ask, AbortAsk):
-            assert self._rpcs is not None
-            return partial(self._rpcs.abort, ask)
+            return self._api.committed(ask, self._last_commit)
+        if isinstance(ask, AbortRequest):
+            assert self._api is not None
+            return partial(self._api.abort, ask)
         before, self._last = self._last, trio.Event()
-        if isinstance(ask, CapturedAsk):
-            assert self._rpcs is not None
-            return self._rpcs.captured(ask, version, before, self._last)
+        if isinstance(ask, ImplicitProduce):
+            assert self._api is not None
+            return self._api.captured(ask, version, before, self._last)
         return partial(self._transact, ask, version, before, self._last)
 
     async def _transact(
-        self, ask: TransactionAsk | ProduceAsk, version: int, before: trio.Event, accepted: trio.Event
+        self, ask: TransactionRequest | TransactionalProduce, version: int, before: trio.Event, accepted: trio.Event
     ) -> Message | None:
-        assert self._rpcs is not None
+        assert self._api is not None
         try:
             if not before.is_set():  # to look is not to wait, which would cost a turn
                 await before.wait()
-            return await self._rpcs.answer(ask, version, accepted.set)
+            return await self._api.answer(ask, version, accepted.set)
         finally:
             accepted.set()
 
-    async def _before_fetch(self, ask: OffsetFetchAsk, earlier: trio.Event) -> Message:
+    async def _before_fetch(self, ask: BeforeOffsetFetch, earlier: trio.Event) -> Message:
         assert self._groups is not None
         await earlier.wait()
         return await self._groups.before_fetch(ask)
 
-    async def _before_commit(self, ask: OffsetCommitAsk, earlier: trio.Event, done: trio.Event) -> Message:
+    async def _before_commit(self, ask: BeforeOffsetCommit, earlier: trio.Event, done: trio.Event) -> Message:
         assert self._groups is not None
         try:
             await earlier.wait()

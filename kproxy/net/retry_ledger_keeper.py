@@ -13,7 +13,7 @@ from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
-from kproxy.dedup.retry_ledger import Hindrance, ReadBack, Recover, RetryLedger
+from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _TOPIC_ID_SIZE = 16
 
 
-class DoubtKeeper:
+class RetryLedgerKeeper:
     """The ledger of one process, and its access to the logs."""
 
     def __init__(
@@ -59,7 +59,7 @@ class DoubtKeeper:
             in_flight=config.clients_in_flight,
             client_timeout=config.clients_request_timeout_ms / 1000,
         )
-        self._ledger = RetryLedgers(rules, self._former, self._changed)
+        self._ledgers = RetryLedgers(rules, self._former, self._changed)
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
@@ -67,7 +67,7 @@ class DoubtKeeper:
 
     def join(self, identity: Identity, wire: Wire, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
-        return self._ledger.join(identity, wire, since)
+        return self._ledgers.join(identity, wire, since)
 
     async def changed(self, seen: int) -> None:
         """Waits for a change behind ``version`` ``seen``: a fate became definite, or something was read."""
@@ -80,44 +80,44 @@ class DoubtKeeper:
 
     def sweep(self, now: float) -> None:
         """Forgets what no client can repeat any more; called every now and then."""
-        dropped = self._ledger.sweep(now)
-        self._stats.in_doubt = self._ledger.in_doubt
+        dropped = self._ledgers.sweep(now)
+        self._stats.in_doubt = self._ledgers.in_doubt
         if dropped:
             self._count_failure("too_many", dropped)
 
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are in doubt, where there are some."""
-        return self._ledger.counts()
+        return self._ledgers.counts()
 
-    def look(self, member: ProducerConnection, hindrance: Hindrance, now: float) -> None:
+    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
         """Begins to remove what hinders a request, unless that is being done for its producer; see ``changed``.
 
         What can't be read is taken as new and counted: no record is lost for it.
         """
-        if member.doubts not in self._busy:
-            self._busy.add(member.doubts)
-            self._nursery.start_soon(self._look, member.doubts, hindrance, now)
+        if member.ledger not in self._busy:
+            self._busy.add(member.ledger)
+            self._nursery.start_soon(self._look, member.ledger, prerequisite, now)
 
     def look_ahead(self, member: ProducerConnection, now: float) -> None:
         """Reads back what was not told in good order: before its retry comes, or compaction does."""
-        left = (entry for entries in member.doubts.entries.values() for entry in entries)
+        left = (entry for entries in member.ledger.entries.values() for entry in entries)
         entries = [entry for entry in left if entry.digests is None and not entry.clean]
         if entries:
             self.look(member, ReadBack(entries), now)
 
-    async def _look(self, doubts: RetryLedger, hindrance: Hindrance, now: float) -> None:
+    async def _look(self, ledger: RetryLedger, prerequisite: Prerequisite, now: float) -> None:
         try:
-            if isinstance(hindrance, Recover):
-                await self._recover(doubts, hindrance, now)
-            elif isinstance(hindrance, ReadBack):
-                await self._read_back(doubts, hindrance.entries)
+            if isinstance(prerequisite, Recover):
+                await self._recover(ledger, prerequisite, now)
+            elif isinstance(prerequisite, ReadBack):
+                await self._read_back(ledger, prerequisite.entries)
         finally:
-            self._busy.discard(doubts)
+            self._busy.discard(ledger)
             self._changed()
 
     # -- lanes of the past
 
-    async def _recover(self, doubts: RetryLedger, recover: Recover, now: float) -> None:
+    async def _recover(self, ledger: RetryLedger, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
         left: dict[TopicPartition, TrackKey] = {}
         try:
@@ -138,7 +138,7 @@ class DoubtKeeper:
             log.warning(
                 "records of a former kproxy can't be looked for: retries may become duplicates", error=str(error)
             )
-        doubts.recovered(recover, found, now)
+        ledger.recovered(recover, found, now)
 
     def _digests(self, data: bytes) -> tuple[list[Digest], list[int]]:
         return digests_at(data, self._config.decompression_max_bytes)
@@ -166,15 +166,15 @@ class DoubtKeeper:
 
     # -- batches whose place is known
 
-    async def _read_back(self, doubts: RetryLedger, entries: Iterable[UnconfirmedBatch]) -> None:
+    async def _read_back(self, ledger: RetryLedger, entries: Iterable[UnconfirmedBatch]) -> None:
         unread = [entry for entry in entries if entry.digests is None]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_placed, doubts, [entry for entry in unread if entry.stamp.base_offset >= 0])
+            nursery.start_soon(self._read_placed, ledger, [entry for entry in unread if entry.stamp.base_offset >= 0])
             for entry in unread:
                 if entry.stamp.base_offset < 0:
-                    nursery.start_soon(self._read_entry, doubts, entry)
+                    nursery.start_soon(self._read_entry, ledger, entry)
 
-    async def _read_placed(self, doubts: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
+    async def _read_placed(self, ledger: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
         """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""
         reads = ReadBacks(self.broker_log, self._recall, self._count_failure)
 
@@ -198,7 +198,7 @@ class DoubtKeeper:
             )
         for entry in entries:
             if entry.digests is None:
-                doubts.forget(entry)
+                ledger.forget(entry)
 
     def _recall(self, entry: UnconfirmedBatch, batch: Batch) -> None:
         entry.recall(*self._digests(batch.data))
@@ -216,7 +216,7 @@ class DoubtKeeper:
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
 
-    async def _read_entry(self, doubts: RetryLedger, entry: UnconfirmedBatch) -> None:
+    async def _read_entry(self, ledger: RetryLedger, entry: UnconfirmedBatch) -> None:
         try:
             batch = await self._persistently(partial(self._find, entry))
         except (OSError, RemoteProtocolError) as error:
@@ -224,7 +224,7 @@ class DoubtKeeper:
             log.warning("a batch can't be read back: its retry may become a duplicate", error=str(error))
             batch = None
         if batch is None:
-            doubts.forget(entry)
+            ledger.forget(entry)
         else:
             self._recall(entry, batch)
 
