@@ -223,10 +223,10 @@ def test_those_that_wait_are_woken_when_the_log_was_read() -> None:
     first.ask("a")
     first.close()
     first.member.abandon(first.lane, world.now)
-    hindrance = second.hindrance()
-    assert isinstance(hindrance, Recover)
+    prerequisite = second.prerequisite()
+    assert isinstance(prerequisite, Recover)
     changes = world.changes
-    world.clear(second, hindrance)
+    world.clear(second, prerequisite)
     assert world.changes > changes
 
 
@@ -247,10 +247,10 @@ def test_a_producer_is_idle_once_what_was_in_doubt_is_forgotten() -> None:
     talk = world.connect()
     talk.did("a")
     talk.close(reset=True)
-    doubts = talk.member.doubts
-    (entry,) = doubts.entries[KEY]
-    doubts.forget(entry)
-    assert doubts.idle
+    ledger = talk.member.ledger
+    (entry,) = ledger.entries[KEY]
+    ledger.forget(entry)
+    assert ledger.idle
 
 
 def test_what_a_retry_has_matched_is_not_in_doubt_while_its_connection_lives() -> None:
@@ -258,6 +258,6 @@ def test_what_a_retry_has_matched_is_not_in_doubt_while_its_connection_lives() -
     first, second = world.connect(), world.connect()
     first.did("a")
     first.close(reset=True)
-    assert second.member.doubts.held == 1
+    assert second.member.ledger.held == 1
     second.did("a")
-    assert second.member.doubts.held == 0
+    assert second.member.ledger.held == 0

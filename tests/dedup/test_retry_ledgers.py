@@ -92,5 +92,5 @@ def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:
     first = world.connect()
     first.ask("a")
     first.close()
-    world.ledger.sweep(world.now)
-    assert world.connect().hindrance() == Settle([KEY])
+    world.ledgers.sweep(world.now)
+    assert world.connect().prerequisite() == Settle([KEY])

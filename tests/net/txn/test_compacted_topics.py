@@ -70,7 +70,7 @@ async def captured(at: Instance, client_id: str, place: TopicPartition) -> None:
         with trio.fail_after(PATIENCE):
             await capture.write([batch("1", place)], refused=False, accepted=lambda: None)
     except TxnError as error:
-        capture.failed(str(error))  # as Rpcs does
+        capture.failed(str(error))  # as TransactionApi does
         raise
     finally:
         capture.done()
