@@ -7,7 +7,7 @@ from kproxy.txn.described import Described, Listed, Part
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
@@ -23,7 +23,7 @@ from verification.models.transaction_log.bodies import (
 )
 
 P0, P1, P2, M = producer(100, 0), producer(100, 1), producer(100, 2), producer(200, 0)
-NATIVE = Native("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
+NATIVE = BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)
 
 
 def told_of(*records: Message) -> Described:

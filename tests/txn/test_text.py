@@ -15,7 +15,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.records import Entry, encode
 from kproxy.txn.text import describe
-from kproxy.txn.view_values import Native
+from kproxy.txn.view_values import BrokerTransaction
 from tests.txn.log_bodies import any_body, names
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import nonce, producer
@@ -71,7 +71,9 @@ ONE, MEMBER = f"{TXN_BITS | 100}:2", f"{TXN_BITS | 200}:0"
             f"DECISION 'pay' ABORT {ONE} next=7:0 reason='time-out' nonce=00000001",
         ),
         (
-            bodies.native_member(1, A, M, 2, "task-4", Native("slot-1", Producer(300, 4), level=2, timeout_ms=900)),
+            bodies.native_member(
+                1, A, M, 2, "task-4", BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900)
+            ),
             f"MEMBER 'pay' {MEMBER} name='task-4' joins {ONE} broker='slot-1' 300:4 level=2 timeout_ms=900 "
             "member_nonce=00000002 nonce=00000001",
         ),
