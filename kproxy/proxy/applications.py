@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from kproxy.codec._generated.join_group import JoinGroupRequest
 from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -19,6 +20,7 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, decode_request
+from kproxy.codec.topic_names import is_legal_topic
 from kproxy.proxy.coordinator_requests import ApplicationCommit
 
 #: What an application's consumer asks that says where its transactions begin and end.
@@ -139,7 +141,7 @@ def offsets_committed_by(request: OffsetCommitRequest, names: Mapping[bytes, str
             ],
         )
         for topic in request.topics
-        if topic.name or topic.topic_id in names
+        if (is_legal_topic(topic.name) if topic.name else topic.topic_id in names)
     ]
     return TransactionOffsets(
         group_id=request.group_id,
@@ -162,8 +164,14 @@ def committed(request: OffsetCommitRequest, error: ErrorCode) -> Message:
         OffsetCommitResponseTopic(
             topic.name,
             topic.topic_id,
-            [OffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions],
+            [OffsetCommitResponsePartition(row.partition_index, _code(topic, code)) for row in topic.partitions],
         )
         for topic in request.topics
     ]
     return OffsetCommitResponse(topics=topics)
+
+
+def _code(topic: OffsetCommitRequestTopic, code: int) -> int:
+    """The error for a topic of a request whose error is ``code``: there is none of a name that is illegal."""
+    is_there = not topic.name or is_legal_topic(topic.name)
+    return code if code or is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

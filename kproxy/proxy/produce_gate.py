@@ -9,8 +9,16 @@ from typing import Literal
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.produce import FIRST_FLEXIBLE, PartitionData, ProduceLayout, transactional_id, walk_request
+from kproxy.codec.produce import (
+    FIRST_FLEXIBLE,
+    FIRST_TOPIC_ID,
+    PartitionData,
+    ProduceLayout,
+    transactional_id,
+    walk_request,
+)
 from kproxy.codec.produce_shape import RequestShape
+from kproxy.codec.topic_names import is_legal_topic
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
@@ -37,8 +45,6 @@ _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
-#: Kafka's ``Topic.MAX_NAME_LENGTH``.
-LONGEST_TOPIC = 249
 _OWN_TOPICS = OWN_PREFIX.encode()
 #: A client waits for its time-out, or a little longer. It has to hear of an open fate before, but a broker needs time.
 _TIMEOUT_SHARE = 0.9
@@ -130,7 +136,7 @@ class ProduceGate:
             body = _PREFIX + decode_request_header(memoryview(frame)[_PREFIX:]).size
         layout = walk_request(frame, body, slot.api_version)
         self._trace(slot, frame, body, layout)
-        refusal = self._refusal(layout)
+        refusal = self._refusal(layout, slot.api_version)
         if refusal is not None:
             slot.silent = layout.acks == 0
             self._open(slot, upstream)
@@ -256,11 +262,11 @@ class ProduceGate:
         captures = self._ctx.implicit_transactions
         return captures is not None and captures.of(self._ctx.client_id) is not None
 
-    def _refusal(self, layout: ProduceLayout) -> tuple[int, str] | None:
+    def _refusal(self, layout: ProduceLayout, version: int) -> tuple[int, str] | None:
         own_ids = self._ctx.cluster.own_topic_ids
         if any(place.topic.startswith(_OWN_TOPICS) or place.topic in own_ids for place in layout.partitions):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"
-        if any(len(place.topic) > LONGEST_TOPIC for place in layout.partitions):
+        if version < FIRST_TOPIC_ID and not all(is_legal_topic(place.topic) for place in layout.partitions):
             return ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"
         if layout.acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"

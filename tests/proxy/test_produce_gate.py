@@ -156,6 +156,8 @@ def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> No
     [
         ("__kproxy_transaction_state", -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"),
         ("t" * 250, -1, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"),
+        ("t/1", -1, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"),
+        ("", -1, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic_name"),
         ("t", 2, ErrorCode.INVALID_REQUIRED_ACKS, "acks"),
     ],
 )

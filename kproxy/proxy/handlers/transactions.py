@@ -4,16 +4,18 @@ InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
 of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are between brokers: refused to clients.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_names import is_legal_topic
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
 from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.proxy.memberships import Client
 from kproxy.proxy.routing import OWN_PREFIX
-from kproxy.proxy.transactions import failed, who_asks
+from kproxy.proxy.transactions import failed, offsets_committed, partitions_added, places_of, who_asks
 from kproxy.proxy.versions import upstream_version
 from kproxy.txn.ids import Producer
 
@@ -25,6 +27,9 @@ _FIRST_OF_BROKERS = 4
 _OWN = OWN_PREFIX.encode()
 _ASKED_HERE = "asked_here"
 _NAMED_HERE = "named_here"
+_REFUSED = "refused"
+#: What Kafka answers for a topic that is not there; no topic is there whose name is illegal.
+_NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 #: What offsets of a member that its group does not know are told, the last one below version 3.
 _NO_MEMBER = frozenset(
     {
@@ -101,8 +106,16 @@ class TxnOffsetCommit(Transactional):
     """TxnOffsetCommit: of clients that don't say which member of the group has read, as it was before KIP-447."""
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
-        """With the member, where that is known."""
+        """With the member, where that is known, and without the topics that there cannot be."""
         request: TxnOffsetCommitRequest = exchange.request
+        legal = [topic for topic in request.topics if is_legal_topic(topic.name)]
+        if len(legal) < len(request.topics):
+            illegal = [topic for topic in request.topics if not is_legal_topic(topic.name)]
+            refused = offsets_committed(replace(request, topics=illegal), exchange.client_version, _NO_TOPIC)
+            if not legal:
+                return Local(refused)
+            exchange.notes[_REFUSED] = refused.topics
+            exchange.request = request = replace(request, topics=legal)
         if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
             producer = Producer(request.producer_id, request.producer_epoch)
             member = ctx.memberships.reader(_client(ctx), producer, request.group_id)
@@ -112,7 +125,8 @@ class TxnOffsetCommit(Transactional):
         return super().ask(ctx, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """As others; it may be told that the group does not know the member."""
+        """As others; it may be told that the group does not know the member. What was refused comes last."""
+        response.topics += exchange.notes.get(_REFUSED, ())
         if _NAMED_HERE in exchange.notes and ctx.memberships is not None:
             codes = {row.error_code for topic in response.topics for row in topic.partitions}
             if codes & _NO_MEMBER:
@@ -143,6 +157,9 @@ class AddPartitionsToTxn(Transactional):
             request: AddPartitionsToTxnRequest = exchange.request
             producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
             ctx.memberships.begins(_client(ctx), producer)
+        errors = {place: _NO_TOPIC for place in places_of(exchange.request) if not is_legal_topic(place[0])}
+        if errors:
+            return Local(partitions_added(exchange.request, exchange.client_version, errors))
         return super().ask(ctx, exchange)
 
     def transactional_id(self, request: Any) -> str | None:

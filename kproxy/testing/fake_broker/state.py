@@ -11,13 +11,14 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_names import is_legal_topic
 from kproxy.testing.fake_broker.faults import Controls
 from kproxy.testing.fake_broker.groups import Group
 from kproxy.testing.fake_broker.log import PartitionLog
 from kproxy.testing.fake_broker.logins import Logins, SaslRules
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS
-from kproxy.testing.fake_broker.topics import Topic, legal_topic_name
+from kproxy.testing.fake_broker.topics import Topic
 from kproxy.testing.fake_broker.transactions import TransactionalId
 
 _PRODUCER_ID_BLOCK: Final = 1000
@@ -117,7 +118,7 @@ class ClusterState:
             partitions = len(placed) or self.config.num_partitions
         if replication == -1:
             replication = len(placed[0]) if placed else self.config.default_replication_factor
-        if not legal_topic_name(name):
+        if not is_legal_topic(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if name in self.topics:
             return ErrorCode.TOPIC_ALREADY_EXISTS

@@ -19,7 +19,11 @@ from kproxy.codec._generated.api_versions import (
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
+from kproxy.codec._generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersRequestWritableTxnMarker,
@@ -322,3 +326,42 @@ def test_ids_of_kproxys_own_writers_are_refused(homes: Any, request_: Message, v
     play.ask(request_, version)
     assert play.upstream() == []
     assert play.answer().error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+ILLEGAL = ["t" * 250, "t/1", ""]
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_partitions_of_a_topic_that_there_cannot_be_are_not_added(name: str) -> None:
+    play = Play(served=SERVED, homes=OURS)
+    request = add_partitions("id")
+    request.v3_and_below_topics.append(AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name, [0]))
+    play.ask(request, 3)
+    assert not play.session.coordinator_calls
+    found = [row.results_by_partition[0].partition_error_code for row in play.answer().results_by_topic_v3_and_below]
+    assert found == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_offsets_of_a_topic_that_there_cannot_be_are_refused_and_the_others_committed(name: str) -> None:
+    play = Play(served=SERVED, homes=OURS)
+    play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=[_offset(name), _offset("t")]), 3)
+    [call] = play.session.coordinator_calls
+    assert isinstance(call.ask, TransactionRequest)
+    request: Any = call.ask.request
+    assert [topic.name for topic in request.topics] == ["t"]
+    play.session.coordinator_call_done(call, failed(request, 3, ErrorCode.NONE), 2.0)
+    found = [(topic.name, topic.partitions[0].error_code) for topic in play.answer().topics]
+    assert found == [("t", ErrorCode.NONE), (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_offsets_of_no_topic_that_there_can_be_are_refused_at_once() -> None:
+    play = Play(served=SERVED, homes=OURS)
+    play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=[_offset(name) for name in ILLEGAL]), 3)
+    assert not play.session.coordinator_calls
+    codes = {row.error_code for topic in play.answer().topics for row in topic.partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def _offset(name: str) -> TxnOffsetCommitRequestTopic:
+    return TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(0, 5)])

@@ -14,10 +14,11 @@ from kproxy.codec._generated.metadata import (
     MetadataResponseTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.topic_names import is_legal_topic
 from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.cluster import CLUSTER_ID
 from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
-from kproxy.testing.fake_broker.topics import INTERNAL_TOPICS, Topic, legal_topic_name
+from kproxy.testing.fake_broker.topics import INTERNAL_TOPICS, Topic
 
 _ASK_BY_ID_VERSION = 12
 _NO_ID = bytes(16)
@@ -47,7 +48,7 @@ def _answer(call: Call, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     topic = call.cluster.topics.get(name)
     if topic is not None:
         return _describe(call, topic)
-    if not legal_topic_name(name):
+    if not is_legal_topic(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     wanted_by_all = call.cluster.config.auto_create_topics and call.request.allow_auto_topic_creation
     if wanted_by_all and call.cluster.controller_alive:
