@@ -25,14 +25,16 @@ class Row:
     #: Bytes of memory before and after it; open files likewise.
     memory: tuple[int, int]
     files: tuple[int, int]
+    #: The longest stretch of the loop's work, in seconds of processor time.
+    stretch: float
     #: The longest wait for the health page beside the attack, in seconds; None: nobody asked for it.
-    stall: float | None
+    wait: float | None
     answers: str
     tracebacks: int
     alive: bool
 
-    def faults(self, most_stall: float) -> list[str]:
-        """What is not as it has to be; ``most_stall``: the longest wait allowed, in seconds."""
+    def faults(self, most_stretch: float) -> list[str]:
+        """What is not as it has to be; ``most_stretch``: the longest stretch allowed, in seconds."""
         found = []
         if not self.alive:
             found.append("kproxy has ended")
@@ -42,8 +44,8 @@ class Row:
             found.append(f"memory grew by {(self.memory[1] - self.memory[0]) / _MIB:.0f} MiB")
         if self.files[1] > self.files[0] * (1 + _TENTH) + _OWN_FILES:
             found.append(f"{self.files[1] - self.files[0]} files left open")
-        if self.stall is not None and self.stall > most_stall:
-            found.append(f"the loop stood still for {self.stall:.1f} s")
+        if self.stretch > most_stretch:
+            found.append(f"the loop worked for {self.stretch * 1000:.0f} ms without a break")
         return found
 
 
@@ -54,6 +56,7 @@ def _too_much(before: int, after: int) -> bool:
 def measured(proxy: Besieged, name: str, attack: Callable[[Besieged], str], *, pings: bool = True) -> Row:
     """Runs an attack; waits up to 20 s for memory and files to come back. ``pings``: beside an honest client."""
     memory, files, tracebacks = proxy.memory, proxy.open_files, proxy.tracebacks
+    proxy.longest_stretch.seconds = 0.0
     began = time.monotonic()
     with Pings(proxy) if pings else nullcontext() as honest:
         answers = attack(proxy)
@@ -68,6 +71,7 @@ def measured(proxy: Besieged, name: str, attack: Callable[[Besieged], str], *, p
         seconds,
         (memory, proxy.memory if proxy.alive else 0),
         (files, proxy.open_files if proxy.alive else 0),
+        proxy.longest_stretch.seconds,
         None if honest is None else honest.slowest,
         answers,
         proxy.tracebacks - tracebacks,

@@ -14,6 +14,7 @@ from typing import IO
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.client import ClusterClient
+from verification.hostile.stretches import LongestStretch
 
 PATIENCE = 20.0
 #: After so long the fake broker is taken for broken, in seconds.
@@ -32,8 +33,17 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
 class Besieged:
     """A running kproxy in front of a fake broker that holds the topic ``t``."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path, broker: "_Broker", *, opens: bool = True) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[str],
+        log: Path,
+        broker: "_Broker",
+        longest_stretch: LongestStretch,
+        *,
+        opens: bool = True,
+    ) -> None:
         """``opens``: clients need neither TLS nor a login, so that a witness can write and read."""
+        self.longest_stretch = longest_stretch
         self._process = process
         self._log = log
         self._broker = broker
@@ -158,11 +168,13 @@ def besieged(directory: Path, *options: str, opens: bool = True) -> Iterator[Bes
     """The two processes, until the block ends; kproxy's log is in ``directory``."""
     with ExitStack() as stack:
         broker = _Broker(stack)
-        log = directory / "kproxy.log"
-        command = ["-m", "kproxy", "run", f"--bootstrap-servers={broker.bootstrap}", "--listen=127.0.0.1:0"]
+        log, stretches = directory / "kproxy.log", directory / "longest-stretch"
+        longest = LongestStretch(stretches)
+        watched = ["-m", "verification.hostile.stretches", str(stretches)]
+        command = [*watched, "run", f"--bootstrap-servers={broker.bootstrap}", "--listen=127.0.0.1:0"]
         output = stack.enter_context(log.open("w"))
         kproxy = stack.enter_context(_python(*command, "--http=127.0.0.1:0", "--log-format=json", *options, to=output))
-        yield Besieged(kproxy, log, broker, opens=opens)
+        yield Besieged(kproxy, log, broker, longest, opens=opens)
 
 
 @contextmanager
