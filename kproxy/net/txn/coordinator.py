@@ -22,7 +22,7 @@ from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.tools import OwnerTools
-from kproxy.txn.claims import NOBODY
+from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ends import answered_end
 from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
@@ -175,9 +175,9 @@ class Coordinator:
         owner = self._owners.get(request.transactional_id)
         if owner is not None:
             return owner
-        return await self._jobs.run(lambda: self._take_over(request.transactional_id))
+        return await self._jobs.run(lambda: self._take_over(request.transactional_id, request.client))
 
-    async def _take_over(self, transactional_id: str) -> Owner:
+    async def _take_over(self, transactional_id: str, client: Producer) -> Owner:
         await self._succession.alone()
         async with self._taking_over:
             if transactional_id in self._owners:
@@ -186,6 +186,7 @@ class Coordinator:
             if view is None or view.claim is None or view.expired:
                 raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
             if view.claim.instance_id != self._tools.instance_id and not self._is_silent(view):
+                refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
             owner = Owner(transactional_id, self._tools)
             await owner.adopt(view)

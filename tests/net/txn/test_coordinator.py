@@ -242,6 +242,28 @@ class TestInstances:
             assert cast.visible(a.transactions.views) == ["1"]
 
     @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+    async def test_a_fenced_producer_is_refused_for_good_also_where_its_former_owner_was_restarted(
+        self, bumps: bool
+    ) -> None:
+        """NOT_COORDINATOR would have it retry for ever: it finds the same instance again."""
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps), Client("id", bumps)
+            await old.init(a)
+            await old.write(a, "old", P0)
+            await new.init(b)
+            await a.kill()
+            for name in ("a", "c"):
+                other = await cast.instance(name)
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await old.end(other)
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await old.send(other, [old.batch("zombie", P0)])
+            await new.write(b, "new", P0)
+            await new.end(b)
+            assert cast.visible(b.transactions.views) == ["new"]
+
+    @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
     async def test_a_restarted_instance_tells_what_the_log_says_of_an_end_whose_answer_was_lost(
         self, bumps: bool
     ) -> None:
