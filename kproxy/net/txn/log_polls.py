@@ -187,6 +187,8 @@ class LogPolls:
             log.info("reading a partition anew", topic=self._topic.name, partition=partition, position=part.position)
             part.stale = True
         self._lose([part])
+        if part.stale:
+            return False  # nothing is refused: what was lost is reported when the partition is read anew
         try:
             check(what, self._topic.name, error_code)
         except (OSError, Refused) as error:

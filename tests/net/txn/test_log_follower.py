@@ -229,14 +229,16 @@ async def test_a_log_that_begins_behind_what_was_read_is_read_anew_from_its_star
 
 
 async def test_a_log_that_has_lost_its_end_is_read_anew() -> None:
-    async with followed() as log:
-        log.write(b"a", b"b")
-        await log.at_end()
-        log.brokers.topics[TOPIC].partitions[0].log.truncate(0)
-        await eventually(lambda: log.sink.restarts[4:] == [(0, 0)])
-        log.write(b"z")
-        await log.at_end()
-        assert log.sink.values() == [b"z"]
+    with structlog.testing.capture_logs() as lines:
+        async with followed() as log:
+            log.write(b"a", b"b")
+            await log.at_end()
+            log.brokers.topics[TOPIC].partitions[0].log.truncate(0)
+            await eventually(lambda: log.sink.restarts[4:] == [(0, 0)])
+            log.write(b"z")
+            await log.at_end()
+            assert log.sink.values() == [b"z"]
+    assert not [line for line in lines if "refuses" in line["event"]], "no right is missing"
 
 
 async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_anew() -> None:
