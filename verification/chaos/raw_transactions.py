@@ -78,9 +78,9 @@ class RawTransactions:
         self._group = CoordinatorLink(bootstrap, client_id, transactional_id, GROUP)
         """The group has the name of the transactional id."""
 
-    async def init(self) -> Producer:
+    async def init(self, timeout_ms: int = TIMEOUT_MS) -> Producer:
         """InitProducerId: become the producer of the transactional id."""
-        request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
+        request = InitProducerIdRequest(self.transactional_id, timeout_ms)
         answer = await self._coordinator.call(request, _INIT_VERSION, InitProducerIdResponse)
         _check(answer.error_code)
         self.become(Producer(answer.producer_id, answer.producer_epoch))

@@ -42,6 +42,9 @@ class Levers(Protocol):
     def crash(self) -> None:
         """End the first broker and start it again; wait until it serves."""
 
+    def lose(self, topic: str) -> None:
+        """Let the first broker's partitions of a topic lose all their records, as an unclean election does."""
+
     def fill(self, node: int) -> None:
         """Let a broker's disk be full."""
 
@@ -83,6 +86,15 @@ class RealLevers:
 
     def crash(self) -> None:
         """Kill the process and start it again."""
+        self._kafka.restart(0)
+
+    def lose(self, topic: str) -> None:
+        """Kill the process, delete the files of its records, and start it again."""
+        self._kafka.kill(0)
+        for directory in (self._kafka.directory / "data-1").glob(f"{topic}-*"):
+            for path in directory.iterdir():
+                if path.name != "partition.metadata":
+                    path.unlink()
         self._kafka.restart(0)
 
     def fill(self, node: int) -> None:
@@ -137,6 +149,10 @@ class FakeLevers:
         """Forget the producers that the logs do not hold."""
         self._do(self._forget)
 
+    def lose(self, topic: str) -> None:
+        """Truncate the logs and elect the leaders again."""
+        self._do(lambda: self._lose(topic))
+
     def fill(self, node: int) -> None:
         """Fail the broker's log directory."""
         self._do(lambda: self._server.cluster.disk_full(node))
@@ -155,6 +171,11 @@ class FakeLevers:
     def _forget(self) -> None:
         for name in self._server.cluster.topics:
             self._server.cluster.forget_producers(name, 0)
+
+    def _lose(self, topic: str) -> None:
+        for partition in self._server.cluster.topics[topic].partitions:
+            partition.log.truncate(0)
+            partition.lead(partition.leader)
 
     def _do(self, what: Callable[[], None]) -> None:
         trio.from_thread.run_sync(what, trio_token=self._token)
