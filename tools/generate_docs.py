@@ -1,5 +1,6 @@
 """Writes docs/configuration.md from the option table; with ``--check`` only tells whether it is up to date."""
 
+import re
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +14,7 @@ _INTRODUCTION = """\
 <!-- Made by `make generate` from kproxy/config/model.py; edit that. -->
 # Configuration
 
-Only `bootstrap.servers` has to be given. Each option has three spellings:
+Only `bootstrap.servers` is required. Each option has three spellings:
 
 | where | spelling | example |
 |---|---|---|
@@ -21,14 +22,14 @@ Only `bootstrap.servers` has to be given. Each option has three spellings:
 | environment | `KPROXY_`, capitals, underscores | `KPROXY_BOOTSTRAP_SERVERS=kafka-1:9092` |
 | command line | two hyphens, hyphens | `--bootstrap-servers kafka-1:9092` |
 
-A flag beats the environment, that beats the file, that beats the default. In the file `log: {level: debug}` means the
-same as `log.level: debug`. An option that does not exist, or a value that cannot be, is an error and never ignored;
-all errors are shown at once. `kproxy config check` takes the same options as `kproxy run` and prints every value with
-its source (`--json` for machines); `kproxy config show` prints those of a kproxy that runs.
+A flag overrides the environment, the environment overrides the file, and the file overrides the default. In the file
+`log: {level: debug}` means the same as `log.level: debug`. An unknown option or an invalid value is an error; kproxy
+reports all errors at once. `kproxy config check` takes the same options as `kproxy run` and prints every value with
+its source (`--json` for scripts); `kproxy config show` prints those of a running kproxy.
 
-`kproxy config reload`, or SIGHUP, has a running kproxy read them again ([operations.md](operations.md#reload)). The
-column *change* says what that is worth: with `reload` another value holds at once, with `new connections` for those
-that are made from then on, with `restart` it is named and waits for a restart.
+After `kproxy config reload`, or SIGHUP, a running kproxy reads them again ([operations.md](operations.md#reload)).
+*Change* says when a new value takes effect: `reload` at once, `new connections` for connections that are opened from then
+on, `restart` only after a restart (kproxy names such options).
 
 ```yaml
 bootstrap.servers: [kafka-1:9092, kafka-2:9092]
@@ -40,11 +41,13 @@ log:
   format: json
 ```
 
-Kubernetes puts variables such as `KPROXY_PORT` and `KPROXY_SERVICE_HOST` into pods if a service is called `kproxy`;
-these are no options, and kproxy passes over them.
+Kubernetes sets variables such as `KPROXY_PORT` and `KPROXY_SERVICE_HOST` in pods if a service is named `kproxy`. These
+are not options, and kproxy ignores them.
 """
 
-_HEAD = "| option | default | unit | value | change | what for, and why so |\n|---|---|---|---|---|---|"
+_HEAD = "| option | default | what it is |\n|---|---|---|"
+#: The end of a text's first sentence: a full stop before a capital letter, but not in 127.0.0.1 or "max.in.flight".
+_SENTENCE = re.compile(r"(?<=[.)a-z0-9])\. (?=[A-Za-z0-9])")
 
 EXIT_CODES = {
     ExitCode.OK: "all well",
@@ -56,25 +59,36 @@ EXIT_CODES = {
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page: for each group a table with one sentence for each option, then the details."""
     sections = [_INTRODUCTION]
     for group, members in groupby(options(Config).values(), key=lambda entry: entry.group):
-        rows = "\n".join(map(_row, members))
+        entries = list(members)
+        rows = "\n".join(map(_row, entries))
         sections.append(f"## {group}\n\n{_HEAD}\n{rows}\n")
+        sections.extend(map(_details, entries))
     codes = "\n".join(f"| {code.value} | {text} |" for code, text in EXIT_CODES.items())
     sections.append(f"## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n")
     return "\n".join(sections)
 
 
-def _row(entry: Option) -> str:
+def _default(entry: Option) -> str:
     if entry.required:
-        default = "none: required"
-    elif entry.default_is_text:
-        default = entry.default_text
-    else:
-        default = f"`{entry.default_text}`"
-    cells = (f"`{entry.name}`", default, entry.kind.unit, entry.kind.label, entry.change.value, entry.reason)
-    return f"| {' | '.join(cells)} |"
+        return "required"
+    if entry.default_is_text:
+        return entry.default_text
+    return f"`{entry.default_text}`" + (f" {entry.kind.unit}" if entry.kind.unit else "")
+
+
+def _row(entry: Option) -> str:
+    summary = _SENTENCE.split(entry.reason, maxsplit=1)[0].rstrip(".")
+    anchor = entry.name.replace(".", "")
+    return f"| [`{entry.name}`](#{anchor}) | {_default(entry)} | {summary}. |"
+
+
+def _details(entry: Option) -> str:
+    default = "none, it is required" if entry.required else _default(entry)
+    facts = f"Value: {entry.kind.label}. Default: {default}. Change: {entry.change.value}."
+    return f"### `{entry.name}`\n\n{entry.reason}\n\n{facts}\n"
 
 
 def main(arguments: list[str]) -> int:

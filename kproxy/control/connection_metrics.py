@@ -15,15 +15,17 @@ _LIMITS = ("accept", "max_connections", "max_connections_per_ip")
 
 def process_families(stats: Stats) -> Iterator[Metric]:
     """What runs, whether it serves, and whether its one thread keeps up."""
-    info = GaugeMetricFamily("kproxy_build_info", "Always 1; its labels say what runs.", labels=("version", "python"))
+    info = GaugeMetricFamily(
+        "kproxy_build_info", "Always 1; its labels name the version that runs.", labels=("version", "python")
+    )
     info.add_metric((__version__, platform.python_version()), 1)
     yield info
     yield GaugeMetricFamily("kproxy_ready", "1 if clients are served.", value=int(stats.ready))
     yield GaugeMetricFamily("kproxy_brokers", "Brokers known.", value=stats.brokers)
     delays = HistogramMetricFamily(
         "kproxy_loop_delay_seconds",
-        "How late kproxy came to what was due, looked at about four times in a second; if it rises, its one core is "
-        "not enough: run more instances.",
+        "Delay of the event loop, measured about four times a second; if it rises, one core is not enough: run "
+        "more instances.",
         labels=(),
     )
     add_durations(delays, (), stats.loop_delays)
@@ -47,7 +49,9 @@ def connection_families(stats: Stats) -> Iterator[Metric]:
         open_now.add_metric((listener,), count)
     yield open_now
     yield GaugeMetricFamily(
-        "kproxy_connections_limit", "More than so many are refused: max.connections.", value=stats.connections_limit
+        "kproxy_connections_limit",
+        "Limit of client connections, max.connections; further ones are refused.",
+        value=stats.connections_limit,
     )
     yield counter(
         "kproxy_connections_accepted",
@@ -70,8 +74,7 @@ def connection_families(stats: Stats) -> Iterator[Metric]:
     )
     software = GaugeMetricFamily(
         "kproxy_client_software_connections",
-        "Client connections open, by what the client calls its software; unknown where it has not said, or is too old "
-        "to.",
+        "Client connections open, by the client's software name; unknown for clients that send none.",
         labels=("client_software", "client_software_version"),
     )
     # A sum, because two names may become one when they are made printable.

@@ -57,7 +57,7 @@ STATUS: Final = all_required(
         "brokers_up": _COUNT,
         "brokers_known": _COUNT,
         "lanes": {**_COUNT, "description": "Producer ids in use."},
-        "in_flight": {**_COUNT, "description": "Stamped batches on their way."},
+        "in_flight": {**_COUNT, "description": "Stamped batches in flight."},
         "in_doubt": {**_COUNT, "description": "Batches whose clients may not have had the answer."},
         "unacknowledged_ms": {**_DURATION, "description": "Age of the oldest batch whose fate is open, ms."},
         "buffered_bytes": _COUNT,

@@ -75,7 +75,7 @@ class StatsCollector(Collector):
         )
         seconds = HistogramMetricFamily(
             "kproxy_request_duration_seconds",
-            "Time from a request's last byte to its answer; long for Fetch and JoinGroup, which wait on purpose.",
+            "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",
             labels=("api_key", "api_version"),
         )
         seen = {api_name(ApiKey.PRODUCE), *(api_name(key) for key, _ in self._stats.requests)}
@@ -90,10 +90,10 @@ class StatsCollector(Collector):
         yield total
         yield seconds
         yield counter("kproxy_request_bytes", "Bytes of requests that were answered.", ("api_key",), bytes_in)
-        yield counter("kproxy_response_bytes", "Bytes of their answers.", ("api_key",), bytes_out)
+        yield counter("kproxy_response_bytes", "Bytes of responses to clients.", ("api_key",), bytes_out)
         yield counter(
             "kproxy_requests_unanswered",
-            "Requests that ended their connection, because no answer could be had: the client sees a disconnect.",
+            "Requests without a response, for which kproxy closed the connection: the client sees a disconnect.",
             ("api_key",),
             single({api_name(key): count for key, count in self._stats.requests_unanswered.items()}, seen),
         )
@@ -103,7 +103,7 @@ class StatsCollector(Collector):
             legacy[api_name(key), str(version), printable(client_id), printable(software)] += count
         yield counter(
             "kproxy_legacy_requests",
-            "Requests in versions that Kafka 4 removed: who must be upgraded before a direct connection works.",
+            "Requests in versions that Kafka 4 removed, by client: upgrade these clients before they connect directly.",
             ("api_key", "api_version", "client_id", "client_software"),
             legacy,
         )
@@ -116,13 +116,13 @@ class StatsCollector(Collector):
         yield counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
         yield GaugeMetricFamily(
             "kproxy_buffered_bytes",
-            "Bytes held in buffers; near kproxy_buffered_bytes_limit for long: brokers or readers are slower than the "
-            "clients.",
+            "Bytes held in buffers; if they stay near kproxy_buffered_bytes_limit, brokers or consumers are "
+            "slower than producers.",
             value=stats.buffered_bytes,
         )
         yield GaugeMetricFamily(
             "kproxy_buffered_bytes_limit",
-            "From here on kproxy stops reading: three quarters of buffer.memory.",
+            "Above this kproxy stops reading: three quarters of buffer.memory.",
             value=stats.buffered_bytes_limit,
         )
 
@@ -138,23 +138,21 @@ class StatsCollector(Collector):
                 {(direction, str(magic)): count for (direction, magic), count in counts.items()},
             )
         yield GaugeMetricFamily("kproxy_producer_ids_active", "Producer ids in use.", value=stats.producer_ids_active)
-        yield GaugeMetricFamily(
-            "kproxy_batches_in_flight", "Stamped batches on their way.", value=stats.sends_in_flight
-        )
+        yield GaugeMetricFamily("kproxy_batches_in_flight", "Stamped batches in flight.", value=stats.sends_in_flight)
 
     def _retries(self) -> Iterator[Metric]:
         stats = self._stats
         yield GaugeMetricFamily(
             "kproxy_oldest_unacknowledged_seconds",
-            "Age of the oldest batch whose fate is open, 0 if there is none; if it only grows, look at the leader of "
-            "its partition.",
+            "Age of the oldest batch without an outcome, 0 if there is none; if it keeps growing, check the "
+            "leader of its partition.",
             value=age(stats.oldest_unacknowledged, self._now()),
         )
         yield GaugeMetricFamily(
             "kproxy_batches_in_doubt",
-            "Batches whose clients may not have received the answer. Batches of connections that ended in good order "
-            "after the answer do not count. If it stays high, clients often time out or disconnect: raise their "
-            "time-outs.",
+            "Batches whose clients may not have received the response. Batches of connections that closed in good "
+            "order after the response do not count. If it stays high, clients often time out or disconnect: raise "
+            "their time-outs.",
             value=stats.in_doubt,
         )
         yield CounterMetricFamily(
@@ -169,12 +167,13 @@ class StatsCollector(Collector):
         )
         yield CounterMetricFamily(
             "kproxy_requests_dropped",
-            "Produce requests behind the end of their connection that a newer one had outrun.",
+            "Produce requests read after their connection had closed, and dropped because a newer connection had "
+            "used the partition.",
             value=stats.requests_dropped,
         )
         yield CounterMetricFamily(
             "kproxy_requests_timed_out",
-            "Produce requests answered REQUEST_TIMED_OUT while kproxy goes on to send; if it rises, brokers are "
+            "Produce requests answered REQUEST_TIMED_OUT while kproxy keeps sending; if it rises, brokers are "
             "slower than the clients' time-outs.",
             value=stats.requests_timed_out,
         )
@@ -185,60 +184,65 @@ class StatsCollector(Collector):
             "kproxy_readbacks", "Reads of a partition's log to compare with retries.", value=stats.readbacks
         )
         yield CounterMetricFamily(
-            "kproxy_readback_bytes", "Bytes read from partitions' logs for it.", value=stats.readback_bytes
+            "kproxy_readback_bytes",
+            "Bytes read from partitions' logs to compare with retries.",
+            value=stats.readback_bytes,
         )
         yield counter(
             "kproxy_readbacks_failed",
-            "Reads that failed, so that what came was taken as new: each may have let a duplicate through; look at "
-            "the reason, and at recovery.max.bytes.",
+            "Reads that failed, so that records counted as new: each may have let a duplicate through; check the "
+            "reason, and recovery.max.bytes.",
             ("reason",),
             single(stats.readbacks_failed, _UNREAD),
         )
         yield counter(
             "kproxy_fences",
-            "Markers that fenced a producer epoch, or were refused, where kproxy waited instead: then give it "
-            "ClusterAction on the cluster.",
+            "Markers that fenced a producer epoch. refused: the broker refused the marker, and kproxy waited "
+            "instead; grant it ClusterAction on the cluster.",
             ("outcome",),
             single(stats.fences, ("done", "refused")),
         )
         yield CounterMetricFamily(
             "kproxy_recoveries",
-            "Partitions looked through for what a former kproxy, or a producer id given up, had sent.",
+            "Partitions searched for what a former kproxy, or an abandoned producer id, had sent.",
             value=stats.recoveries,
         )
         yield CounterMetricFamily(
             "kproxy_recovery_seconds",
-            "Time that this took in all; clients of these partitions wait meanwhile.",
+            "Total time of recoveries; producers of these partitions wait meanwhile.",
             value=stats.recovery_seconds,
         )
 
     def _faults(self) -> Iterator[Metric]:
         stats = self._stats
-        yield CounterMetricFamily("kproxy_epoch_bumps", "Producer epochs given up.", value=stats.epoch_bumps)
+        yield CounterMetricFamily(
+            "kproxy_epoch_bumps", "Producer epochs that kproxy abandoned.", value=stats.epoch_bumps
+        )
         yield counter("kproxy_resends", "Batches sent again.", ("reason",), single(stats.resends))
         yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals, _REFUSALS))
         yield counter(
             "kproxy_http_requests_refused",
-            "Requests to the status page (http) and the control API (control) that were refused; token: somebody "
-            "guesses, or has an old one; host, origin: a web page of somebody else's tries.",
+            "Refused requests to the status page (http) and the control API (control). token: a wrong or old "
+            "token; host, origin: a web page of another site.",
             ("listener", "reason"),
             stats.http_refused,
         )
         yield counter(
             "kproxy_authorization_refusals",
-            "What rules of acl.file refused to clients; the log says what, and to whom.",
+            "Refusals by rules of acl.file; the log names operation, resource and principal.",
             ("operation", "resource_type"),
             stats.authorization_refusals,
         )
         yield counter(
             "kproxy_throttles",
-            "How often clients were made to wait because they used more than quotas.file allows.",
+            "Times that a client was muted because it exceeded a limit of quotas.file.",
             ("limit",),
             single(stats.throttles, (limit.value for limit in Limit if limit is not Limit.CONNECTIONS)),
         )
         yield counter(
             "kproxy_throttle_seconds",
-            "For how long in all; where it rises as fast as time goes by, a client is always at its limit.",
+            "Total time for which clients were muted; if it rises by a second each second, a client is always at "
+            "its limit.",
             ("limit",),
             {(limit,): seconds for limit, seconds in stats.throttle_seconds.items()},
         )

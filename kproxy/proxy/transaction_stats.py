@@ -54,7 +54,7 @@ class TransactionStats:
     last_stable_lag: dict[tuple[str, int], int] = field(default_factory=dict)
     """High watermark less last stable offset, by topic and partition, where that is not 0."""
     hidden_bytes: int = 0
-    """Bytes of batches that were left out of Fetch answers."""
+    "Bytes of batches that were hidden from Fetch responses."
 
     def aborted(self, reason: str) -> None:
         """Counts one abort."""

@@ -16,5 +16,5 @@ def test_page_agrees_with_the_option_table() -> None:
 def test_every_option_is_on_the_page() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     for name, entry in options(Config).items():
-        assert f"| `{name}` |" in page
+        assert f"### `{name}`\n" in page
         assert entry.reason in page
