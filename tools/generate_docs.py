@@ -28,8 +28,8 @@ reports all errors at once. `kproxy config check` takes the same options as `kpr
 its source (`--json` for scripts); `kproxy config show` prints those of a running kproxy.
 
 After `kproxy config reload`, or SIGHUP, a running kproxy reads them again ([operations.md](operations.md#reload)).
-*Change* says when a new value takes effect: `reload` at once, `new connections` for connections that are opened from then
-on, `restart` only after a restart (kproxy names such options).
+*Change* says when a new value takes effect: `reload` at once, `new connections` for connections that are opened from
+then on, `restart` only after a restart (kproxy names such options).
 
 ```yaml
 bootstrap.servers: [kafka-1:9092, kafka-2:9092]
