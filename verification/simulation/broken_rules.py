@@ -15,6 +15,7 @@ from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, LanePool, Track
 from kproxy.dedup.matching import RecordInBatch
+from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import RetryLedger
@@ -30,6 +31,7 @@ from kproxy.proxy.retries import Retries
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _READ_BATCH: Final = read_batch
+_REVIEW: Final = ProducerConnection.review
 _PRODUCE: Final = ProduceGate._produce
 _BATCH_HEADER: Final = 61
 
@@ -81,6 +83,13 @@ def everybody_ends(self: RetryLedger, now: float) -> None:
     """Other connections of a producer count as ended."""
     for member in self.members[:-1]:
         member.end(now)
+
+
+def review_all(self: ProducerConnection) -> None:
+    """What was answered in time may come again on its connection, as what was answered too late."""
+    for answer in self._asked:
+        answer.failed = answer.failed or bool(answer.position)
+    _REVIEW(self)
 
 
 def base(offsets: list[int], *, whole: bool) -> int:

@@ -15,7 +15,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.frames import FrameIO
-from verification.simulation.history import History, Sent, State
+from verification.simulation.history import Attempt, History, Sent, State
 from verification.simulation.network import Host, Link, VirtualIO
 from verification.simulation.plan import TOPIC, ClientPlan
 from verification.simulation.record_sets import record_set
@@ -64,8 +64,6 @@ class Client:
         self._failures = 0
         #: Goes before what is sent again: the next request was made before an error was read.
         self._ahead = False
-        #: Until then (trio's clock) the end of its last connection is on its way, behind requests that arrive before.
-        self._unseen_until = 0.0
         self._program = [self._request(nth) for nth in range(len(plan.sends))]
 
     def _request(self, nth: int) -> Request:
@@ -132,7 +130,6 @@ class Client:
         for batch in request.values():
             for sent in batch:
                 sent.timestamp = self._stamp()
-                self._history.begin(sent)
         return request
 
     def _stamp(self) -> int:
@@ -213,15 +210,15 @@ class Client:
         self._say(f"sends {number}: {_show(request)}")
         for sent in _all(request):
             sent.state = State.OK if sent.state is State.OK else State.OPEN
-            sent.tries, sent.evident, sent.sent_at = sent.tries + 1, False, trio.current_time()
-        if plan.acks == 0:
-            await self._io.send(message, plan.version, silent=True)
-            return
-        self._flight[number] = (trio.current_time() + plan.request_timeout, request)
-        await self._io.send(message, plan.version)
+            sent.tries, sent.evident = sent.tries + 1, False
+        if plan.acks:
+            self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         assert self.link is not None
-        if self.link.up.last_arrival < self._unseen_until:
-            self._history.cannot_be_seen(plan)  # a retry overtakes the end, and requests come between the two
+        up = self.link.up
+        await self._io.send(message, plan.version, silent=plan.acks == 0)
+        attempt = Attempt(self.link, up.written, up.last_arrival)
+        for sent in _all(request):
+            self._history.sends(sent, attempt)
 
     def _find_evident(self, number: int) -> None:
         """An answer to a request so far behind shows kproxy that the first was had, however many may be in flight."""
@@ -248,12 +245,14 @@ class Client:
         if self.plan.closes_on_timeout:
             raise OSError("timed out")
         assert self.link is not None
-        if max(self.link.up.stalled_until, self.link.down.stalled_until) > deadline - self.plan.request_timeout:
-            self._history.cannot_be_seen(self.plan)  # kproxy may have answered in time
+        stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until)
         for number, (until, request) in list(self._flight.items()):
             if until == deadline:
                 self._say(f"times out {number}")
                 del self._flight[number]
+                self._history.goes_amiss(_all(request))
+                for sent in _all(request):  # if it is held up, kproxy may have answered in time
+                    sent.unseen |= stalled_until > deadline - self.plan.request_timeout
                 self._again([request])
 
     # -- what came of it
@@ -264,8 +263,9 @@ class Client:
         if entry is None:
             self._say(f"throws the late answer to {number} away")
             return
-        self._note_held_up(entry[0])
-        if trio.current_time() - (entry[0] - self.plan.request_timeout) >= _LATE_SHARE * self.plan.timeout_ms / 1000:
+        waited = trio.current_time() - (entry[0] - self.plan.request_timeout)
+        late = waited >= _LATE_SHARE * self.plan.timeout_ms / 1000
+        if late:
             self._history.disturb(self.plan)  # kproxy has to take it for one that has given up
         request = dict(entry[1])
         again: Request = {}
@@ -278,10 +278,16 @@ class Client:
                 if self._told(batch, row.error_code, row.base_offset):
                     again[row.index] = batch
         self._say(f"reads {number}: {' '.join(said)}")
-        self._note_unseen_round(refused=bool(again))
         if request:
             self._history.breaks("every request is answered", f"the answer to {number} leaves out {list(request)}")
         self._find_evident(number)
+        if again or late:
+            self._history.goes_amiss(_all(entry[1]))
+        else:
+            for sent in _all(entry[1]):
+                sent.amiss = False
+        self._note_held_up(entry[0], again)
+        self._note_unseen_round(again)
         if not again:  # beside an error nothing shows that a success was had: all of it may come again
             self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
         else:
@@ -332,25 +338,25 @@ class Client:
         self._say(f"lost connection {number} ({why})")
         self._history.disturb(self.plan)
         if self._io is not None:
-            self._note_unseen_end(self._io)
             self._close()
         self._failures += 1
         if self._failures > 2:
             self._place = None
-        for deadline, _ in self._flight.values():
-            self._note_held_up(deadline)
+        for deadline, request in self._flight.values():
+            self._note_held_up(deadline, request)
         flight = [request for _, request in self._flight.values()]
         self._flight.clear()
         self._again(flight)
 
-    def _note_held_up(self, deadline: float) -> None:
-        """A refusal that came late, or what was ready and came long behind it."""
+    def _note_held_up(self, deadline: float, again: Request) -> None:
+        """A refusal that came late, or what was ready and came long after it: kproxy waits 0.5 s for a retry."""
         if self.plan.ready and self.link is not None:
             stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
             if stalled_until > deadline - self.plan.request_timeout:
-                self._history.holds_up(self.plan)
+                for request in (again, *self._todo):
+                    _hold_up(request)
 
-    def _note_unseen_round(self, *, refused: bool) -> None:
+    def _note_unseen_round(self, again: Request) -> None:
         """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
         if not self.plan.in_rounds:
             return
@@ -358,20 +364,8 @@ class Client:
         since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
         if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
             self._seen = True
-        elif refused and not self._seen:
-            self._history.holds_up(self.plan)
-
-    def _note_unseen_end(self, io: FrameIO) -> None:
-        """The end of a connection comes too late if it is held up, and some of what is sent again was not."""
-        assert self.link is not None
-        up = self.link.up
-        size = sum(io.sizes[number] for number in self._flight)
-        # what succeeded beside an error was written on this connection, and comes again with the rest of its request
-        told = any(sent.state is State.OK for _, request in self._flight.values() for sent in _all(request))
-        if up.holds and (up.on_way < size or told):
-            self._history.cannot_be_seen(self.plan)
-        elif up.on_way and (up.on_way < size or up.spread or told):
-            self._unseen_until = up.last_arrival
+        elif not self._seen:
+            _hold_up(again)
 
     def _close(self) -> None:
         if self._io is not None:
@@ -381,6 +375,11 @@ class Client:
 
 def _all(request: Request) -> list[Sent]:
     return [sent for batch in request.values() for sent in batch]
+
+
+def _hold_up(request: Request) -> None:
+    for sent in _all(request):
+        sent.held_up = True
 
 
 def _show(request: Request) -> str:

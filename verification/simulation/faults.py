@@ -72,14 +72,7 @@ def _delay(_: "World", link: Link, fault: FaultPlan) -> None:
     link.stall(fault.much * _LONGEST_DELAY)
 
 
-def _half_open(world: "World", link: Link, _: FaultPlan) -> None:
-    link.vanish()
-    for client in world.clients:
-        if client.link is link:
-            world.history.cannot_be_seen(client.plan)
-
-
-def _upstream_half_open(_: "World", link: Link, __: FaultPlan) -> None:
+def _half_open(_: "World", link: Link, __: FaultPlan) -> None:
     link.vanish()
 
 
@@ -218,7 +211,7 @@ _KINDS: Final[dict[str, Callable[["World", FaultPlan], Any]]] = {
     "clock": _clock,
     "upstream_cut": _link(BROKER_LEG, _upstream_cut),
     "upstream_delay": _link(BROKER_LEG, _delay),
-    "upstream_half_open": _link(BROKER_LEG, _upstream_half_open),
+    "upstream_half_open": _link(BROKER_LEG, _half_open),
     "lost_answer": _answers(_lost_answer),
     "dropped_answer": _answers(_dropped_answer),
     "slow_broker": _answers(_slow),

@@ -19,8 +19,6 @@ class FrameIO:
         self._splitter = FrameSplitter(_LARGEST)
         self._frames: list[bytearray] = []
         self._sent: dict[int, tuple[int, int]] = {}
-        #: Bytes of the requests that have no answer, by correlation id.
-        self.sizes: dict[int, int] = {}
         self._buffer = memoryview(bytearray(_READ))
         #: The correlation id of the next request.
         self.next_id = 1
@@ -31,10 +29,7 @@ class FrameIO:
         self.next_id += 1
         if not silent:
             self._sent[number] = (message.API_KEY, version)
-        frame = encode_request(message, version, number, self._client_id)
-        if not silent:
-            self.sizes[number] = len(frame)
-        await self._io.send_all([frame])
+        await self._io.send_all([encode_request(message, version, number, self._client_id)])
 
     async def receive(self) -> tuple[int, Message]:
         """The next answer and its correlation id. OSError if the connection is broken, EOFError at its end."""
@@ -49,7 +44,6 @@ class FrameIO:
         frame = memoryview(self._frames.pop(0))[4:]
         number = int.from_bytes(frame[:4], "big")
         api_key, version = self._sent.pop(number)
-        del self.sizes[number]
         body = frame[response_header_size(api_key, version, frame) :]
         return number, response_class(api_key).decode(body, version)
 

@@ -1,12 +1,13 @@
 """What the clients did and were told: the claims that the logs are held against."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
 from typing import Final
 
 import trio
 
+from verification.simulation.network import Link
 from verification.simulation.plan import ClientPlan
 
 
@@ -24,6 +25,26 @@ _TAIL_BATCHES: Final = 5
 _TAIL_SECONDS: Final = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A record on its way to kproxy, once."""
+
+    link: Link
+    #: Of the connection's bytes, so many are it and what was sent before it.
+    position: int
+    #: When the last of them arrives, by trio's clock, unless a fault delays it later.
+    arrives: float
+
+    def is_hidden_from(self, other: "Attempt") -> bool:
+        """Whether kproxy reads both before it can see that the connection of this one has ended."""
+        link, end = self.link, self.link.end_unseen_until
+        if link is other.link or other.arrives >= end:
+            return False
+        if link.up.arrived >= self.position:
+            return True
+        return not link.half_open and max(self.arrives, link.up.stalled_until) < end
+
+
 @dataclass(slots=True, eq=False)
 class Sent:
     """One record that a client means to write once."""
@@ -39,19 +60,23 @@ class Sent:
     #: When it was acknowledged, counted over the whole run, and by trio's clock.
     order: int = -1
     told_at: float = 0.0
-    #: When it was sent last, by trio's clock: what is acknowledged comes again if another part of its request failed.
-    sent_at: float = 0.0
+    attempts: list[Attempt] = field(default_factory=list)
     #: What its client sent since shows that the acknowledgement was had.
     evident: bool = False
-    #: When it was sent first, that was so of all equal records of its producer; and no kproxy died meanwhile.
-    clear: bool = False
+    #: The last request that had it was answered with an error, too late, or not in time: it may come again where it is.
+    amiss: bool = False
     #: Its client lost a connection, timed out or got an error while the record's fate was open.
     shaken: bool = False
-
-    @property
-    def settled_at(self) -> float:
-        """What befalls its client later does not concern it (trio's clock): it is acknowledged, and not sent again."""
-        return max(self.told_at, self.sent_at) if self.state is State.OK else inf
+    #: It was sent again while kproxy could not know that its client did not wait for the answer any more, or
+    #: (``buried``) when it lay too far back: a second copy is excused.
+    unseen: bool = False
+    #: It lay too far back when its kproxy was killed: its successor reads only the last batches. It can come again all
+    #: the same, with a request of which another part has failed.
+    buried: bool = False
+    #: It was sent while an equal record of its producer was in doubt, or may have been taken for such a one.
+    mixed: bool = False
+    #: What its client sent behind it may have come before its retry, and kproxy could not know that a retry follows.
+    held_up: bool = False
 
 
 @dataclass(slots=True)
@@ -62,18 +87,6 @@ class History:
     #: Records that were sent, by partition, value and identity of the producer.
     sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
-    #: Since when (trio's clock), by identity (client.id, host):
-    #: identities that lost a connection, timed out or got an error: their equal records without
-    #: timestamps can't be told apart.
-    disturbed: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Since when, by identity:
-    #: identities one of whose connections became half-open, or whose end is held up behind other bytes: nobody can see
-    #: that it has ended. And those that sent again on a connection on which an answer was held up.
-    half_open: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Since when, by client number:
-    #: clients of which a request that was ready may have come long after the refusal, for which kproxy waits half a
-    #: second; and those with more requests on their way behind a refused one than kproxy has seen without an answer.
-    held_up: dict[int, float] = field(default_factory=dict)
     #: The first invariant that broke while the run went on, and how.
     broken: tuple[str, str] | None = None
     acknowledged: int = 0
@@ -92,9 +105,6 @@ class History:
     #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
     #: forgotten it.
     outlived: set[tuple[int, bytes]] = field(default_factory=set)
-    #: Partition and value of records that lay too far back when their kproxy was killed: its successor reads only the
-    #: last batches. They can come again all the same, with a request of which another part has failed.
-    buried: set[tuple[int, bytes]] = field(default_factory=set)
     #: Partition and value of records of which one was told to be where another stands, that bears another time: it came
     #: first, while that one was surely not had, and kproxy died since, who alone knew which of them was told.
     retold: set[tuple[int, bytes]] = field(default_factory=set)
@@ -112,21 +122,22 @@ class History:
         if self.broken is None:
             self.broken = (invariant, how)
 
-    def begin(self, sent: Sent) -> None:
-        """A record is about to be sent for the first time."""
-        key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
-        equal = self.sent.setdefault(key, [])
-        sent.clear = all(other.evident for other in equal)
-        equal.append(sent)
+    def sends(self, sent: Sent, attempt: Attempt) -> None:
+        """A record is on its way, perhaps not for the first time."""
+        equal = self.sent.setdefault((sent.partition, sent.value, sent.client.client_id, sent.client.host), [])
+        sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
+        sent.unseen |= sent.buried or any(former.is_hidden_from(attempt) for former in sent.attempts)
+        if not sent.attempts:
+            equal.append(sent)
+        sent.attempts.append(attempt)
 
-    def cannot_be_seen(self, client: ClientPlan) -> None:
-        """A client's connection has ended, or an answer on it is overdue, and nobody can tell."""
-        self.troubled.add(client.number)
-        self.half_open.setdefault((client.client_id, client.host), trio.current_time())
-
-    def holds_up(self, client: ClientPlan) -> None:
-        """A request of a client may have come long after what was sent before it."""
-        self.held_up.setdefault(client.number, trio.current_time())
+    def goes_amiss(self, records: Iterable[Sent]) -> None:
+        """A request gets an error, or no answer in time; what is on its way may be taken for its retry."""
+        for sent in records:
+            sent.amiss = True
+            key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
+            for other in self.sent.get(key, ()):
+                other.mixed |= other is not sent and other.state is State.OPEN
 
     def crashed(self, instance: int, now: float) -> None:
         """A kproxy was killed, and with it all that it knew of answers that its clients have had.
@@ -136,12 +147,9 @@ class History:
         self.killed[instance] = now
         for sent in self.records:
             if sent.client.instance == instance:
-                if sent.state is State.OK and self._is_buried(sent, now):
-                    self.buried.add((sent.partition, sent.value))
+                sent.buried |= sent.state is State.OK and self._is_buried(sent, now)
                 self.disturb(sent.client)
                 sent.evident = False
-                if sent.state is State.OPEN:
-                    sent.clear = False
 
     def _is_buried(self, sent: Sent, now: float) -> bool:
         later = [
@@ -157,4 +165,11 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
-        self.disturbed.setdefault((client.client_id, client.host), trio.current_time())
+
+
+def _is_doubtful(other: Sent, sent: Sent, link: Link) -> bool:
+    """Whether a record that is sent over a connection may be taken for a retry of an equal one."""
+    if other.evident:
+        return False
+    same = other.client.number == sent.client.number and other.attempts[-1].link is link
+    return other.amiss or not same

@@ -10,7 +10,6 @@ timestamps.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from math import inf
 from typing import NamedTuple
 
 from kproxy.codec.batch import iter_records, read_header
@@ -158,12 +157,7 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
     Or a broker forgot for old timestamps that a producer was fenced.
     """
-    return any(
-        _concerns(history.half_open.get(_identity(sent)), sent)
-        or (sent.partition, sent.value) in history.buried
-        or (sent.client.age and (sent.partition, sent.value) in history.outlived)
-        for sent in sents
-    )
+    return any(sent.unseen or (sent.client.age and (sent.partition, sent.value) in history.outlived) for sent in sents)
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:
@@ -179,27 +173,15 @@ def _silent(history: History, sents: list[Sent]) -> list[Sent]:
 
 
 def _told_apart(history: History, sents: list[Sent]) -> bool:
-    if history.strict:
-        return True
-    alone = len({sent.client.number for sent in sents}) == 1  # another process may have ended its connection
-    since = history.disturbed.get(_identity(sents[0]))
-    if (alone and not any(_concerns(since, sent) for sent in sents)) or all(sent.clear for sent in sents):
+    if history.strict or not any(sent.mixed for sent in sents):
         return True
     if any((sent.partition, sent.value) in history.retold for sent in sents):
         return False
+    alone = len({sent.client.number for sent in sents}) == 1
     if not alone and any(sent.shaken for sent in sents):
         return False  # a retry may bear another time, and this one may be another process's
     stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
     return len(set(stamps)) == len(sents)
-
-
-def _concerns(since: float | None, sent: Sent) -> bool:
-    """Whether something that began at a time (trio's clock; None: it did not) can have to do with a record."""
-    return since is not None and since <= sent.settled_at
-
-
-def _identity(sent: Sent) -> tuple[str, str]:
-    return sent.client.client_id, sent.client.host
 
 
 def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -231,11 +213,14 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         twins = [
             other for other in clients.values() if (other.client_id, other.host) == (client.client_id, client.host)
         ]
-        since = min(history.half_open.get((client.client_id, client.host), inf), history.held_up.get(number, inf))
         pipelines = client.depth > 1 or len(twins) > 1
         if client.acks == 0 or (pipelines and client.age):  # a forgotten producer may begin anywhere
             continue
-        mine = [sent for sent in records if sent.client.number == number and sent.settled_at < since]
+        mine = [
+            sent
+            for sent in records
+            if sent.client.number == number and sent.state is State.OK and not (sent.unseen or sent.held_up)
+        ]
         if pipelines and not (client.in_rounds and len(twins) == 1):
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
         elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what stands before it

@@ -147,6 +147,8 @@ class Link:
         self.leg = leg
         self.hosts = hosts
         self.half_open = False
+        #: When the kernels give up a half-open connection (trio's clock).
+        self._given_up_at = 0.0
         latency = rng.choice((0.001, 0.003, 0.01, 0.04))
         self.up, self.down = (Pipe(clock, number, rng, latency, rng.choice(_CAPACITIES)) for _ in range(2))
         self.up.back, self.down.back = self.down, self.up
@@ -178,7 +180,15 @@ class Link:
         self.half_open = True
         self.up.vanish()
         self.down.vanish()
-        self._clock.at(trio.current_time() + GIVE_UP_SECONDS, self.number, self.cut)
+        self._given_up_at = trio.current_time() + GIVE_UP_SECONDS
+        self._clock.at(self._given_up_at, self.number, self.cut)
+
+    @property
+    def end_unseen_until(self) -> float:
+        """When the far end can first see that the near end has left (trio's clock); 0 if it can see it now."""
+        if self.far.closed or self.up.ended or self.up.reset:
+            return 0.0
+        return self._given_up_at if self.half_open else self.up.last_arrival
 
 
 class VirtualListener:

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.faults import Fault
 from verification.simulation.faults import refusal
-from verification.simulation.plan import OLD, TOPIC, ClientPlan, Plan, Send, plain_client
+from verification.simulation.plan import OLD, TOPIC, ClientPlan, FaultPlan, Plan, Send, plain_client
 from verification.simulation.world import World
 
 Script: TypeAlias = Callable[[World], Awaitable[None]]
@@ -182,3 +182,27 @@ def long_had(seed: int) -> Plan:
     between = [(0.2, b"y%d" % nth) for nth in range(14)]
     client = _client(0, (0.5, b"x"), *between, (4.0, b"x"), magic=0, version=1)
     return Plan(seed, (client,), (), script=script, strict=True)
+
+
+def long_given_up(seed: int) -> Plan:
+    """A connection becomes half-open and is given up; long after that an answer is lost."""
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(39.5)
+        link = world.clients[0].link
+        assert link is not None
+        link.down.stall(5.0)
+        await _cut(world, 0, 41.0)
+
+    sends = (0.2, b"z"), (1.5, b"a"), (38.3, b"b"), (5.0, b"c")
+    return Plan(seed, (_client(0, *sends),), (FaultPlan(1.0, "half_open", 0.0, 0.0),), script=script)
+
+
+def long_cut(seed: int) -> Plan:
+    """A connection breaks; on the next one, to which nothing happens, two equal records follow each other."""
+
+    async def script(world: World) -> None:
+        await _cut(world, 0, 1.0)
+
+    client = _client(0, (0.2, b"z"), (2.0, b"y"), (2.0, b"x"), (1.0, b"x"), magic=0, version=1)
+    return Plan(seed, (client,), (), script=script)

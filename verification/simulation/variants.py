@@ -244,6 +244,19 @@ VARIANTS: Final = (
         10,
     ),
     Variant(
+        "what is in doubt is forgotten at once, also long after a connection was half-open",
+        ((Rules, "expired", broken_rules.yes),),
+        scripts.long_given_up,
+        seeds=10,
+    ),
+    Variant(
+        "what was answered in time comes again on its connection",
+        ((ProducerConnection, "review", broken_rules.review_all),),
+        scripts.long_cut,
+        (MERGED,),
+        10,
+    ),
+    Variant(
         "what was pipelined behind a refused request is taken",
         ((refusals._Told, "overtakes", broken_rules.no),),
         _MOVES,

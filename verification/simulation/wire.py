@@ -43,6 +43,8 @@ class Pipe:
         self.inbox = bytearray()
         #: Bytes written that have not arrived; what a reset left of them when the writer learnt of it.
         self.on_way = 0
+        #: Bytes written so far, and how many of them have arrived.
+        self.written = self.arrived = 0
         self.never_arrived: int | None = None
         self.ended = self.reset = False
         #: Whether the reader has closed its end.
@@ -57,6 +59,7 @@ class Pipe:
             return 0
         chunk = bytes(data[:taken])
         self.on_way += taken
+        self.written += taken
         at = self._rng.randrange(1, taken) if taken > 1 and self._rng.random() < _SPLIT else taken
         for part in (chunk[:at], chunk[at:]):
             if part:
@@ -87,13 +90,8 @@ class Pipe:
 
     @property
     def last_arrival(self) -> float:
-        """When the last that was written arrives, by trio's clock, unless it is held up."""
-        return self._last
-
-    @property
-    def spread(self) -> bool:
-        """Whether a part of what is on its way arrives before the rest."""
-        return bool(self._queue) and self._queue[0][0] < self._last
+        """When the last that was written arrives, by trio's clock, unless a fault delays it later."""
+        return max(self._last, self.stalled_until) if self._queue else self._last
 
     def stall(self, seconds: float) -> None:
         """Holds everything up for so long."""
@@ -154,6 +152,7 @@ class Pipe:
             self._cut = (size - len(data), action)
         self.inbox += data
         self.on_way -= len(data)
+        self.arrived += len(data)
         self.readers.unpark_all()
         if cut is not None:
             self._cut = None

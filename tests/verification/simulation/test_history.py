@@ -1,10 +1,17 @@
 """Claims."""
 
+from typing import Any
+
+import pytest
 import trio
 import trio.testing
 
 from tests.verification.simulation.worlds import client
-from verification.simulation.history import History, Sent, State
+from verification.simulation.clock import VirtualClock
+from verification.simulation.history import Attempt, History, Sent, State
+from verification.simulation.network import Link, VirtualNetwork
+from verification.simulation.plan import plain_client
+from verification.simulation.wire import GIVE_UP_SECONDS
 
 
 async def test_lines_bear_the_virtual_time(autojump_clock: trio.testing.MockClock) -> None:
@@ -14,33 +21,115 @@ async def test_lines_bear_the_virtual_time(autojump_clock: trio.testing.MockCloc
     assert [line.split() for line in history.trace] == [["1.5000", "something"]]
 
 
-async def test_identities_are_disturbed_together() -> None:
-    history = History()
-    history.disturb(client(number=3))
-    assert set(history.disturbed) == {("c3", "10.0.0.4")}
+@pytest.fixture
+def network(autojump_clock: trio.testing.MockClock) -> VirtualNetwork:
+    network = VirtualNetwork(1, VirtualClock(autojump_clock), lambda: 0.0)
+    network.takers["kproxy", 1] = ("client", lambda _: None)
+    return network
+
+
+def attempt(link: Link, arrives: float = 1.0) -> Attempt:
+    return Attempt(link, link.up.written, arrives)
+
+
+def sent(number: int = 3, value: bytes = b"a", **more: Any) -> Sent:
+    return Sent(client(number=number), 0, 0, value, **more)
+
+
+async def test_a_retry_is_unseen_while_the_connection_before_is_half_open(network: VirtualNetwork) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    record, late = sent(), sent(value=b"b")
+    history.sends(record, attempt(old))
+    history.sends(late, Attempt(old, old.up.written + 1, 1.0))  # vanishes before it arrives
+    old.vanish()
+    history.sends(record, attempt(old))
+    assert not record.unseen  # its own connection
+    for one in record, late:
+        history.sends(one, attempt(new))
+    assert (record.unseen, late.unseen) == (True, False)
+
+
+async def test_a_retry_is_seen_once_a_half_open_connection_was_given_up(network: VirtualNetwork) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    soon, later = sent(), sent(value=b"b")
+    for one in soon, later:
+        history.sends(one, attempt(old))
+    old.vanish()
+    history.sends(soon, attempt(new, trio.current_time() + GIVE_UP_SECONDS))
+    assert not soon.unseen
+    await trio.sleep(GIVE_UP_SECONDS + 1)
+    history.sends(later, attempt(new, trio.current_time()))
+    assert not later.unseen
+
+
+async def test_a_retry_that_overtakes_the_end_of_its_connection_is_unseen_if_the_record_itself_did_not_come_with_it(
+    network: VirtualNetwork,
+) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    first, last = sent(), sent(value=b"b")
+    history.sends(first, attempt(old))
+    old.near.send_at_once([b"x" * 10])
+    end = old.up.last_arrival
+    history.sends(last, Attempt(old, old.up.written, end))
+    old.near.close()
+    for one in first, last:
+        history.sends(one, attempt(new, end / 2))
+    assert (first.unseen, last.unseen) == (True, False)  # what comes with the end is known to be nobody's
+
+
+async def test_an_equal_record_is_mixed_up_with_one_in_doubt(network: VirtualNetwork) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    had, again, more, fresh = sent(), sent(), sent(), sent()
+    history.sends(had, attempt(old))
+    history.sends(again, attempt(old))
+    assert not again.mixed  # the connection stands, and nothing went wrong
+    history.sends(more, attempt(new))
+    assert more.mixed
+    for one in had, again, more:
+        one.evident = True
+    history.sends(fresh, attempt(new))
+    assert not fresh.mixed
+
+
+async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(network: VirtualNetwork) -> None:
+    history, link = History(), network.connect("a", "kproxy", 1)
+    refused, on_its_way, known, later = sent(), sent(state=State.OPEN), sent(state=State.OK), sent()
+    for one in refused, on_its_way, known:
+        history.sends(one, attempt(link))
+    history.goes_amiss([refused])
+    history.sends(later, attempt(link))
+    assert [one.mixed for one in (refused, on_its_way, known, later)] == [False, True, False, True]
+
+
+async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_the_answer_was_had(
+    network: VirtualNetwork,
+) -> None:
+    history, link = History(), network.connect("a", "kproxy", 1)
+    mine = sent()
+    history.sends(mine, attempt(link))
+    for evident in True, False:
+        mine.evident = evident
+        twin = Sent(plain_client(4, (), client_id="c3", host=mine.client.host), 0, 0, b"a")
+        history.sends(twin, attempt(link))
+        twin.evident = True
+        assert twin.mixed is not evident
 
 
 async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:
     history = History()
-    plan = client(number=3)
-    had, waits, next_one = (
-        Sent(plan, nth, 0, b"a", state=state) for nth, state in enumerate((State.OK, State.OPEN, State.NEW))
-    )
-    history.records += had, waits
-    had.evident = True
-    for sent in had, waits:
-        history.begin(sent)
-    assert waits.clear
+    had = sent(state=State.OK, evident=True)
+    history.records.append(had)
     history.crashed(1, 0.0)
     assert had.evident
     history.crashed(0, 0.0)
-    assert (had.evident, waits.clear) == (False, False)
-    history.begin(next_one)
-    assert not next_one.clear
+    assert not had.evident
 
 
-async def test_what_lay_far_back_when_its_kproxy_died_is_buried() -> None:
-    for at, later, found in ((1.0, 5, {(0, b"0")}), (1.0, 4, set()), (3.5, 5, set())):
+async def test_what_lay_far_back_when_its_kproxy_died_is_buried_and_unseen_if_it_comes_again(
+    network: VirtualNetwork,
+) -> None:
+    link = network.connect("a", "kproxy", 1)
+    for at, later, found in (1.0, 5, True), (1.0, 4, False), (3.5, 5, False):
         history = History()
         plan = client(number=3)
         history.records += [
@@ -48,6 +137,8 @@ async def test_what_lay_far_back_when_its_kproxy_died_is_buried() -> None:
             for nth in range(later + 1)
         ]
         history.crashed(1, 5.0)
-        assert not history.buried
+        assert not any(one.buried for one in history.records)
         history.crashed(0, 5.0)
-        assert history.buried == found
+        assert [one.buried for one in history.records] == [found] + [False] * later
+        history.sends(history.records[0], attempt(link))
+        assert history.records[0].unseen is found

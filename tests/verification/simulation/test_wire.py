@@ -117,14 +117,14 @@ async def test_a_cut_comes_behind_the_very_byte(clock: VirtualClock, autojump_cl
     assert pipe.inbox == b"abcde"
 
 
-async def test_a_part_of_what_is_on_its_way_may_arrive_before_the_rest(
+async def test_it_is_known_how_much_has_arrived_and_when_the_rest_does(
     clock: VirtualClock, autojump_clock: MockClock
 ) -> None:
     pipe, _ = pipes(clock)
-    write(pipe, b"a")
-    assert not pipe.spread
-    await trio.sleep(0.6 * LATENCY)
-    while not pipe.spread:
-        write(pipe, b"b")
+    write(pipe, b"abc")
+    assert (pipe.written, pipe.arrived) == (3, 0)
     await trio.sleep_until(pipe.last_arrival)
-    assert (pipe.on_way, pipe.spread) == (0, False)
+    assert (pipe.written, pipe.arrived) == (3, 3)
+    write(pipe, b"d")
+    pipe.stall(5.0)
+    assert pipe.last_arrival == trio.current_time() + 5.0
