@@ -407,8 +407,12 @@ class RetryLedger:
     @property
     def count(self) -> int:
         """Batches in doubt, open ones included; without those whose connection ended in good order after the answer."""
-        ended_well = sum(entry.clean for entries in self.entries.values() for entry in entries)
-        return self.held - ended_well
+        return self.held - self.ended_well
+
+    @property
+    def ended_well(self) -> int:
+        """Batches in doubt whose connection ended in good order after the answer."""
+        return sum(entry.clean for entries in self.entries.values() for entry in entries)
 
     @property
     def held(self) -> int:

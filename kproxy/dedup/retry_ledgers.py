@@ -41,9 +41,10 @@ class RetryLedgers:
             ledger.expire(now)
             if ledger.idle:
                 del self._ledgers[identity]
-        self.in_doubt = sum(ledger.count for ledger in self._ledgers.values())
-        surplus = sum(ledger.held for ledger in self._ledgers.values()) - MAX_ENTRIES
-        return self._drop_oldest(surplus) if surplus > 0 else 0
+        held = sum(ledger.held for ledger in self._ledgers.values())
+        dropped = self._drop_oldest(held - MAX_ENTRIES) if held > MAX_ENTRIES else 0
+        self.in_doubt = held - dropped - sum(ledger.ended_well for ledger in self._ledgers.values())
+        return dropped
 
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are in doubt, where there are some."""

@@ -68,6 +68,7 @@ def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch)
         talk.did(letter)
         talk.close(reset=True)
     assert world.ledgers.sweep(world.now) == 1
+    assert world.ledgers.in_doubt == 1  # what was dropped is not counted any more
     last = world.connect()
     last.did("b")
     last.did("a")
