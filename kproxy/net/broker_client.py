@@ -1,5 +1,7 @@
 """kproxy's own requests to a broker: one at a time over one connection."""
 
+from collections import deque
+
 import trio
 
 from kproxy import __version__
@@ -23,7 +25,10 @@ _WANTS_LOGIN = "; does it want SASL, or another login? See upstream.security.pro
 
 
 class BrokerClient:
-    """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why."""
+    """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why.
+
+    A call that is cancelled closes it, too, unless other calls wait for it: then the answer that nobody wants is skipped.
+    """
 
     def __init__(self, io: ByteIO, address: Address, timeout_ms: int) -> None:
         """``timeout_ms`` is added to the time that a call may take by itself."""
@@ -34,6 +39,11 @@ class BrokerClient:
         self._lock = trio.Lock()
         self._correlation_id = 0
         self._answers = 0
+        self._frames: deque[bytearray] = deque()
+        #: Whether the request that is waited for was written whole.
+        self._written = False
+        #: Correlation ids of requests whose call was cancelled, and whose answers were not read yet.
+        self._unwanted: set[int] = set()
         #: What the broker serves, by API key.
         self.versions: dict[int, VersionRange] = {}
         #: The release that it is most like, and its finalized features (KIP-584).
@@ -63,7 +73,7 @@ class BrokerClient:
     @property
     def requests(self) -> int:
         """Requests that are answered or waited for now."""
-        return self._lock.statistics().tasks_waiting + self._lock.locked()
+        return self._lock.statistics().tasks_waiting + self._lock.locked() + len(self._unwanted)
 
     @property
     def closed(self) -> bool:
@@ -102,25 +112,43 @@ class BrokerClient:
             try:
                 body = await self._exchange(request, version, extra_ms)
                 return response_class(request.API_KEY).decode(body, version)
-            except (OSError, RemoteProtocolError, trio.Cancelled):
+            except trio.Cancelled:
+                if self._written and self._lock.statistics().tasks_waiting:
+                    self._unwanted.add(self._correlation_id)
+                else:
+                    self.close()
+                raise
+            except (OSError, RemoteProtocolError):
                 self.close()
                 raise
 
     async def _exchange(self, request: Message, version: int, extra_ms: int = 0) -> memoryview:
         self._correlation_id += 1
+        self._written = False
         try:
             with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
                 await self._io.send_all([encode_request(request, version, self._correlation_id, _CLIENT_ID)])
-                frame = memoryview(await self._frame())[_PREFIX:]
+                self._written = True
+                frame = await self._answer()
         except trio.ClosedResourceError as error:
             raise OSError(f"connection to {self._address} was closed") from error
         except trio.TooSlowError as error:
             raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
-        if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
+        if _number(frame) != self._correlation_id:
             raise RemoteProtocolError(f"{self._address} answered another request")
         return frame[response_header_size(request.API_KEY, version, frame) :]
 
+    async def _answer(self) -> memoryview:
+        """The next answer that a call waits for."""
+        while True:
+            frame = memoryview(await self._frame())[_PREFIX:]
+            if _number(frame) not in self._unwanted:
+                return frame
+            self._unwanted.remove(_number(frame))
+
     async def _frame(self) -> bytearray:
+        if self._frames:
+            return self._frames.popleft()
         buffer = memoryview(bytearray(_READ))
         while True:
             count = self._io.receive_now([buffer])
@@ -134,7 +162,8 @@ class BrokerClient:
                 raise RemoteProtocolError(f"{self._address} speaks TLS: see upstream.security.protocol")
             if frames:
                 self._answers += 1
-                return frames[0]
+                self._frames.extend(frames)
+                return self._frames.popleft()
 
     def _hint(self) -> str:
         """Why brokers hang up that early: the port is one of another protocol."""
@@ -144,3 +173,8 @@ class BrokerClient:
     def close(self) -> None:
         """Closes the connection."""
         self._io.close()
+
+
+def _number(frame: memoryview) -> int:
+    """The correlation id of an answer."""
+    return int.from_bytes(frame[:4], "big", signed=True)
