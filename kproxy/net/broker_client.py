@@ -27,7 +27,7 @@ _WANTS_LOGIN = "; does it want SASL, or another login? See upstream.security.pro
 class BrokerClient:
     """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why.
 
-    A call that is cancelled closes it, too, unless other calls wait for it: then the answer that nobody wants is skipped.
+    A cancelled call closes it, too, unless other calls wait for it: then the answer to the cancelled one is skipped.
     """
 
     def __init__(self, io: ByteIO, address: Address, timeout_ms: int) -> None:
