@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kproxy.codec.batch import iter_records
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -18,7 +19,6 @@ from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import create_on, in_sync
 from tests.net.harness import Proxied, running
 from tests.net.harness import eventually as soon
-from verification.chaos.habits import Place
 from verification.chaos.link import LinkLost
 from verification.chaos.raw_transactions import FIRST, SECOND, Protocol, RawTransactions, Refused
 
@@ -64,7 +64,7 @@ class Client(RawTransactions):
     def __init__(self, proxy: Proxied, name: str, protocol: Protocol) -> None:
         super().__init__(("127.0.0.1", proxy.port), name, name, protocol)
 
-    async def put(self, value: str, *places: Place) -> None:
+    async def put(self, value: str, *places: TopicPartition) -> None:
         """Write one record to each partition."""
         if not self.protocol.second:
             await done(lambda: self.add_partitions(places))
@@ -151,7 +151,7 @@ async def test_a_timeout_holds_while_partitions_take_no_writes(
             await trio.to_thread.run_sync(eventually, lambda: in_sync(cluster, few) == [1, 2])
 
 
-async def _write_and_wait(client: Client, healthy: Place, stalled: Place) -> None:
+async def _write_and_wait(client: Client, healthy: TopicPartition, stalled: TopicPartition) -> None:
     await client.put("lost", healthy)
     with suppress(Refused, LinkLost):
         if not client.protocol.second:
