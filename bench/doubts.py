@@ -14,7 +14,7 @@ from bench.cases import WINDOW
 from bench.processes import free_port
 from bench.report import Figure
 from bench.targets import Target, leader, open_kproxy
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 
 DOUBTED_PARTITIONS: Final = 32

@@ -20,7 +20,7 @@ from bench.load import quantile
 from bench.processes import Program, free_port, running
 from bench.report import Figure
 from bench.watcher import Watcher
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, RealKafka
 
 PARTITIONS: Final = (1, 10, 50)

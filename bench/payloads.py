@@ -20,7 +20,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request
-from kproxy.codec.legacy import from_v2
+from kproxy.codec.message_formats import from_v2
 from kproxy.codec.records import Record
 
 LARGE = "bench-1kb"

@@ -15,7 +15,7 @@ from bench.targets import kproxy_command, leader
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 
 PARTITIONS: Final = (1, 100, 1000)

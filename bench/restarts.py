@@ -14,7 +14,7 @@ from bench.report import Figure
 from bench.targets import Target, leader, open_kproxy
 from kproxy.codec.batch_header import HEADER_SIZE
 from kproxy.codec.crc32c import crc32c
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 
 PARTITIONS: Final = 6

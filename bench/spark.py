@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from bench.report import Figure
 from bench.spark_stage import PARTITIONS, VALUE_BYTES, Stage, open_stage
 from bench.spark_watch import Workers, cpu_seconds
-from kproxy.spark.audit.job import audit
+from kproxy.spark.audit.audit_job import audit
 from kproxy.spark.audit.request import Request
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.payloads import RECORD_BYTES, SMALL
-from kproxy.spark.session import spark_session
-from kproxy.testing.client import ClusterClient
+from kproxy.spark.spark_session import spark_session
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from verification.copiers.processes import Kproxy
 from verification.spark_proof.connector import connector_jars

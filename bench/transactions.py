@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from bench.processes import free_port, running
 from bench.report import Figure
 from bench.watcher import Watcher
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, RealKafka
 
 PARTITIONS: Final = (1, 10, 50, 200)

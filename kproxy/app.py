@@ -15,7 +15,7 @@ import trio
 
 from kproxy import __version__
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
-from kproxy.config.limits import open_files_for
+from kproxy.config.os_limits import open_files_for
 from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
 from kproxy.control.fact_routes import fact_routes
@@ -27,12 +27,12 @@ from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
 from kproxy.net.authorization import open_authorization
-from kproxy.net.broker_sasl.networks import open_networks
+from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.cluster import Cluster
-from kproxy.net.facts import Facts
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.heap import settle
 from kproxy.net.quotas import open_quotas
+from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession

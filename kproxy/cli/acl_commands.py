@@ -10,7 +10,7 @@ import click
 
 from kproxy.config import ConfigError, ExitCode
 from kproxy.config.acl_file import load_rules
-from kproxy.proxy.authorization.rules import SUPPORTED, Operation, ResourceType, Rules, Subject, plain_address
+from kproxy.proxy.authorization.acl_rules import SUPPORTED, Operation, ResourceType, Rules, Subject, plain_address
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _EXAMPLES = """\b
@@ -148,7 +148,7 @@ def explain(
 
 
 def _resource(named: dict[str, str | None], cluster: bool) -> tuple[ResourceType, str]:
-    from kproxy.proxy.authorization.rules import CLUSTER_NAME
+    from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME
 
     given = [(type_, text) for key, type_ in _NAMED.items() if (text := named[key]) is not None]
     if cluster:

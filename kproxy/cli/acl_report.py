@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kproxy.proxy.authorization.rules import Operation, ResourceType, Rule, Rules, Subject
+from kproxy.proxy.authorization.acl_rules import Operation, ResourceType, Rule, Rules, Subject
 
 _PIPE_WIDTH = 160
 

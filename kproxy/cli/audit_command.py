@@ -69,7 +69,7 @@ def audit(as_json: bool, fail_on: str, **options: Any) -> int:
     Each run goes on where the last one in --out ended. Needs the extra: pip install 'kproxy[spark]'.
     """
     try:
-        import kproxy.spark.audit.job  # noqa: F401  # Spark and what draws the report are there, or this says so at once
+        import kproxy.spark.audit.audit_job  # noqa: F401  # Spark and what draws the report are there, or this says so at once
     except ImportError as error:
         raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[spark]'", ExitCode.USAGE) from None
     summary, directory = _run(_request(options), show=not as_json)
@@ -126,9 +126,9 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from kproxy.spark.audit.job import audit, steps
-    from kproxy.spark.errors import KafkaError, OptionError
-    from kproxy.spark.session import spark_session
+    from kproxy.spark.audit.audit_job import audit, steps
+    from kproxy.spark.spark_errors import KafkaError, OptionError
+    from kproxy.spark.spark_session import spark_session
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -43,8 +43,8 @@ def config(ctx: click.Context) -> None:
 )
 def check(file: str | None, as_json: bool, **params: Any) -> int:
     """Check the configuration and print every value with its source; takes the options of run."""
-    from kproxy.cli.report import print_json as print_report
-    from kproxy.cli.report import print_table
+    from kproxy.cli.config_report import print_json as print_report
+    from kproxy.cli.config_report import print_table
 
     if file is not None and params[CONFIG_FILE] is not None:
         raise click.UsageError(f"the file is given twice: {file} and --{CONFIG_FILE} {params[CONFIG_FILE]}")
@@ -66,7 +66,7 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
 @control_options
 def show(as_json: bool, **where: Any) -> int:
     """Show the configuration in force, and where each value comes from."""
-    from kproxy.cli.report import print_running
+    from kproxy.cli.config_report import print_running
 
     found = control_client(**where).config()
     if as_json:

@@ -11,7 +11,7 @@ import click
 from kproxy.config import ExitCode
 from kproxy.errors import KproxyError
 from kproxy.net.client_login.credential_file import CredentialError, read_credentials, write_credentials
-from kproxy.proxy.client_login.credentials import (
+from kproxy.proxy.client_login.stored_credentials import (
     DECOY_BYTES,
     LEAST_ITERATIONS,
     MOST_ITERATIONS,

@@ -36,7 +36,7 @@ def doctor(as_json: bool, **params: Any) -> int:
     config = load(given_flags(params), dict(os.environ))
     from kproxy.cli.doctor_report import as_object, print_findings
     from kproxy.doctor.checks import worst
-    from kproxy.doctor.command import examine
+    from kproxy.doctor.examination import examine
     from kproxy.doctor.findings import Level
 
     told = examine(config)

@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "credentials": Elsewhere(
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
-    "demo": Elsewhere("kproxy.demo.command", "demo", "Show a client of 2015 at work on a Kafka of today."),
+    "demo": Elsewhere("kproxy.demo.demo_command", "demo", "Show a client of 2015 at work on a Kafka of today."),
     "doctor": Elsewhere("kproxy.cli.doctor_command", "doctor", "Look at brokers, rights and options; say what to do."),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
     "lanes": Elsewhere("kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and who writes under them."),

@@ -14,14 +14,14 @@ import trio
 from kproxy.config import Config, ExitCode
 from kproxy.control.logging import configure_logging
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.broker_sasl.networks import open_networks
+from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.txn.records import decode
+from kproxy.txn.log_records import decode
 from kproxy.txn.text import describe
 
 

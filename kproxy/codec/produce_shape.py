@@ -1,11 +1,11 @@
 """A shortcut for Produce frames that look like the one before: most producers send to one partition many times.
 
-Nothing is decided here that ``kproxy.codec.produce`` would not say in the same way; a frame of another shape gets None.
+Nothing is decided here that ``kproxy.codec.produce_layout`` would not say, too; a frame of another shape gets None.
 """
 
 from struct import Struct
 
-from kproxy.codec.produce import Buffer, PartitionData, PartitionResult, ProduceLayout, TopicRef
+from kproxy.codec.produce_layout import Buffer, PartitionData, PartitionResult, ProduceLayout, TopicRef
 
 _API_AND_VERSION = slice(4, 8)
 _CLIENT_ID_AT = 12

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from kproxy.codec.batch_header import HEADER_SIZE, assemble, crc_ok, read_header
 from kproxy.codec.compression import compress, decompress
-from kproxy.codec.produce import Buffer
+from kproxy.codec.produce_layout import Buffer
 from kproxy.codec.records import CorruptRecord
 
 _CODEC_MASK = 0x07

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kproxy.config.faults import Faults
+from kproxy.config.config_faults import Faults
 from kproxy.config.section import Section, top_of
 from kproxy.config.values import suggest
-from kproxy.proxy.authorization.rules import (
+from kproxy.proxy.authorization.acl_rules import (
     ANY,
     CLUSTER_NAME,
     SUPPORTED,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kproxy.config.faults import Faults
+from kproxy.config.config_faults import Faults
 from kproxy.config.secrets import SECRET, SecretLocation
 from kproxy.config.section import Section, top_of
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kproxy.config.values import Kind, Raw, suggest
-from kproxy.proxy.client_login.credentials import SCRAM_HASHES
-from kproxy.proxy.client_login.mechanisms import MECHANISMS
+from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
+from kproxy.proxy.client_login.stored_credentials import SCRAM_HASHES
 
 if TYPE_CHECKING:
     from kproxy.config.model import Config

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from kproxy.config.faults import Faults
+from kproxy.config.config_faults import Faults
 from kproxy.config.section import Section, top_of
-from kproxy.proxy.quotas.rules import Limit, QuotaRule, QuotaRules
+from kproxy.proxy.quotas.quota_rules import Limit, QuotaRule, QuotaRules
 
 
 def load_quotas(file: Path) -> QuotaRules:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kproxy.config.checks import cross_check
 from kproxy.config.model import Config
+from kproxy.config.option_checks import cross_check
 from kproxy.config.options import Change, Option, options
 from kproxy.config.sources import ConfigError, Loaded
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from kproxy.config.faults import Faults, Location
+from kproxy.config.config_faults import Faults, Location
 from kproxy.config.sources import ConfigError
 from kproxy.config.values import suggest
 from kproxy.config.variables import expand

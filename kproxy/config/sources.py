@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from kproxy.config.checks import cross_check, fit_defaults
 from kproxy.config.model import Config
+from kproxy.config.option_checks import cross_check, fit_defaults
 from kproxy.config.options import options
 from kproxy.config.values import Raw, show, suggest
 from kproxy.errors import KproxyError

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config import ConfigError
 from kproxy.config.log_levels import SUBSYSTEMS
 from kproxy.control import config_schemas as schemas
-from kproxy.control.api import read_body
+from kproxy.control.control_api import read_body
 from kproxy.control.logging import Logs
 from kproxy.control.openapi import CONFIG, LOGGING, RELOAD
 from kproxy.control.problems import Problem

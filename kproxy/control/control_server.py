@@ -8,11 +8,11 @@ import trio
 from starlette.routing import Route
 
 from kproxy.config import Address, Config
-from kproxy.control.api import make_api
+from kproxy.control.control_api import make_api
 from kproxy.control.guard import Guard, Rules, by_rules, host_names, read_token
 from kproxy.control.in_flight import InFlight
 from kproxy.control.serving import bind_tcp, serve_app, unix_listener
-from kproxy.control.transactions import TransactionControl
+from kproxy.control.transaction_control import TransactionControl
 
 if TYPE_CHECKING:
     import socket

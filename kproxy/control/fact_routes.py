@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kproxy.control.facts import FactSource
+from kproxy.control.fact_source import FactSource
 from kproxy.proxy.facts import Rows, fact_json
 
 STATUS: Final = "/v1/status"

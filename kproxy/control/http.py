@@ -10,15 +10,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from kproxy.config import Address, Config
-from kproxy.control.api import error_answers, page_routes
+from kproxy.control.control_api import error_answers, page_routes
 from kproxy.control.fact_routes import fact_routes
-from kproxy.control.facts import FactSource
+from kproxy.control.fact_source import FactSource
 from kproxy.control.guard import Guard, read_token
 from kproxy.control.metrics import make_registry, render
 from kproxy.control.page import static_routes
 from kproxy.control.page_guard import page_refusal, page_rules
 from kproxy.control.serving import bind_tcp, serve_app
-from kproxy.control.transactions import TransactionControl
+from kproxy.control.transaction_control import TransactionControl
 from kproxy.proxy.facts import not_ready_reasons
 from kproxy.proxy.stats import Stats
 

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ApiKey, api_name
 from kproxy.control.connection_metrics import connection_families, process_families
 from kproxy.control.families import add_durations, age, counter, printable, single
 from kproxy.control.transaction_metrics import transaction_families
-from kproxy.proxy.quotas.rules import Limit
+from kproxy.proxy.quotas.quota_rules import Limit
 from kproxy.proxy.stats import Stats
 
 _UNREAD = ("gone", "too_long", "too_many", "unreadable")

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kproxy.control.json_schema import Schema
-from kproxy.txn.parts import MOST_MEMBERS
+from kproxy.txn.prepared_parts import MOST_MEMBERS
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _INT64_MAX: Final = (1 << 63) - 1

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from kproxy.codec.batch import stamp
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import TopicRef
+from kproxy.codec.produce_layout import TopicRef
 from kproxy.codec.sequence import advance
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS

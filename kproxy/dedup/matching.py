@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
 #: A record of an entry: the entry, and the place among its records.

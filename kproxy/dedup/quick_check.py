@@ -15,7 +15,7 @@ from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, first_content
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
 #: Of a batch header: magic, attributes, base timestamp, max timestamp.

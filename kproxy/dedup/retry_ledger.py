@@ -14,7 +14,7 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 

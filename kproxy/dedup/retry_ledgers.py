@@ -6,7 +6,7 @@ from itertools import count
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import RetryLedger
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 
 #: Batches in doubt at a time, in all; beyond it the oldest are taken as had, so that reconnects can't take all memory.

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
 

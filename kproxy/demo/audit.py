@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kproxy.codec.batch import BatchHeader, iter_records, read_header
-from kproxy.demo.clients import record_number
-from kproxy.testing.client import ClusterClient
+from kproxy.demo.demo_clients import record_number
+from kproxy.testing.cluster_client import ClusterClient
 
 _MAX_DECOMPRESSED_BYTES: Final = 1 << 26
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 
 _START_SECONDS: Final = 10.0
 _Started = tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]

@@ -10,7 +10,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from kproxy.demo.broker import Broker, open_broker
+from kproxy.demo.demo_broker import Broker, open_broker
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.sidecar import Sidecar, open_kproxy
 from kproxy.demo.signals import end_on_signals, wait_for_interrupt

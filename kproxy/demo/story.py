@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from kproxy.demo.audit import Verdict, judge, read_log
-from kproxy.demo.broker import Broker, open_broker
-from kproxy.demo.clients import PROTOCOL, Delivery, attempt, receive, send
+from kproxy.demo.demo_broker import Broker, open_broker
+from kproxy.demo.demo_clients import PROTOCOL, Delivery, attempt, receive, send
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.sidecar import open_sidecar
 from kproxy.demo.signals import wait_for_interrupt

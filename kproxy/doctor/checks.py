@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kproxy.doctor import brokers, options, rights, topics
+from kproxy.doctor import brokers, option_checks, rights, topic_checks
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, Level
 
@@ -23,8 +23,8 @@ class Told(NamedTuple):
 
 
 CHECKS: Final = (
-    Check("running kproxy", options.running),
-    Check("transaction log", options.transaction_log),
+    Check("running kproxy", option_checks.running),
+    Check("transaction log", option_checks.transaction_log),
     Check("bootstrap servers", brokers.bootstrap),
     Check("advertised addresses", brokers.advertised),
     Check("releases", brokers.releases),
@@ -34,14 +34,14 @@ CHECKS: Final = (
     Check("right to producer ids", rights.producer_ids),
     Check("rights on own topics", rights.own_topics),
     Check("right to read", rights.reading),
-    Check("own topics", topics.own_topics),
-    Check("replication", topics.replication),
-    Check("time-outs", options.times),
-    Check("producer id expiration", options.expiration),
-    Check("transaction time-outs", options.transaction_timeouts),
-    Check("batch sizes", topics.message_sizes),
-    Check("other sizes", options.sizes),
-    Check("open files", options.open_files),
+    Check("own topics", topic_checks.own_topics),
+    Check("replication", topic_checks.replication),
+    Check("time-outs", option_checks.times),
+    Check("producer id expiration", option_checks.expiration),
+    Check("transaction time-outs", option_checks.transaction_timeouts),
+    Check("batch sizes", topic_checks.message_sizes),
+    Check("other sizes", option_checks.sizes),
+    Check("open files", option_checks.open_files),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from kproxy.codec.messages import ErrorCode
 from kproxy.doctor.examined import NOT_TOLD, Examined, Right, error_name, has
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
-from kproxy.doctor.topics import plans
+from kproxy.doctor.topic_checks import plans
 from kproxy.net.txn.log_topic import TOPIC as TRANSACTION_LOG
 
 _REFUSED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -6,7 +6,7 @@ import structlog
 
 from kproxy.codec.messages import APIS
 from kproxy.proxy.authorization.access import Refusal
-from kproxy.proxy.authorization.rules import Subject
+from kproxy.proxy.authorization.acl_rules import Subject
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.audit")

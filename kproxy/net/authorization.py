@@ -10,7 +10,7 @@ from kproxy.config.acl_file import load_rules
 from kproxy.net.audit_log import AuditLog
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
-from kproxy.proxy.authorization.rules import Rules, Subject
+from kproxy.proxy.authorization.acl_rules import Rules, Subject
 from kproxy.proxy.stats import Stats
 
 

@@ -10,7 +10,7 @@ from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, Fin
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.produce import TopicRef
+from kproxy.codec.produce_layout import TopicRef
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient

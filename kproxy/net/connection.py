@@ -18,11 +18,11 @@ from kproxy.net.client_login.desk import LoginDesk
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.intake import Finished, Intake
-from kproxy.net.lanes import Lanes
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.network import ByteIO
-from kproxy.net.resend import resend_all
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
+from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.handlers.base import Fault

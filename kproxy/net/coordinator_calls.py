@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import Message
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import ask_coordinator
+from kproxy.net.coordinator_lookup import ask_coordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,

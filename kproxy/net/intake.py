@@ -6,7 +6,7 @@ import trio
 
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.net.client_login.desk import LoginDesk
-from kproxy.net.lanes import Lanes
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy.principals import of_certificate
 from kproxy.proxy.produce_gate import Need

@@ -4,7 +4,7 @@ from kproxy.config import Config
 from kproxy.config.quota_file import load_quotas
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
-from kproxy.proxy.quotas.rules import QuotaRules
+from kproxy.proxy.quotas.quota_rules import QuotaRules
 from kproxy.proxy.stats import Stats
 
 

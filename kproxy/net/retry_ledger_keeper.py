@@ -15,11 +15,11 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
-from kproxy.net.lanes import Lanes
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.retries import digests_at

@@ -20,8 +20,8 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
-from kproxy.net.lanes import Lanes
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper

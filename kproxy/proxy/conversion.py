@@ -7,9 +7,9 @@ beside its loop, so that other clients do not wait for it.
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from kproxy.codec.legacy import ConvertedBatch, Room, to_v2
+from kproxy.codec.message_formats import ConvertedBatch, Room, to_v2
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import ProduceLayout
+from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.errors import RemoteProtocolError
 

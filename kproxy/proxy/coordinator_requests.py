@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec.messages import Message
-from kproxy.codec.produce import TopicRef
+from kproxy.codec.produce_layout import TopicRef
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 

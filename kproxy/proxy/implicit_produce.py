@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kproxy.codec._generated.produce import ProduceResponse
-from kproxy.codec.produce import ProduceLayout, TopicRef
-from kproxy.proxy.batches import MAGIC_AT, check_batch
+from kproxy.codec.produce_layout import ProduceLayout, TopicRef
 from kproxy.proxy.conversion import Converted
 from kproxy.proxy.coordinator_requests import ProducePart
-from kproxy.proxy.transactions import produced
+from kproxy.proxy.produce_batches import MAGIC_AT, check_batch
+from kproxy.proxy.transaction_messages import produced
 from kproxy.txn.requests import ClientBatch, Written
 
 _NO_BATCH = memoryview(b"")

@@ -12,7 +12,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.matching import offset_of
 from kproxy.dedup.unconfirmed import PendingProduce

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.produce import (
+from kproxy.codec.produce_layout import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     PartitionData,
@@ -25,20 +25,20 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Prerequisite, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from kproxy.proxy.batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
-from kproxy.proxy.link import Expected, Link
+from kproxy.proxy.produce_batches import has_kproxy_id, has_producer_id
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, digests_in
 from kproxy.proxy.routing import OWN_PREFIX
+from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import traced_produce
-from kproxy.proxy.transactions import produce_parts
+from kproxy.proxy.transaction_messages import produce_parts
 from kproxy.txn.requests import TxnRequest
 
 _API_KEY = int(ApiKey.PRODUCE)

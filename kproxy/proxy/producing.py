@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kproxy.codec.produce import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_response
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_response
 from kproxy.codec.produce_shape import ResponseShape
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.batches import MAGIC_AT, check_batch
 from kproxy.proxy.conversion import Converted
+from kproxy.proxy.produce_batches import MAGIC_AT, check_batch
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_request
 from kproxy.proxy.refusals import Refusals
 from kproxy.proxy.retries import Batch, Retries

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING, TypeAlias
 
 from kproxy.codec.batch import Record, build_batch, read_header
-from kproxy.codec.legacy import Room, to_v2
+from kproxy.codec.message_formats import Room, to_v2
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import CODEC_MASK
 from kproxy.dedup.digest import UNTIMED, Digest, read_batch
 from kproxy.dedup.matching import RecordInBatch, group, match
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.batches import MAGIC_AT
+from kproxy.proxy.produce_batches import MAGIC_AT
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.stats import Stats
 

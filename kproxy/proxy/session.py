@@ -16,7 +16,7 @@ from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
-from kproxy.codec.produce import walk_response
+from kproxy.codec.produce_layout import walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_connection import ProducerConnection
@@ -24,18 +24,18 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.screen import Screening, screen
+from kproxy.proxy.bare_tokens import BareTokens
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Fault, Handler, Local, Lowered, Park, Stable
-from kproxy.proxy.handlers.sasl import BEFORE_LOGIN, PROOF
-from kproxy.proxy.link import Expected, Link
+from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN, PROOF
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
 from kproxy.proxy.routing import Address
-from kproxy.proxy.sasl import BareTokens
+from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kproxy.codec.produce import PartitionData, ProduceLayout, TopicRef
+from kproxy.codec.produce_layout import PartitionData, ProduceLayout, TopicRef
 from kproxy.codec.records import CODEC_MASK, CorruptRecord
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.varint import read_varint

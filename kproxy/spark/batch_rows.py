@@ -15,10 +15,10 @@ from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.sequence import advance
 from kproxy.errors import RemoteProtocolError
-from kproxy.spark.cluster import KafkaCluster, TopicPartition
 from kproxy.spark.columns import MOST_MS
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range, Reading, record_sets
+from kproxy.spark.kafka_cluster import KafkaCluster, TopicPartition
+from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.ids import is_transactional_producer_id
 from kproxy.txn.visibility import entries
 

@@ -10,9 +10,9 @@ from kproxy.codec.batch import HEADER_SIZE, BatchHeader, crc_ok, read_header
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord
 from kproxy.errors import RemoteProtocolError
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range
 from kproxy.spark.scan import Fields, scan
+from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.visibility import entries
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

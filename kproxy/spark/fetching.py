@@ -21,9 +21,9 @@ from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.errors import RemoteProtocolError
-from kproxy.spark.cluster import EARLIEST, PASSING, KafkaCluster, Passing, TopicPartition
-from kproxy.spark.errors import DataLost, KafkaError
-from kproxy.spark.wire import Connection, error_name
+from kproxy.spark.broker_connection import Connection, error_name
+from kproxy.spark.kafka_cluster import EARLIEST, PASSING, KafkaCluster, Passing, TopicPartition
+from kproxy.spark.spark_errors import DataLost, KafkaError
 from kproxy.txn.verdict import NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, entries, visible
 

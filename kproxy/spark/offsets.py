@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from kproxy.spark.cluster import TopicPartition
 from kproxy.spark.fetching import Range
+from kproxy.spark.kafka_cluster import TopicPartition
 
 #: An offset for each partition.
 Offsets: TypeAlias = dict[TopicPartition, int]

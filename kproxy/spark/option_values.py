@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from kproxy.config.values import parse_address
 from kproxy.proxy.routing import Address
-from kproxy.spark.cluster import TopicPartition
-from kproxy.spark.errors import OptionError
+from kproxy.spark.kafka_cluster import TopicPartition
+from kproxy.spark.spark_errors import OptionError
 
 _OFFSETS_FORM: Final = '{"topic": {"0": 23, "1": 45}}'
 _TOPICS_FORM: Final = '{"topic": [0, 1]}'

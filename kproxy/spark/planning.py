@@ -4,10 +4,10 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
-from kproxy.spark.errors import DataLost, OptionError
+from kproxy.spark.kafka_cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.offsets import Offsets
-from kproxy.spark.options import Bound, ReadOptions
+from kproxy.spark.read_options import Bound, ReadOptions
+from kproxy.spark.spark_errors import DataLost, OptionError
 
 _LOG: Final = logging.getLogger(__name__)
 

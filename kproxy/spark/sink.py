@@ -16,13 +16,13 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kproxy.client import OwnerId
-from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_control import Decider, owner_for_driver
 from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import Written, task_names, write_attempt
+from kproxy.spark.spark_errors import KafkaError, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable, OwnerId
 from kproxy.errors import KproxyError
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_options import SinkOptions
+from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.ids import TXN_CLIENTS
 
 _T = TypeVar("_T")

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from confluent_kafka import KafkaException, Producer
 
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import settings
+from kproxy.spark.spark_errors import KafkaError
 
 if TYPE_CHECKING:
     from kproxy.spark.sink_options import SinkOptions

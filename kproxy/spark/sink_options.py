@@ -8,8 +8,8 @@ from typing import Final
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
-from kproxy.spark.errors import OptionError
 from kproxy.spark.option_values import servers
+from kproxy.spark.spark_errors import OptionError
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 #: As long as ``transaction.max.timeout.ms`` lets a transaction be, unless kproxy is configured otherwise.

@@ -8,9 +8,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError as Failure
 from confluent_kafka import KafkaException, Message, Producer
 
-from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_options import SinkOptions
 from kproxy.spark.sink_rows import Row
+from kproxy.spark.spark_errors import KafkaError, OptionError
 
 #: What a worker holds of records on their way, beside a batch of Spark's.
 _QUEUE_KBYTES: Final = 64 << 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproxy.spark.errors import OptionError
+from kproxy.spark.spark_errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import Sender
 from kproxy.spark.sink_rows import Columns, rows_of
-from kproxy.txn.parts import MOST_MEMBERS
+from kproxy.spark.spark_errors import KafkaError
+from kproxy.txn.prepared_parts import MOST_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

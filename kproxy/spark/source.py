@@ -6,8 +6,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproxy.spark import batch_rows, columns
-from kproxy.spark.errors import OptionError
-from kproxy.spark.options import ReadOptions, read_options
+from kproxy.spark.read_options import ReadOptions, read_options
+from kproxy.spark.spark_errors import OptionError
 from kproxy.spark.stream_reader import StreamReader
 from kproxy.spark.table_reader import TableReader
 

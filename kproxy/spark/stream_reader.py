@@ -7,11 +7,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from kproxy.spark.cluster import LATEST, KafkaCluster
+from kproxy.spark.kafka_cluster import LATEST, KafkaCluster
 from kproxy.spark.offsets import Offsets, OffsetsJson, begun_in, from_json, limited, ranges, to_json
-from kproxy.spark.options import Bound, ReadOptions
 from kproxy.spark.planning import Planner
-from kproxy.spark.reading import read_partition
+from kproxy.spark.range_partition import read_partition
+from kproxy.spark.read_options import Bound, ReadOptions
 from kproxy.spark.table_reader import tasks
 
 

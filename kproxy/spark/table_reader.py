@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kproxy.spark.cluster import EARLIEST, LATEST, KafkaCluster
 from kproxy.spark.fetching import Range
+from kproxy.spark.kafka_cluster import EARLIEST, LATEST, KafkaCluster
 from kproxy.spark.offsets import ranges, split
-from kproxy.spark.options import Bound, ReadOptions
 from kproxy.spark.planning import Planner
-from kproxy.spark.reading import RangePartition, read_partition
+from kproxy.spark.range_partition import RangePartition, read_partition
+from kproxy.spark.read_options import Bound, ReadOptions
 
 
 class TableReader(DataSourceReader):

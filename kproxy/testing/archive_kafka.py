@@ -6,7 +6,7 @@ from typing import Final
 
 from kproxy.testing.cache import filled_once
 from kproxy.testing.class_archive import archive_of, writing
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import DEFAULT_JVM_OPTIONS, DEFAULT_VERSION, KafkaUnavailable, RealKafka
 from kproxy.testing.maven import find_java
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, Producer, client_producer_id
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
 NOBODY: Final = Producer(-1, -1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition

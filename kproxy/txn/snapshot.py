@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
-from kproxy.txn.records import Entry, RawRecord, encode
+from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.view import IdView, Stand
 

@@ -19,7 +19,7 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
-from kproxy.txn.records import decode
+from kproxy.txn.log_records import decode
 
 #: Hexadecimal digits of a nonce that are shown: enough to tell those of one id apart.
 _DIGITS = 8

@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer, is_transactional_producer_id
-from kproxy.txn.records import Entry, UnknownRecord, decode
+from kproxy.txn.log_records import Entry, UnknownRecord, decode
 from kproxy.txn.snapshot import PartitionLoader
 from kproxy.txn.unknown import UnknownProducers
 from kproxy.txn.verdict import Verdict

@@ -13,7 +13,7 @@ from kproxy.cli import main
 from kproxy.config import ExitCode
 from kproxy.spark.audit.request import Request
 from kproxy.spark.audit.summary import Summary
-from kproxy.spark.errors import KafkaError
+from kproxy.spark.spark_errors import KafkaError
 from tests.spark.audit.summaries import summary
 
 NEEDED = ["audit", "--bootstrap-servers", "kproxy:9092", "--topics", "orders", "--out", "audits"]
@@ -37,8 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[Request]]
                 raise outcome
             return outcome, Path("audits/run=1")
 
-        monkeypatch.setattr("kproxy.spark.session.spark_session", session)
-        monkeypatch.setattr("kproxy.spark.audit.job.audit", audit)
+        monkeypatch.setattr("kproxy.spark.spark_session.spark_session", session)
+        monkeypatch.setattr("kproxy.spark.audit.audit_job.audit", audit)
         return requests
 
     return stage

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode
 from kproxy.control.control_server import serve_control
 from kproxy.txn.described import OwnerId
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.control.fake_transactions import FakeTransactions
 
 TOKEN = "correct-horse-battery"

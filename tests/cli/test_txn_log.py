@@ -20,7 +20,7 @@ from kproxy.config import ExitCode
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.txn.ids import log_partition
-from kproxy.txn.records import Entry, RawRecord, encode
+from kproxy.txn.log_records import Entry, RawRecord, encode
 from tests.net.txn.log_harness import following
 
 PID = 3 << 61 | 7

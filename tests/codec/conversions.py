@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from kproxy.codec.batch import Record, iter_records
-from kproxy.codec.legacy import ConvertedBatch, Downconverted, Room, from_v2, to_v2
+from kproxy.codec.message_formats import ConvertedBatch, Downconverted, Room, from_v2, to_v2
 from tests.codec.message_sets import Triple
 
 MIB = 1 << 20

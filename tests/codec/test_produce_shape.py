@@ -8,7 +8,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
 )
 from kproxy.codec.header import decode_request_header, encode_request
-from kproxy.codec.produce import PartitionResult, ProduceLayout, walk_request, walk_response
+from kproxy.codec.produce_layout import PartitionResult, ProduceLayout, walk_request, walk_response
 from kproxy.codec.produce_shape import RequestShape, ResponseShape
 from tests.codec.produce_samples import response_sample
 

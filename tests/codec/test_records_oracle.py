@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header, stamp
-from kproxy.codec.legacy import Room, from_v2, to_v2
+from kproxy.codec.message_formats import Room, from_v2, to_v2
 from tests.codec.message_sets import entry, wrapper
 from tests.support.java import JavaError, JavaLines, jars
 

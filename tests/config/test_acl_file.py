@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.config import ConfigError
 from kproxy.config.acl_file import load_rules
-from kproxy.proxy.authorization.rules import Operation, PatternType, Resource, ResourceType, Subject
+from kproxy.proxy.authorization.acl_rules import Operation, PatternType, Resource, ResourceType, Subject
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "acl.yaml"
 

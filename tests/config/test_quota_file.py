@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.config import ConfigError
 from kproxy.config.quota_file import load_quotas
-from kproxy.proxy.quotas.rules import Entity, Limit, Share
+from kproxy.proxy.quotas.quota_rules import Entity, Limit, Share
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "quotas.yaml"
 

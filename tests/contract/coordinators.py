@@ -6,7 +6,7 @@ from typing import Final
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

@@ -21,7 +21,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.coordinators import STARTING, TRANSACTION, find_coordinator
 

@@ -33,7 +33,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient, RawConnection
+from kproxy.testing.cluster_client import ClusterClient, RawConnection
 
 
 def create_on(client: ClusterClient, topic: str, *nodes: int, config: dict[str, str] | None = None) -> None:

@@ -20,7 +20,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator, init_transactional_id
 from tests.contract.test_groups import Consumer
 

@@ -29,7 +29,7 @@ from kproxy.codec._generated.offset_fetch import (
 )
 from kproxy.codec._generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient, RawConnection
+from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec.messages import ErrorCode, response_class
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.illegal_names import ASKED, NAMES
 
 #: What a coordinator answers that is not ready yet.

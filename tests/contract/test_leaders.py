@@ -37,7 +37,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import LATEST, ClusterClient, RawConnection
+from kproxy.testing.cluster_client import LATEST, ClusterClient, RawConnection
 from tests.contract.batches import batch
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator
 

@@ -23,7 +23,7 @@ from kproxy.codec._generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import EARLIEST, LATEST, ClusterClient
+from kproxy.testing.cluster_client import EARLIEST, LATEST, ClusterClient
 from tests.contract.batches import START_MS, batch, values
 
 

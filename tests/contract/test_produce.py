@@ -17,7 +17,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS, batch, values
 from tests.contract.coordinators import TRANSACTION, find_coordinator, init_transactional_id
 

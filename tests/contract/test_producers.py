@@ -18,7 +18,7 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS, batch
 from tests.contract.coordinators import init_transactional_id
 

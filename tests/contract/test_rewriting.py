@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS
 from tests.contract.questions import producers
 

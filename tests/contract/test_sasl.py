@@ -6,7 +6,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 
 
 @pytest.mark.parametrize("version", [0, 1])

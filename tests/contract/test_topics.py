@@ -35,7 +35,7 @@ from kproxy.codec._generated.metadata import (
     MetadataResponseTopic,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 
 
 def _ask(client: ClusterClient, name: str, version: int, create: bool = True) -> MetadataResponseTopic:

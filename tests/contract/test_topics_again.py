@@ -15,7 +15,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.questions import producers, send
 

@@ -23,7 +23,7 @@ from kproxy.codec._generated.describe_transactions import (
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.coordinators import GROUP, TRANSACTION, find_coordinator
 from tests.contract.native_producer import NONE, PATIENCE_S, TV1, TV2, NativeProducer, committed_offset, until

@@ -13,7 +13,7 @@ from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest
 from kproxy.codec._generated.produce import ProduceRequest
 from kproxy.codec.messages import ApiKey, Message
-from kproxy.testing.client import ClusterClient, RawConnection
+from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from kproxy.testing.fake_broker.apis import APIS
 
 RANGES = {

@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.described import Described, Listed, Outcome, OwnerId, Part
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 MAX_TIMEOUT_MS = 900_000
 NOW_MS = 1_700_000_000_000

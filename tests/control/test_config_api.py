@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import structlog
 
-from kproxy.control.api import make_api
 from kproxy.control.config_api import config_routes
 from kproxy.control.config_schemas import CONFIG, LOGGING, RELOADED
+from kproxy.control.control_api import make_api
 from kproxy.control.json_schema import faults
 from kproxy.control.logging import Logs
 from tests.control.asgi import JSON, Answer, call, post

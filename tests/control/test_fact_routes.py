@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kproxy.control import fact_schemas
-from kproxy.control.api import make_api
+from kproxy.control.control_api import make_api
 from kproxy.control.fact_routes import fact_routes
 from kproxy.control.json_schema import faults
 from tests.control.asgi import call

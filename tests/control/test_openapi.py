@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from kproxy.config import Address
-from kproxy.control.api import make_api
+from kproxy.control.control_api import make_api
 from kproxy.control.fact_routes import fact_routes
 from kproxy.control.guard import Guard, Rules, by_rules, host_names
 from kproxy.control.openapi import document

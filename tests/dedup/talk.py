@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kproxy.codec.batch import Record, build_batch, read_header
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover
 from kproxy.dedup.retry_ledgers import RetryLedgers
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.matching import group, match, offset_of
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 
 RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)

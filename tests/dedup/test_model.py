@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from tests.dedup.walk import Scenario, Walk
 
 WALKS = 600

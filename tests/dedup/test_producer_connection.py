@@ -8,7 +8,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.retry_ledger import Settle
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES
 

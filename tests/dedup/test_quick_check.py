@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import TrackKey

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 

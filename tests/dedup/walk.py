@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send
 from kproxy.dedup.matching import offset_of
@@ -21,7 +21,7 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.retry_ledgers import RetryLedgers
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at

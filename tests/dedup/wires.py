@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledgers import RetryLedgers
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 
 RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
 ONE = Identity("", "one", "localhost")

@@ -3,7 +3,7 @@
 from kproxy.codec.batch import build_batch
 from kproxy.codec.records import Record
 from kproxy.demo.audit import LogTally, judge
-from kproxy.demo.clients import record_value
+from kproxy.demo.demo_clients import record_value
 
 
 def batch(numbers: list[int], base_offset: int = 0, *, stamped: bool = True) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.demo.fake import running_fake
-from kproxy.testing.connection import RawConnection
+from kproxy.testing.raw_connection import RawConnection
 
 
 def connect(bootstrap: str) -> RawConnection:

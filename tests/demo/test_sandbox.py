@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from verification.chaos.ports import free_ports
 
 TIMEOUT_S = 110

@@ -8,7 +8,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.fake import running_fake
 from kproxy.demo.sidecar import open_sidecar
-from kproxy.testing.connection import RawConnection
+from kproxy.testing.raw_connection import RawConnection
 
 
 def test_it_is_ready_when_the_block_begins_and_gone_when_it_ends() -> None:

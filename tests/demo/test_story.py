@@ -10,8 +10,8 @@ from rich.console import Console
 from kproxy.codec.batch import Record, build_batch
 from kproxy.demo import story
 from kproxy.demo.audit import LogTally
-from kproxy.demo.broker import Broker
-from kproxy.demo.clients import Delivery, Refusal, record_value
+from kproxy.demo.demo_broker import Broker
+from kproxy.demo.demo_clients import Delivery, Refusal, record_value
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.sidecar import Sidecar
 

@@ -9,7 +9,7 @@ from kproxy.config import Address, Config
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, Level
 from kproxy.doctor.gather import gather
-from kproxy.net.broker_sasl.networks import open_networks
+from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Edit, FakeServer, open_fake_cluster
 

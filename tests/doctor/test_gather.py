@@ -6,7 +6,7 @@ from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Level
 from kproxy.testing.fake_broker import Close
 from tests.doctor.patients import examined, fake, make_config
-from tests.doctor.test_topics import make_own
+from tests.doctor.test_topic_checks import make_own
 
 
 async def test_a_cluster_that_is_well() -> None:

@@ -9,7 +9,7 @@ from kproxy.doctor.examined import NOT_TOLD, Right
 from kproxy.doctor.findings import Level
 from kproxy.testing.fake_broker import Answer
 from tests.doctor.patients import edit, examined, fake, levels, only
-from tests.doctor.test_topics import LANES, LOG, make_own
+from tests.doctor.test_topic_checks import LANES, LOG, make_own
 
 ALL = sum(1 << right for right in range(3, 13))
 

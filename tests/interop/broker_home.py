@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kproxy.codec._generated.describe_transactions import DescribeTransactionsRequest
 from kproxy.codec.batch import BatchHeader, read_header
-from kproxy.testing.connection import RawConnection
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.raw_connection import RawConnection
 from tests.interop.proxy import KproxyProcess
 
 if TYPE_CHECKING:

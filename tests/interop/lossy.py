@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.relay import FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread

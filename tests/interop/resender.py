@@ -13,11 +13,11 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.batch import build_batch, iter_records
-from kproxy.codec.legacy import from_v2
+from kproxy.codec.message_formats import from_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import Record
-from kproxy.testing.client import ClusterClient
-from kproxy.testing.connection import RawConnection
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.raw_connection import RawConnection
 from tests.interop.records import PARTITIONS
 
 _VERSION: Final = 2

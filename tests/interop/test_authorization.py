@@ -41,7 +41,7 @@ from kproxy.codec._generated import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import APIS, Message
-from kproxy.testing.client import ClusterClient, RawConnection
+from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from kproxy.testing.kafka import RealKafka
 from tests.interop import records, session
 from tests.interop.catalog import CLIENTS

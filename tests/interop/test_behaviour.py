@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from kproxy.codec.batch import iter_records
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.interop import log_files, records, session
 from tests.interop.catalog import CLIENTS, NEWEST, Client
 from tests.interop.conftest import Target

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from kproxy.net.client_login.credential_file import write_credentials
-from kproxy.proxy.client_login.credentials import SCRAM_HASHES, Credentials, make_verifier
-from kproxy.proxy.client_login.mechanisms import MECHANISMS
+from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
+from kproxy.proxy.client_login.stored_credentials import SCRAM_HASHES, Credentials, make_verifier
 from kproxy.testing.kafka import RealKafka
 from tests.interop import records, session
 from tests.interop.catalog import CLIENTS

@@ -12,7 +12,7 @@ import pytest
 
 from kproxy.client import ControlClient, ControlError
 from kproxy.codec.batch import iter_records
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.catalog import CLIENTS
 from tests.interop.proxy import KproxyProcess

@@ -18,9 +18,9 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.testing.client import ClusterClient
-from kproxy.testing.connection import RawConnection
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.raw_connection import RawConnection
 from kproxy.testing.relay import FaultRelay
 from kproxy.testing.relay_thread import RelayThread
 from kproxy.txn.ids import Producer as Identity

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.committed import CommittedReader
 from tests.interop.jvm import INTEROP_ALL, running

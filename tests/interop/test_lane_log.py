@@ -14,7 +14,7 @@ from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, decode_key, decode_value
 from kproxy.net.lane_topic import TOPIC, partition_of
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.net.lane_harness import instance

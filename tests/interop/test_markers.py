@@ -21,7 +21,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequestWritableTxnMarkerTopic,
     WriteTxnMarkersResponse,
 )
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop import log_files, session
 from tests.interop.catalog import CLIENTS, Client

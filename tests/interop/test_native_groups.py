@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.described import OwnerId
 from tests.interop.plain_reader import read_committed

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from kproxy.client import ControlClient, ControlError
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.plain_reader import read_committed
 from tests.interop.proxy import KproxyProcess

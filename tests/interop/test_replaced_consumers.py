@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.interop.committed import CommittedReader
 from tests.interop.copiers import copier
 from tests.interop.homes import Home

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from kproxy.config import ExitCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.support.processes import Process, kproxy, serving
 from tests.support.transactional_load import TransactionalLoad

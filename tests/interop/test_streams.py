@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.committed import CommittedReader
 from tests.interop.jvm import running

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException, Producer
 
 from kproxy.client import ControlClient
 from kproxy.codec._generated.update_features import UpdateFeaturesRequest, UpdateFeaturesRequestFeatureUpdateKey
-from kproxy.testing.client import ClusterClient
-from kproxy.testing.connection import RawConnection
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.raw_connection import RawConnection
 from tests.interop import session
 from tests.interop import transaction_script as scripts
 from tests.interop.broker_home import PATIENCE_S, Stage, headers_in

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.maven import find_java, kafka_jars
 from tests.interop.proxy import KproxyProcess

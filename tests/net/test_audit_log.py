@@ -2,7 +2,7 @@ from structlog.testing import capture_logs
 
 from kproxy.net.audit_log import AuditLog
 from kproxy.proxy.authorization.access import Refusal
-from kproxy.proxy.authorization.rules import Operation, ResourceType, Subject
+from kproxy.proxy.authorization.acl_rules import Operation, ResourceType, Subject
 from kproxy.proxy.stats import Stats
 
 ALICE = Subject("User:alice", "10.0.0.1", "etl")

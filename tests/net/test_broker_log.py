@@ -17,7 +17,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log import Batch, BrokerLog, Failures
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Edit
 from kproxy.testing.fake_broker.topics import Partition
 from kproxy.testing.kafka import RealKafka

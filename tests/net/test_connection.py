@@ -12,7 +12,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, running, values_in
 from tests.net.retrying import Gate
 

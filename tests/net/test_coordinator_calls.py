@@ -11,7 +11,7 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinator_calls, coordinators
+from kproxy.net import coordinator_calls, coordinator_lookup
 from kproxy.net.connection import Connection
 from kproxy.testing.fake_broker import Answer, Close
 from tests.net.harness import FrameClient, eventually, proxied
@@ -51,7 +51,7 @@ async def test_a_commit_v1_of_a_simple_consumer_is_kept() -> None:
 
 
 async def test_an_errand_is_tried_again_until_the_coordinator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.01)
     nobody = FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, node_id=-1, host="", port=-1)
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
@@ -63,7 +63,7 @@ async def test_an_errand_is_tried_again_until_the_coordinator_is_found(monkeypat
 
 
 async def test_an_errand_that_nobody_serves_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.01)
     async with proxied() as proxy:
         proxy.brokers.control(ApiKey.OFFSET_FETCH, lambda _: Close())
         async with await proxy.client() as client:

@@ -16,7 +16,7 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ApiKey, ErrorCode, request_class
-from kproxy.testing.fake_broker.cluster import Broker
+from kproxy.testing.fake_broker.fake_cluster import Broker
 from tests.net.harness import (
     PATIENCE,
     FrameClient,

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import PartitionData, ProduceLayout
+from kproxy.codec.produce_layout import PartitionData, ProduceLayout
 from kproxy.proxy.conversion import MOST_RECORDS, Conversion
 from tests.codec.message_sets import entry, wrapper
 

@@ -12,7 +12,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import decode_request_header, encode_request
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import walk_request
+from kproxy.codec.produce_layout import walk_request
 from kproxy.proxy.conversion import Conversion
 from kproxy.proxy.coordinator_requests import ProducePart
 from kproxy.proxy.implicit_produce import implicit_parts, implicit_response

@@ -14,7 +14,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch, crc_ok, read_header, stamp
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import ProduceLayout, walk_request
+from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.lanes import LanePool
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import next_step

@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch

@@ -6,7 +6,7 @@ from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequ
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import encode_request
-from kproxy.codec.produce import walk_request
+from kproxy.codec.produce_layout import walk_request
 from kproxy.proxy.traces import TraceParent, parent_in, parse_traceparent, traced_produce, traced_request
 from tests.net.harness import produce
 

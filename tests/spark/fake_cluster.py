@@ -11,8 +11,8 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.routing import Address
-from kproxy.spark.cluster import KafkaCluster
-from kproxy.testing.client import ClusterClient
+from kproxy.spark.kafka_cluster import KafkaCluster
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 
 _SECONDS = 20.0

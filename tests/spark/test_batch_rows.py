@@ -15,9 +15,9 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
 from kproxy.spark.batch_rows import read_batches
-from kproxy.spark.cluster import TopicPartition
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range, Reading, behind
+from kproxy.spark.kafka_cluster import TopicPartition
+from kproxy.spark.spark_errors import KafkaError
 from kproxy.testing.fake_broker import Answer
 from kproxy.txn.ids import TXN_BITS
 from tests.codec.message_sets import message_set

@@ -9,10 +9,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.spark import batch_rows, columns
-from kproxy.spark.cluster import TopicPartition
 from kproxy.spark.columns import CHUNK_BYTES, MOST_MS, RecordColumns
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.fetching import Range
+from kproxy.spark.kafka_cluster import TopicPartition
+from kproxy.spark.spark_errors import KafkaError
 from tests.codec.message_sets import message_set
 
 T = TopicPartition("topic", 3)

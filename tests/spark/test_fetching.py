@@ -12,9 +12,9 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.spark.cluster import KafkaCluster, TopicPartition
-from kproxy.spark.errors import DataLost, KafkaError
 from kproxy.spark.fetching import Range, Reading, behind, record_sets
+from kproxy.spark.kafka_cluster import KafkaCluster, TopicPartition
+from kproxy.spark.spark_errors import DataLost, KafkaError
 from kproxy.testing.fake_broker import Answer, Close, Edit
 from tests.codec.message_sets import message_set
 from tests.spark.fake_cluster import Fake, fake_cluster

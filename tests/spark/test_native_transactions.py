@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 
-from kproxy.spark.options import read_options
+from kproxy.spark.read_options import read_options
 from kproxy.spark.table_reader import TableReader
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 
 pytestmark = pytest.mark.kafka

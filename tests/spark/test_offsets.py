@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.spark.cluster import TopicPartition
 from kproxy.spark.fetching import Range
+from kproxy.spark.kafka_cluster import TopicPartition
 from kproxy.spark.offsets import Offsets, begun_in, from_json, limited, ranges, split, to_json
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

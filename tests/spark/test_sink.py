@@ -8,10 +8,10 @@ from pyspark.sql.types import StringType, StructType
 
 from kproxy.client import ControlError, OwnerId
 from kproxy.spark import sink
-from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
 from kproxy.spark.sink_options import ControlAddress
 from kproxy.spark.sink_task import Written
+from kproxy.spark.spark_errors import KafkaError, OptionError
 from tests.spark.sink_samples import OWNER, PLAIN, FakeControl
 
 _SCHEMA = StructType().add("value", StringType())

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kproxy.client import ControlError, ControlUnreachable
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_control import Decider, Fenced, owner_for_driver
+from kproxy.spark.spark_errors import KafkaError
 from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, options
 
 

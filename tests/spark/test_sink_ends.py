@@ -3,10 +3,10 @@
 import pytest
 
 from kproxy.client import ControlError, ControlUnreachable
-from kproxy.spark.errors import KafkaError
 from kproxy.spark.sink_control import Decider
 from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions
+from kproxy.spark.spark_errors import KafkaError
 from tests.spark.sink_samples import FakeClock, FakeControl, options
 
 

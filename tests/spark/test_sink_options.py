@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.spark.errors import OptionError
 from kproxy.spark.sink_options import DEFAULT_RETRY_MS, DEFAULT_TIMEOUT_MS, ControlAddress, derived_id, parse
+from kproxy.spark.spark_errors import OptionError
 from tests.spark.sink_samples import PLAIN
 
 

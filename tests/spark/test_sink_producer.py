@@ -2,9 +2,9 @@
 
 import pytest
 
-from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_producer import Sender, check, settings
 from kproxy.spark.sink_rows import Row
+from kproxy.spark.spark_errors import KafkaError, OptionError
 from tests.spark.sink_samples import options
 
 _MOCK = {"test.mock.num.brokers": "1"}

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import DataType, StructType
 
-from kproxy.spark.errors import OptionError
 from kproxy.spark.sink_rows import columns_of, rows_of
+from kproxy.spark.spark_errors import OptionError
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _STRING, _BINARY, _INT = spark_types.StringType(), spark_types.BinaryType(), spark_types.IntegerType()

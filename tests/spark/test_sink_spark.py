@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from kproxy.client import ControlClient, ControlError
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.records import Record
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from verification.copiers.processes import Kproxy
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from kproxy.client import ControlError
-from kproxy.spark.errors import KafkaError, OptionError
 from kproxy.spark.sink_control import Decider
 from kproxy.spark.sink_rows import Columns
 from kproxy.spark.sink_task import TaskNames, Written, write_attempt
-from kproxy.txn.parts import MOST_MEMBERS
+from kproxy.spark.spark_errors import KafkaError, OptionError
+from kproxy.txn.prepared_parts import MOST_MEMBERS
 from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, batch, options
 
 _VALUE = Columns(value=0, key=None, headers=None, topic=None, partition=None, timestamp=None)

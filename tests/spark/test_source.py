@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.compression import GZIP, LZ4, SNAPPY, ZSTD
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 

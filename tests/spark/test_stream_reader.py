@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.spark.errors import DataLost
-from kproxy.spark.options import read_options
+from kproxy.spark.read_options import read_options
+from kproxy.spark.spark_errors import DataLost
 from kproxy.spark.stream_reader import StreamReader
 from tests.spark.fake_cluster import Fake, fake_cluster
 

@@ -7,8 +7,8 @@ from pyspark.sql.datasource import InputPartition
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
-from kproxy.spark.errors import DataLost, KafkaError, OptionError
-from kproxy.spark.options import read_options
+from kproxy.spark.read_options import read_options
+from kproxy.spark.spark_errors import DataLost, KafkaError, OptionError
 from kproxy.spark.table_reader import TableReader
 from kproxy.testing.fake_broker import Edit
 from tests.spark.fake_cluster import Fake, fake_cluster

@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.batch import iter_records
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.net.harness import FrameClient
 from tests.net.txn.wire_producer import WireProducer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.client import EARLIEST, ClusterClient
+from kproxy.testing.cluster_client import EARLIEST, ClusterClient
 from kproxy.testing.kafka import KafkaUnavailable, RealKafka, new_cluster_id
 from kproxy.testing.probe import broker_count
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.produce import PartitionData
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traced, TraceParent

@@ -15,9 +15,9 @@ from kproxy.txn.claims import (
     refuse_replaced,
     was_answered,
 )
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.records import Entry, decode, encode
+from kproxy.txn.log_records import Entry, decode, encode
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, Stand
 from verification.models.transaction_log import bodies
 

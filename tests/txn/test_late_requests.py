@@ -8,8 +8,8 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.errors import TxnError
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
+from kproxy.txn.txn_error import TxnError
 
 
 def offsets(group: str, *partitions: int) -> TransactionOffsets:

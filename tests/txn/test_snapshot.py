@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, RawRecord, UnknownRecord, decode, encode
+from kproxy.txn.log_records import Entry, RawRecord, UnknownRecord, decode, encode
 from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_records
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict

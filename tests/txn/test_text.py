@@ -13,7 +13,7 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.text import describe
 from kproxy.txn.view_values import BrokerTransaction
 from tests.txn.log_bodies import any_body, names

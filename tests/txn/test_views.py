@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import Stand

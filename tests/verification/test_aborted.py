@@ -2,7 +2,7 @@
 
 from kproxy.codec._generated.fetch import FetchResponseAbortedTransaction
 from kproxy.codec.batch import Record, build_batch, read_header
-from kproxy.testing.fake_broker.log_batches import marker_batch
+from kproxy.testing.fake_broker.stored_batches import marker_batch
 from verification.aborted import Aborted
 
 

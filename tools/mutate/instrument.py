@@ -87,5 +87,5 @@ class Finder(MetaPathFinder):
 
 
 def module_name(path: str) -> str:
-    """``kproxy/dedup/rules.py`` is ``kproxy.dedup.rules``."""
+    """``kproxy/dedup/retry_rules.py`` is ``kproxy.dedup.retry_rules``."""
     return path.removesuffix(".py").replace("/", ".")

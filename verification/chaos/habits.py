@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.legacy import from_v2
+from kproxy.codec.message_formats import from_v2
 from kproxy.codec.topic_partition import TopicPartition
 
 MAGICS: Final = (0, 0, 1, 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from kproxy.codec._generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from verification.chaos.ports import free_ports
 

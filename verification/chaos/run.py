@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.relay import FaultRelay, Faults
 from verification.chaos.consumer import LegacyConsumer
 from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from kproxy.codec.batch import iter_records, read_header
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from verification.chaos.kproxy_process import Footprint
 from verification.chaos.recorder import now
 from verification.history import Anomaly, Kind, Operation, Outcome, Poll

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kproxy.codec.batch import iter_records, read_header
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import DEFAULT_VERSION, REPLICATED, RealKafka
 from verification.copiers.processes import Kproxy, Tool, ToolFailed
 

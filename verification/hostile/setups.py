@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import trustme
 
 from kproxy.net.client_login.credential_file import write_credentials
-from kproxy.proxy.client_login.credentials import Credentials, make_verifier
+from kproxy.proxy.client_login.stored_credentials import Credentials, make_verifier
 from verification.hostile import attacks
 from verification.hostile.target import Besieged
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from verification.hostile.stretches import LongestStretch
 
 PATIENCE = 20.0

@@ -19,11 +19,11 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import RetryLedger
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
-from kproxy.net.lanes import Lanes
+from kproxy.net.lane_leases import Lanes
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries

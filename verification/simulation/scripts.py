@@ -11,7 +11,7 @@ import trio
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
 from verification.simulation.plan import OLD, TOPIC, ClientPlan, FaultPlan, Plan, Send, plain_client
 from verification.simulation.world import World

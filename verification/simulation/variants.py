@@ -10,19 +10,19 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kproxy.dedup import resend as resend_core
-from kproxy.dedup import rules
+from kproxy.dedup import retry_rules
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import RetryLedger
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from kproxy.net import intake
-from kproxy.net import resend as resend_shell
+from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
-from kproxy.net.lanes import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy import produce_calls, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
@@ -118,7 +118,7 @@ VARIANTS: Final = (
         "what a client had ready when it read an error shows that it gave up the rest",
         ((Rules, "has_one_ready", broken_rules.no),),
         replace(_STAYS, ready=(True,), gaps=(0.0,)),
-        beside=((rules, "_TELLING_REQUESTS", 3),),
+        beside=((retry_rules, "_TELLING_REQUESTS", 3),),
     ),
     Variant(
         "what timed out does not come again on its connection",

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
-from kproxy.testing.fake_broker.cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.producers import ProducerStates
 from verification.simulation import invariants
 from verification.simulation.broker_watch import watch_brokers

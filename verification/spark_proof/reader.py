@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kproxy.codec.batch import iter_records, read_header
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from verification.aborted import Aborted
 from verification.spark_proof.verdict import Seen, TopicPartition
 

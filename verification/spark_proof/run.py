@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import Producer
 
 from kproxy.proxy.coordinator_rules import Home
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
 from verification.copiers.processes import Kproxy, ToolFailed
 from verification.spark_proof.connector import connector_jars

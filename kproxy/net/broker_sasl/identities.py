@@ -7,8 +7,8 @@ from pathlib import Path
 import structlog
 
 from kproxy.config.identity_file import EVERYBODY, BrokerIdentity, load_identities
-from kproxy.net.broker_sasl.credentials import Password
-from kproxy.net.broker_sasl.network import LoginWatch, SaslNetwork
+from kproxy.net.broker_sasl.broker_credentials import Password
+from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.broker_login.refusal import LoginRefused

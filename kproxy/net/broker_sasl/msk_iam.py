@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import trio
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
-from kproxy.net.broker_sasl.tokens import Issued
+from kproxy.net.broker_sasl.token_sources import Issued
 
 
 def signed_tokens(region: str) -> Callable[[], Awaitable[Issued]]:

@@ -14,7 +14,7 @@ from urllib.request import HTTPSHandler, Request, build_opener
 import trio
 
 from kproxy.config.secrets import SecretLocation
-from kproxy.net.broker_sasl.tokens import DEFAULT_LIFETIME_SECONDS, Issued
+from kproxy.net.broker_sasl.token_sources import DEFAULT_LIFETIME_SECONDS, Issued
 from kproxy.net.redirects import NoRedirects
 
 #: More than any token.

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from kproxy.net.file_stamps import file_stamps
-from kproxy.proxy.client_login.credentials import Credentials, parse_credentials, show_credentials
+from kproxy.proxy.client_login.stored_credentials import Credentials, parse_credentials, show_credentials
 
 log = structlog.get_logger("kproxy.login")
 

@@ -13,12 +13,12 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
 from kproxy.net.senders import sender_of
-from kproxy.proxy.client_login.credentials import DECOY_BYTES, Credentials, Verifier
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck, Verdict
+from kproxy.proxy.client_login.stored_credentials import DECOY_BYTES, Credentials, Verifier
 
 if TYPE_CHECKING:
-    from kproxy.net.client_login.tokens import TokenChecker
+    from kproxy.net.client_login.token_checker import TokenChecker
 
 log = structlog.get_logger("kproxy.login")
 
@@ -138,7 +138,7 @@ def _credential_file(config: Config) -> CredentialFile | None:
 
 def _token_checker(config: Config) -> "TokenChecker":
     try:
-        from kproxy.net.client_login.tokens import TokenChecker, TokenRules
+        from kproxy.net.client_login.token_checker import TokenChecker, TokenRules
     except ImportError:
         hint = "pip install 'kproxy[oauth]'"
         raise StartupError(f"OAUTHBEARER in sasl.enabled.mechanisms needs PyJWT: {hint}", ExitCode.USAGE) from None

@@ -12,7 +12,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import Network
 from kproxy.net.txn.log_appender import AppendError
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 #: What a broker said is carried on by this process's own clock for so long: it stands still while a machine sleeps.
 _FRESH_SECONDS: Final = 1.0

@@ -9,11 +9,11 @@ import structlog
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import Ongoing

@@ -1,4 +1,4 @@
-"""Transactions by hand, for the control API (``kproxy.control.transactions.TransactionControl``)."""
+"""Transactions by hand, for the control API (``kproxy.control.transaction_control.TransactionControl``)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -11,17 +11,17 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import EVERYTHING, Also
+from kproxy.txn.prepared_parts import EVERYTHING, Also
 from kproxy.txn.states import State
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import HAND, LOST_MEMBERS
 

@@ -21,14 +21,14 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, refuse_replaced
-from kproxy.txn.ends import answered_end
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import ALONE, Also
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.prepared_parts import ALONE, Also
+from kproxy.txn.repeated_ends import answered_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
 log = structlog.get_logger("kproxy.transactions")

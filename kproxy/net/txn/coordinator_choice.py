@@ -7,7 +7,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.net.txn.decider import ClientDecider, Decider
 from kproxy.proxy.coordinator_rules import Home, HomeRule, home_of
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 
 T = TypeVar("T")

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.applications import Application, ApplicationsByRule
+from kproxy.net.txn.application_transactions import Application, ApplicationsByRule
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.proxy.implicit_produce import ImplicitTransaction
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_CLIENTS
 from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.txn_error import TxnError
 
 
 class Parties(NamedTuple):

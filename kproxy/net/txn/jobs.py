@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
 

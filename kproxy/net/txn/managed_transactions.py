@@ -18,11 +18,11 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import Came, Repeats
 from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import ALONE, Also
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED, DOOMED, HAND
 
 log = structlog.get_logger("kproxy.transactions")

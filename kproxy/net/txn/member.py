@@ -11,17 +11,17 @@ from kproxy.codec._generated.transaction_member import TransactionMember, Transa
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.id_lock import Interrupted, Turns
 from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
-from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 

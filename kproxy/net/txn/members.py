@@ -10,12 +10,12 @@ from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.net.txn.member import Member
-from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.parts import ALONE, Also, named_parts
+from kproxy.txn.prepared_parts import ALONE, Also, named_parts
 from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
 #: Claims and decisions of others that may come between the look at the log and the member's record.

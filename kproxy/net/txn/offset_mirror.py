@@ -10,11 +10,11 @@ from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError
 from kproxy.net.cluster import Cluster
-from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.offset_writes import PREFIX, fence, write
-from kproxy.txn.errors import TxnError
-from kproxy.txn.group_offsets import Commit, unmirrored
-from kproxy.txn.records import Entry
+from kproxy.net.txn.transaction_log import TransactionLog
+from kproxy.txn.log_records import Entry
+from kproxy.txn.logged_group_offsets import Commit, unmirrored
+from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.group_offsets")
 
@@ -67,7 +67,7 @@ class OffsetMirror:
                 del self._unfenced[next(iter(self._unfenced))]
 
     def check_room(self) -> None:
-        """As ``kproxy.net.txn.tools.Groups``."""
+        """As ``kproxy.net.txn.owner_services.Groups``."""
         was_full, self._is_full = self._is_full, self._log.views.unmirrored_bytes >= _MOST_BYTES
         if not self._is_full:
             return

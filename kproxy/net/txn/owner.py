@@ -14,10 +14,10 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.id_lock import Interrupted, Turns
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
-from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import (
     NOBODY,
@@ -29,14 +29,14 @@ from kproxy.txn.claims import (
     was_answered,
 )
 from kproxy.txn.client_sequences import ClientSequences
-from kproxy.txn.ends import answered_end
-from kproxy.txn.errors import TxnError
-from kproxy.txn.group_offsets import is_other_generation, one_of_each_member
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, NewestConnections
-from kproxy.txn.parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
+from kproxy.txn.logged_group_offsets import is_other_generation, one_of_each_member
+from kproxy.txn.prepared_parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
+from kproxy.txn.repeated_ends import answered_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State, next_state
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS

@@ -14,8 +14,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import LogError
-from kproxy.net.txn.tools import Ends, Topics
-from kproxy.txn.errors import TxnError
+from kproxy.net.txn.owner_services import Ends, Topics
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written
 
 #: Partitions whose ends are remembered, so that the next transaction need not ask for them.

@@ -13,11 +13,11 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import Network
-from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import is_transactional_producer_id
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.unknown import Met
 
 log = structlog.get_logger("kproxy.unknown_producer_ids")

@@ -17,7 +17,7 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, pause
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
-from kproxy.net.txn.applications import ApplicationsByRule
+from kproxy.net.txn.application_transactions import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMembers
@@ -32,11 +32,10 @@ from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice, CoordinatorChoice
-from kproxy.net.txn.group_asks import GroupAsks
-from kproxy.net.txn.group_offsets import GroupOffsets
+from kproxy.net.txn.group_offset_requests import GroupAsks
+from kproxy.net.txn.group_offset_writes import GroupOffsets
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
@@ -44,19 +43,20 @@ from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.net.txn.tools import OwnerTools
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.transaction_api import TransactionApi
+from kproxy.net.txn.transaction_log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 
 log = structlog.get_logger("kproxy.transaction_log")
 

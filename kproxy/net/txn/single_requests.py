@@ -10,8 +10,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.decider import Decider
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.txn_error import TxnError
 
 #: Clients whose producers are kept; of more, those that do nothing are forgotten.
 _MOST_CLIENTS: Final = 1_000

@@ -22,7 +22,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused, TopicGone, check
 from kproxy.proxy.routing import is_own_topic
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.topic_policies")
 
@@ -51,7 +51,7 @@ class TopicPolicies:
         self._warned = False
 
     async def errors(self, places: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """As ``kproxy.net.txn.tools.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) if no broker can be asked."""
+        """As ``kproxy.net.txn.owner_services.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) without a broker."""
         errors: dict[str, ErrorCode] = {}
         for topic in dict.fromkeys(topic for topic, _ in places):
             if is_own_topic(topic):
@@ -61,7 +61,7 @@ class TopicPolicies:
         return {place: errors[place[0]] for place in places if place[0] in errors}
 
     def is_known_writable(self, place: TopicPartition) -> bool:
-        """As ``kproxy.net.txn.tools.Topics``."""
+        """As ``kproxy.net.txn.owner_services.Topics``."""
         known = self._fresh(place[0])
         return known is not None and not known.compacted and not is_own_topic(place[0])
 

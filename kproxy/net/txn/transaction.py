@@ -31,7 +31,7 @@ from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import AddedGroups
-from kproxy.txn.parts import NOTHING_BESIDE, Beside
+from kproxy.txn.prepared_parts import NOTHING_BESIDE, Beside
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.views import Views

@@ -16,10 +16,10 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.produce import FIRST_TOPIC_ID, TopicRef
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import ask_coordinator
+from kproxy.net.coordinator_lookup import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
@@ -37,7 +37,7 @@ from kproxy.proxy.handlers.transaction_admin import marked
 from kproxy.proxy.implicit_produce import implicit_response
 from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.routing import is_own_topic
-from kproxy.proxy.transactions import (
+from kproxy.proxy.transaction_messages import (
     NO_PRODUCER,
     failed,
     offsets_committed,
@@ -46,8 +46,8 @@ from kproxy.proxy.transactions import (
     places_of,
     produced,
 )
-from kproxy.txn.errors import TxnError
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 #: From these versions on a client speaks the second version of the protocol (KIP-890, transaction.version 2):
 #: partitions and groups join a transaction by being written, and each EndTxn raises the epoch.

@@ -25,7 +25,7 @@ class Changes(Protocol):
 
 
 class Groups(Protocol):
-    """Tells what the log says of groups' offsets, as ``kproxy.proxy.group_offsets`` has it."""
+    """Tells what the log says of groups' offsets, as ``kproxy.proxy.offset_fetch_overlay`` has it."""
 
     async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
         """What the broker may not know of them."""

@@ -14,7 +14,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponsePartitionProduceResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.codec.produce import FIRST_TOPIC_ID
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.resend import OLD_S

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.authorization.rules import (
+from kproxy.proxy.authorization.acl_rules import (
     CLUSTER_NAME,
     SUPPORTED,
     Operation,

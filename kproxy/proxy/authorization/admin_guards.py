@@ -39,8 +39,8 @@ from kproxy.codec._generated.incremental_alter_configs import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME, Operation, ResourceType
 from kproxy.proxy.authorization.guards import Amend, Asked, Parts, Rows, Screened, Whole, on_topic
-from kproxy.proxy.authorization.rules import CLUSTER_NAME, Operation, ResourceType
 from kproxy.proxy.handlers.transaction_admin import marked
 
 _TOPIC: Final = ResourceType.TOPIC

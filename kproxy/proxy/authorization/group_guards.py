@@ -26,6 +26,7 @@ from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeR
 from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kproxy.codec.messages import Message
 from kproxy.proxy.authorization.access import ERRORS, Access
+from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
 from kproxy.proxy.authorization.guards import (
     PASSED,
     Amend,
@@ -38,8 +39,7 @@ from kproxy.proxy.authorization.guards import (
     on_topic,
     with_error,
 )
-from kproxy.proxy.authorization.rules import Operation, ResourceType
-from kproxy.proxy.group_offsets import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
+from kproxy.proxy.offset_fetch_overlay import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
 
 _GROUP: Final = ResourceType.GROUP
 _TOPIC: Final = ResourceType.TOPIC

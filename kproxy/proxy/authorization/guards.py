@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message, response_class
 from kproxy.proxy.authorization.access import Access
-from kproxy.proxy.authorization.rules import CLUSTER_NAME, Operation, ResourceType
+from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME, Operation, ResourceType
 from kproxy.proxy.txn_errors import wire_error
 
 #: Changes an answer in place.

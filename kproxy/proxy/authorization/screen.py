@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
-from kproxy.codec.produce import walk_request
+from kproxy.codec.produce_layout import walk_request
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.apis import GUARDS

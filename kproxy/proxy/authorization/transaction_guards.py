@@ -7,9 +7,9 @@ from kproxy.codec._generated.describe_transactions import DescribeTransactionsRe
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic
 from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
 from kproxy.proxy.authorization.guards import PASSED, Amend, Asked, Parts, Rows, Screened, Whole, on_name, on_topic
-from kproxy.proxy.authorization.rules import Operation, ResourceType
-from kproxy.proxy.transactions import failed, partitions_added, places_of
+from kproxy.proxy.transaction_messages import failed, partitions_added, places_of
 
 _ID: Final = ResourceType.TRANSACTIONAL_ID
 _WRITES = Asked(Operation.WRITE, _ID, "transactional_id")

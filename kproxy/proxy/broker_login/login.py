@@ -7,7 +7,7 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.broker_login.mechanisms import Mechanism
+from kproxy.proxy.broker_login.broker_mechanisms import Mechanism
 from kproxy.proxy.broker_login.refusal import LoginRefused
 
 _HANDSHAKE: Final = 1

@@ -15,8 +15,7 @@ from kproxy.codec.header import RequestHeader, decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, api_name
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.client_login.credentials import Credentials
-from kproxy.proxy.client_login.mechanisms import begin
+from kproxy.proxy.client_login.client_mechanisms import begin
 from kproxy.proxy.client_login.steps import (
     Accepted,
     Challenge,
@@ -27,11 +26,12 @@ from kproxy.proxy.client_login.steps import (
     TokenCheck,
     Verdict,
 )
+from kproxy.proxy.client_login.stored_credentials import Credentials
 from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
 from kproxy.proxy.handlers.base import Context, Fault
-from kproxy.proxy.link import Link
 from kproxy.proxy.principals import user
 from kproxy.proxy.produce_gate import Need
+from kproxy.proxy.session_queues import Link
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.versions import LOGINS

@@ -10,7 +10,7 @@ from kproxy.proxy.handlers.api_versions import ApiVersions
 from kproxy.proxy.handlers.base import Handler
 from kproxy.proxy.handlers.fetch import Fetch
 from kproxy.proxy.handlers.list_offsets import ListOffsets
-from kproxy.proxy.handlers.offsets import OffsetCommit, OffsetFetch
+from kproxy.proxy.handlers.offset_handlers import OffsetCommit, OffsetFetch
 from kproxy.proxy.handlers.own_topics import (
     AlterConfigs,
     AlterPartitionReassignments,
@@ -22,7 +22,7 @@ from kproxy.proxy.handlers.own_topics import (
     IncrementalAlterConfigs,
 )
 from kproxy.proxy.handlers.produce import PassedProduce
-from kproxy.proxy.handlers.sasl import SaslAuthenticate, SaslHandshake
+from kproxy.proxy.handlers.sasl_handlers import SaslAuthenticate, SaslHandshake
 from kproxy.proxy.handlers.topic_pages import DescribeTopicPartitions
 from kproxy.proxy.handlers.transaction_admin import (
     DescribeProducers,
@@ -30,7 +30,7 @@ from kproxy.proxy.handlers.transaction_admin import (
     ListTransactions,
     WriteTxnMarkers,
 )
-from kproxy.proxy.handlers.transactions import (
+from kproxy.proxy.handlers.transaction_handlers import (
     AddPartitionsToTxn,
     EndTxn,
     InitProducerId,

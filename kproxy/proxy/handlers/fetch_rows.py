@@ -10,7 +10,7 @@ from kproxy.codec._generated.fetch import (
     FetchResponseLeaderIdAndEpoch,
     FetchResponsePartitionData,
 )
-from kproxy.codec.legacy import from_v2
+from kproxy.codec.message_formats import from_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.recode import has_codec, recode
 from kproxy.codec.records import DecompressionLimit

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kproxy.codec.messages import ApiKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.quotas.buckets import Buckets
-from kproxy.proxy.quotas.rules import Entity, Limit, QuotaRules, Share
+from kproxy.proxy.quotas.quota_rules import Entity, Limit, QuotaRules, Share
 from kproxy.proxy.versions import FREE, LOGINS
 
 #: Requests of ``FREE`` that a connection may send before its client is taken as known: enough for a login.

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from kproxy.spark.audit import content, exposure, groups, sequences, transactions
+from kproxy.spark.audit import content, exposure, group_checks, sequences, transaction_checks
 from kproxy.spark.audit.tables import Tables
 
 
@@ -86,7 +86,7 @@ FINDINGS: Final = (
         "Look for an unclean leader election or records deleted by hand in the partition, and have the transaction's "
         "source write it again.",
         "decided_end_offset",
-        transactions.torn_transactions,
+        transaction_checks.torn_transactions,
     ),
     Finding(
         "open_transactions",
@@ -96,7 +96,7 @@ FINDINGS: Final = (
         "behind its time-out; so none may be running, or its time-out is too long.",
         "kproxy txn describe ID, then kproxy txn abort ID.",
         "seconds",
-        transactions.open_transactions,
+        transaction_checks.open_transactions,
     ),
     Finding(
         "prepared_transactions",
@@ -105,7 +105,7 @@ FINDINGS: Final = (
         "A part is prepared; from then on nobody but its owner decides it, and read_committed consumers wait.",
         "Let the application that prepared it come back, or decide: kproxy txn commit ID, or kproxy txn abort ID.",
         "seconds",
-        transactions.prepared_transactions,
+        transaction_checks.prepared_transactions,
     ),
     Finding(
         "stuck_partitions",
@@ -115,7 +115,7 @@ FINDINGS: Final = (
         "If the producer id is one of kproxy's: kproxy txn list. Else it is a transaction of the brokers' own: "
         "kafka-transactions.sh find-hanging, then abort.",
         "seconds",
-        transactions.stuck_partitions,
+        transaction_checks.stuck_partitions,
     ),
     Finding(
         "unknown_producers",
@@ -125,7 +125,7 @@ FINDINGS: Final = (
         "wait behind them. The log, or a part of it, was lost, or they come from another cluster's log.",
         "If the log will not come back, reject the producer id: its data are treated as aborted then.",
         "hidden_bytes",
-        transactions.unknown_producers,
+        transaction_checks.unknown_producers,
     ),
     Finding(
         "unreadable_log",
@@ -134,7 +134,7 @@ FINDINGS: Final = (
         "A record of the transaction log is damaged, or of a newer kproxy: this version decides nothing behind it.",
         "Use the newest version of kproxy that runs on the cluster; nobody but kproxy may write to the topic.",
         "log_offset",
-        transactions.unreadable_log,
+        transaction_checks.unreadable_log,
     ),
     Finding(
         "group_offsets_behind",
@@ -144,7 +144,7 @@ FINDINGS: Final = (
         "what it has processed would be processed again.",
         "Unless somebody has set the group back on purpose, commit the decided offset while the group is stopped.",
         "behind",
-        groups.group_offsets_behind,
+        group_checks.group_offsets_behind,
     ),
     Finding(
         "unprotected",

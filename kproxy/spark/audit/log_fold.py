@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, decode
+from kproxy.txn.log_records import Entry, decode
 from kproxy.txn.text import describe
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand

@@ -11,11 +11,11 @@
 ``load`` starts no JVM.
 """
 
-from kproxy.config.faults import FileError
+from kproxy.config.config_faults import FileError
 from kproxy.spark.pipeline.display import choose as choose_display
-from kproxy.spark.pipeline.load import load
-from kproxy.spark.pipeline.model import Pipeline
-from kproxy.spark.pipeline.run import run
+from kproxy.spark.pipeline.pipeline_load import load
+from kproxy.spark.pipeline.pipeline_model import Pipeline
+from kproxy.spark.pipeline.pipeline_run import run
 from kproxy.spark.pipeline.submit import submit_line
 
 __all__ = ["FileError", "Pipeline", "choose_display", "load", "run", "submit_line"]

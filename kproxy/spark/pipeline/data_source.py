@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from kproxy.config.faults import Location
-from kproxy.spark.errors import OptionError
-from kproxy.spark.options import read_options
-from kproxy.spark.pipeline.model import Kafka, Pipeline, TopicSource
+from kproxy.config.config_faults import Location
+from kproxy.spark.pipeline.pipeline_model import Kafka, Pipeline, TopicSource
+from kproxy.spark.read_options import read_options
 from kproxy.spark.sink_options import parse
+from kproxy.spark.spark_errors import OptionError
 
 
 def source_options(source: TopicSource, kafka: Kafka) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import re
 
 from kproxy.config.section import Section
-from kproxy.spark.pipeline.model import ParquetSource, Source, TopicSource, Watermark
+from kproxy.spark.pipeline.pipeline_model import ParquetSource, Source, TopicSource, Watermark
 
 # Options of the data source that have a key of their own, or that the pipeline decides.
 _TAKEN = ("subscribe", "subscribePattern", "assign", "startingOffsets", "maxOffsetsPerTrigger")

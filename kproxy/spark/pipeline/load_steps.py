@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kproxy.config.section import Section
 from kproxy.spark.pipeline.load_sources import check_name, read_watermark
-from kproxy.spark.pipeline.model import ParquetSink, PythonStep, Sink, SqlStep, Step, TopicSink
+from kproxy.spark.pipeline.pipeline_model import ParquetSink, PythonStep, Sink, SqlStep, Step, TopicSink
 from kproxy.spark.pipeline.python_steps import StepError, parameters
 from kproxy.spark.pipeline.sql_names import tables_read
 

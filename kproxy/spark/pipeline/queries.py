@@ -9,11 +9,11 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from kproxy.config.faults import Fault, FileError, Location
+from kproxy.config.config_faults import Fault, FileError, Location
+from kproxy.spark.pipeline.data_frames import Frames, telling
 from kproxy.spark.pipeline.data_source import sink_options
-from kproxy.spark.pipeline.frames import Frames, telling
-from kproxy.spark.pipeline.model import ParquetSink, Pipeline
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
+from kproxy.spark.pipeline.pipeline_model import ParquetSink, Pipeline
 from kproxy.spark.pipeline.topic_rows import ROWS, topic_rows
 
 

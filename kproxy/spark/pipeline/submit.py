@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyspark
 
-from kproxy.spark.pipeline.model import Pipeline
+from kproxy.spark.pipeline.pipeline_model import Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
-from kproxy.spark.session import QUIET
+from kproxy.spark.spark_session import QUIET
 
 _PYTHON = "spark.pyspark.python"
 

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
-from kproxy.config.faults import Fault, FileError
-from kproxy.spark.pipeline.frames import Frames, telling
-from kproxy.spark.pipeline.model import Pipeline, TopicSink
+from kproxy.config.config_faults import Fault, FileError
+from kproxy.spark.pipeline.data_frames import Frames, telling
+from kproxy.spark.pipeline.pipeline_model import Pipeline, TopicSink
 
 ROWS = "rows"
 """The metric that counts the rows of each sink in a batch: a column for each topic, or ``rows``."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kproxy.spark.pipeline.display import Display
-from kproxy.spark.pipeline.errors import PipelineFailed, one_line
+from kproxy.spark.pipeline.pipeline_errors import PipelineFailed, one_line
 from kproxy.spark.pipeline.progress import batch_done
 from kproxy.spark.pipeline.queries import Running
 

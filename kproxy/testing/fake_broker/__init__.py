@@ -5,12 +5,12 @@ The same contract tests run on it and on a real Kafka (``tests/contract``); ``NO
 ``python -m kproxy.testing.fake_broker --port 9092``.
 """
 
-from kproxy.testing.fake_broker.api import Call
-from kproxy.testing.fake_broker.cluster import ClusterConfig, FakeCluster
-from kproxy.testing.fake_broker.faults import Answer, Close, CloseAfter, Control, Delay, Drop, Edit
-from kproxy.testing.fake_broker.limits import NOT_MODELLED
+from kproxy.testing.fake_broker.controls import Answer, Close, CloseAfter, Control, Delay, Drop, Edit
+from kproxy.testing.fake_broker.fake_api import Call
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig, FakeCluster
+from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster, wall_clock
+from kproxy.testing.fake_broker.left_out import NOT_MODELLED
 from kproxy.testing.fake_broker.logins import SaslRules
-from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster, wall_clock
 
 __all__ = [
     "NOT_MODELLED",

@@ -6,7 +6,7 @@ import sys
 
 import trio
 
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 
 
 async def _run(host: str, port: int, brokers: int) -> None:

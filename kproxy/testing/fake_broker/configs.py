@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kproxy.testing.fake_broker.log import DEFAULT_MAX_MESSAGE_BYTES
+from kproxy.testing.fake_broker.partition_log import DEFAULT_MAX_MESSAGE_BYTES
 
 DYNAMIC_TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
+from kproxy.testing.fake_broker.fake_api import Call
 
 _PATIENCE_S: Final = 60.0
 """How long Kafka 4.3.0 keeps such a request, whatever ``timeout_ms`` the client gave (measured: 60.02 s for 2 s)."""

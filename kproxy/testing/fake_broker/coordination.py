@@ -1,9 +1,9 @@
 """What the APIs of groups and transactions share: finding the group or the transactional id, and refusing others."""
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
-from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.transactions import TransactionalId
+from kproxy.testing.fake_broker.consumer_groups import Group
+from kproxy.testing.fake_broker.fake_api import Call
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 
 
 def coordinator_error(call: Call, key: str) -> ErrorCode:

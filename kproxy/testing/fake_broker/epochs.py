@@ -3,7 +3,7 @@
 from typing import Final
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
+from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.partition import Partition
 
 _ANY_EPOCH: Final = -1

@@ -14,7 +14,7 @@ from kproxy.codec.batch_header import assemble
 from kproxy.codec.compression import compress
 from kproxy.codec.records import CODEC_MASK, NO_TIMESTAMP
 from kproxy.codec.varint import VARINTS
-from kproxy.testing.fake_broker.log_batches import MAX_DECOMPRESSED_BYTES, StoredBatch
+from kproxy.testing.fake_broker.stored_batches import MAX_DECOMPRESSED_BYTES, StoredBatch
 
 _DEFAULT_RETENTION_MS: Final = 7 * 86_400_000
 _UNLIMITED: Final = -1

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kproxy.codec.batch import read_header
-from kproxy.testing.fake_broker.log_batches import StoredBatch
 from kproxy.testing.fake_broker.producers import ProducerStates, SentBatch, advance
+from kproxy.testing.fake_broker.stored_batches import StoredBatch
 
 _COORDINATOR_EPOCH: Final = slice(-5, -1)
 """Where a marker's only record has the epoch of the coordinator that wrote it."""

@@ -11,9 +11,9 @@ from kproxy.codec.messages import ErrorCode
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
+    from kproxy.testing.fake_broker.cluster_state import ClusterState
     from kproxy.testing.fake_broker.partition import Partition
-    from kproxy.testing.fake_broker.state import ClusterState
-    from kproxy.testing.fake_broker.transactions import TransactionalId
+    from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 
 _COORDINATOR_EPOCH: Final = 0
 

@@ -8,7 +8,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
-from kproxy.testing.fake_broker.log import PartitionLog
+from kproxy.testing.fake_broker.partition_log import PartitionLog
 
 NO_LEADER: Final = -1
 

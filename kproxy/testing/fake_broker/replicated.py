@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
+from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.topics import Topic
 

@@ -3,10 +3,10 @@
 from typing import Final
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
 from kproxy.testing.fake_broker.coordination import verify
-from kproxy.testing.fake_broker.log_batches import one_batch
+from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.partition import Partition
+from kproxy.testing.fake_broker.stored_batches import one_batch
 
 _ABORTABLE_VERSION: Final = 11
 _JOINING_VERSION: Final = 12

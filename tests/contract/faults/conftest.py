@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import ClusterConfig
 from kproxy.testing.kafka import RealKafka
 from tests.contract.fakes import fake_cluster

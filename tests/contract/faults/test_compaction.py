@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import producers, send
 

@@ -14,7 +14,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import create_on, in_sync
 from tests.net.harness import Proxied, running

@@ -17,7 +17,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import connect, create_on, delete_before, in_sync, mark, producers, send

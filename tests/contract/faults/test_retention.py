@@ -3,7 +3,7 @@
 import time
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import EARLIEST, ClusterClient
+from kproxy.testing.cluster_client import EARLIEST, ClusterClient
 from tests.contract.batches import batch
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import delete_before, mark, producers, send

@@ -27,7 +27,7 @@ from kproxy.codec._generated.list_offsets import (
 )
 from kproxy.codec._generated.metadata import MetadataResponsePartition
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.client import LATEST, ClusterClient, RawConnection
+from kproxy.testing.cluster_client import LATEST, ClusterClient, RawConnection
 from tests.contract.batches import batch
 from tests.contract.faults.levers import Levers, eventually
 from tests.contract.questions import connect, delete_before, mark, producers, send

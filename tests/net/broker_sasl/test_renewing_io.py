@@ -15,8 +15,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.broker_sasl.renewing_io import RenewingIO
 from kproxy.net.network import ByteIO
 from kproxy.net.socket_io import SocketIO
+from kproxy.proxy.broker_login.broker_mechanisms import Plain
 from kproxy.proxy.broker_login.login import Login, LoginFrames
-from kproxy.proxy.broker_login.mechanisms import Plain
 from kproxy.proxy.slots import Buffer
 from tests.net.byte_io import read, sockets
 

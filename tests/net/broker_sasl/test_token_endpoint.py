@@ -13,7 +13,7 @@ import trio
 
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.token_endpoint import client_credentials
-from kproxy.net.broker_sasl.tokens import DEFAULT_LIFETIME_SECONDS, Issued
+from kproxy.net.broker_sasl.token_sources import DEFAULT_LIFETIME_SECONDS, Issued
 
 SAID = json.dumps({"access_token": "t0ken", "expires_in": 60})
 

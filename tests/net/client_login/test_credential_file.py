@@ -9,7 +9,7 @@ from kproxy.net.client_login.credential_file import (
     read_credentials,
     write_credentials,
 )
-from kproxy.proxy.client_login.credentials import Credentials
+from kproxy.proxy.client_login.stored_credentials import Credentials
 from tests.proxy.client_login.users import USERS, VERIFIERS
 
 NOBODY = Credentials(b"d" * 32, {})

@@ -18,8 +18,8 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.net.client_login.desk import LoginDesk, open_desk
-from kproxy.proxy.client_login.credentials import Credentials, Verifier, make_verifier
-from kproxy.proxy.client_login.mechanisms import MECHANISMS
+from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
+from kproxy.proxy.client_login.stored_credentials import Credentials, Verifier, make_verifier
 from kproxy.proxy.permits import PermitRule
 from tests.net.certificates import Authority
 from tests.net.client_login.issuer import Issuer
@@ -292,7 +292,7 @@ async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch:
     real = builtins.__import__
 
     def without_jwt(name: str, *more: Any) -> Any:
-        if name == "kproxy.net.client_login.tokens":
+        if name == "kproxy.net.client_login.token_checker":
             raise ImportError
         return real(name, *more)
 

@@ -11,9 +11,9 @@ from kproxy.config import Config
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.stats import Stats
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 
 class FakeCoordinator:

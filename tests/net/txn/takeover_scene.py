@@ -12,10 +12,10 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.testing.fake_broker.apis import APIS
-from kproxy.testing.fake_broker.faults import Fault
-from kproxy.txn.errors import TxnError
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import BLOCK_EPOCHS
-from kproxy.txn.records import Entry, Kind, decode
+from kproxy.txn.log_records import Entry, Kind, decode
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, Stand
 from tests.net.txn.instances import Cast, Client, Instance
 from tests.net.txn.log_harness import PATIENCE

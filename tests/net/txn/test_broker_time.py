@@ -11,7 +11,7 @@ from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import open_fake_cluster
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client
 
 HOUR_MS = 3_600_000

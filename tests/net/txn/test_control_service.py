@@ -11,8 +11,8 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.service import Transactions
 from kproxy.txn.described import Described
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import TXN_BITS, Producer
+from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
 from tests.net.txn.test_rpcs_whole import committed_values

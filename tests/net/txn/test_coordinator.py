@@ -8,8 +8,8 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import coordinator
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
-from kproxy.txn.errors import TxnError
 from kproxy.txn.states import State
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Client, stage
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)

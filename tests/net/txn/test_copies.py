@@ -8,7 +8,7 @@ import pytest
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import transaction
 from kproxy.testing.fake_broker import Call, CloseAfter
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.member_scene import Crew, refused
 

@@ -14,18 +14,18 @@ from kproxy.codec._generated.consumer_group_describe import (
 from kproxy.codec._generated.heartbeat import HeartbeatResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net import coordinators
+from kproxy.net import coordinator_lookup
 from kproxy.net.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.group_checks import check_member
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Close, Edit, FakeServer, open_fake_cluster
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.apis import APIS
-from kproxy.testing.fake_broker.groups import Group, GroupState
-from kproxy.testing.fake_broker.members import Member
-from kproxy.txn.errors import TxnError
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import Member
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Client, stage
 from tests.net.txn.log_harness import configured
 
@@ -55,7 +55,7 @@ def offsets(generation: int, member: str, instance: str | None = None) -> Transa
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "_PAUSE_SECONDS", 0.005)
+    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.005)
 
 
 @pytest.mark.parametrize(

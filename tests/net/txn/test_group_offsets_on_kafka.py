@@ -30,7 +30,7 @@ from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.group_checks import check_member
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator
 from tests.contract.test_groups import Consumer

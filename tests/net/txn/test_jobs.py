@@ -7,7 +7,7 @@ import trio.testing
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.jobs import Jobs
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.log_harness import PATIENCE
 
 

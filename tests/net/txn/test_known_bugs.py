@@ -9,10 +9,10 @@ from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.records import Entry, Kind
+from kproxy.txn.log_records import Entry, Kind
 from kproxy.txn.requests import ClientBatch
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.writes import _Track
 from tests.net.harness import eventually, proxied

@@ -6,8 +6,8 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
-from kproxy.txn.errors import TxnError
-from kproxy.txn.group_offsets import unmirrored
+from kproxy.txn.logged_group_offsets import unmirrored
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 
 

@@ -18,7 +18,7 @@ from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import transaction_plan
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.net.txn.log_harness import PID, Sink, configured
 

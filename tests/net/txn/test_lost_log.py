@@ -13,8 +13,8 @@ from kproxy.codec.messages import ApiKey
 from kproxy.net.txn import log_follower, lost_beginnings
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import log_partition
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.takeover_scene import Gate, Kind, Point
 

@@ -8,7 +8,7 @@ from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS
-from kproxy.txn.records import Entry, Kind
+from kproxy.txn.log_records import Entry, Kind
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, stage

@@ -3,7 +3,7 @@
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.txn.ids import BLOCK_EPOCHS
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 from tests.net.harness import eventually
 from tests.net.txn.instances import Client, stage
 

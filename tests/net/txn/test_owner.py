@@ -8,10 +8,10 @@ import pytest
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import EVERYTHING
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.prepared_parts import EVERYTHING
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Client, Instance, stage
 
 P0 = ("t", 0)

@@ -12,7 +12,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.broker_log_leaders import LogError
 from kproxy.net.txn import partition_ends
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written
 from tests.net.txn.instances import Client, stage
 

@@ -20,7 +20,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config.values import IsolationRule
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.visibility import entries
 from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, running

@@ -12,8 +12,8 @@ from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.rejects import Rejects
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.errors import TxnError
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
 from verification.models.transaction_log.bodies import claim, producer, reject

@@ -9,7 +9,7 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.net.txn.rejects import Rejects
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import FrameClient, Proxied, eventually, produce, proxied, running

@@ -11,7 +11,7 @@ import trio
 from kproxy.codec.batch import iter_records
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.net.harness import Proxied, eventually, running
 from tests.verification.chaos.twin_runs import count, run

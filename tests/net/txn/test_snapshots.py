@@ -20,16 +20,16 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic
 from kproxy.net.socket_network import SocketNetwork
-from kproxy.net.txn.log import ViewSink
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_plan
 from kproxy.net.txn.snapshots import Snapshots
+from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Close, Drop, Edit, FakeServer, open_fake_cluster
 from kproxy.testing.kafka import RealKafka
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from tests.net.txn.log_harness import PATIENCE, configured

@@ -10,8 +10,8 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Edit
-from kproxy.testing.fake_broker.faults import Fault
-from kproxy.txn.errors import TxnError
+from kproxy.testing.fake_broker.controls import Fault
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 
 HEALTHY, STALLED = ("t", 0), ("slow", 0)

@@ -13,7 +13,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.takeover_scene import (

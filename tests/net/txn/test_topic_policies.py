@@ -11,10 +11,10 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import topic_policies
 from kproxy.net.txn.topic_policies import TopicPolicies
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Call, Close, Edit, FakeCluster, open_fake_cluster
 from kproxy.testing.kafka import RealKafka
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.writer_harness import connections
 
 

@@ -16,9 +16,9 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.txn.writer import TransactionWriter
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Drop, Edit
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.writes import GIVEN_UP, STATE_LOST
 from tests.net.harness import eventually

@@ -26,7 +26,7 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.transactions import NO_PRODUCER
+from kproxy.proxy.transaction_messages import NO_PRODUCER
 from kproxy.txn.ids import Producer
 from tests.net.harness import FrameClient
 

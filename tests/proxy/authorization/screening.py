@@ -6,7 +6,7 @@ from typing import Any
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import Message, request_class, response_class
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
-from kproxy.proxy.authorization.rules import (
+from kproxy.proxy.authorization.acl_rules import (
     HostPattern,
     Operation,
     PatternType,

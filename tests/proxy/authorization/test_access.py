@@ -1,5 +1,5 @@
 from kproxy.proxy.authorization.access import _DECISION_BYTES, _MOST_BYTES, LONGEST_NAME
-from kproxy.proxy.authorization.rules import Operation, ResourceType, Rules
+from kproxy.proxy.authorization.acl_rules import Operation, ResourceType, Rules
 from tests.proxy.authorization.screening import Screened, allow
 
 _TOPIC = ResourceType.TOPIC

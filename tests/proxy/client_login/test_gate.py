@@ -14,9 +14,9 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_login.gate import OTHER_MECHANISM, LoginGate, LoginPolicy, NotLoggedInError
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck
 from kproxy.proxy.handlers.base import Context
-from kproxy.proxy.link import Link
 from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.session_queues import Link
 from kproxy.proxy.stats import Stats
 from tests.proxy.client_login.users import PASSWORD, USERS, ScramClient
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from base64 import b64decode, b64encode
 
-from kproxy.proxy.client_login.credentials import LEAST_ITERATIONS, SCRAM_HASHES, Credentials, make_verifier
+from kproxy.proxy.client_login.stored_credentials import LEAST_ITERATIONS, SCRAM_HASHES, Credentials, make_verifier
 
 PASSWORD = "pencil, p=encil"
 VERIFIERS = {

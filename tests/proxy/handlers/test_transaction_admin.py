@@ -29,7 +29,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.proxy.coordinator_requests import AbortRequest
 from kproxy.proxy.permits import Permits
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
 from tests.proxy.playbook import KAFKA_43, Play

@@ -2,7 +2,7 @@ import pytest
 
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle, TooManyConnections
-from kproxy.proxy.quotas.rules import Limit, QuotaRule, QuotaRules
+from kproxy.proxy.quotas.quota_rules import Limit, QuotaRule, QuotaRules
 
 
 def quotas(principal: str | None = "*", client_id: str | None = None, **limits: int) -> tuple[Quotas, list[Throttle]]:

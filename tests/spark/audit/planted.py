@@ -14,9 +14,9 @@ from kproxy.codec._generated.describe_producers import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import Message
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.txn.ids import Producer, log_partition
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from verification.models.transaction_log.bodies import claim, decision, mirrored, offsets, partitions, prepare, producer
 
 LOG: Final = "__kproxy_transaction_state"

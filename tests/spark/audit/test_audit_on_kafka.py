@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from kproxy.cli import main
 from kproxy.config import ExitCode
 from kproxy.spark.audit.catalogue import FINDINGS
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.spark.audit.planted import BEFORE, BILLS, LOG_PARTITIONS, ORDERS, Planter

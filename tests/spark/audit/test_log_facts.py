@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kproxy.spark.audit.log_facts import decoded_log, log_facts
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from tests.spark.audit.frames import Found
 from verification.models.transaction_log.bodies import claim, decision, producer
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from kproxy.codec.messages import Message
 from kproxy.spark.audit.log_fold import LogRecord, decoded_row, fold_log
-from kproxy.txn.records import Entry, RawRecord, encode
+from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views

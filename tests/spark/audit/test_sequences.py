@@ -3,10 +3,10 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.handover import carry, next_places
+from kproxy.spark.audit.audit_state import PartitionProgress, State
+from kproxy.spark.audit.next_run import carry, next_places
+from kproxy.spark.audit.offset_spans import Span
 from kproxy.spark.audit.sequences import duplicate_sequences, sequence_gaps
-from kproxy.spark.audit.spans import Span
-from kproxy.spark.audit.state import PartitionProgress, State
 from tests.spark.audit.frames import NOW_MS, Found, Row, ago, batch, span, tables
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from kproxy.spark.pipeline import FileError, Pipeline
+from kproxy.spark.pipeline.data_frames import build
 from kproxy.spark.pipeline.display import JsonLines
-from kproxy.spark.pipeline.errors import PipelineFailed
-from kproxy.spark.pipeline.frames import build
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
+from kproxy.spark.pipeline.pipeline_errors import PipelineFailed
 from kproxy.spark.pipeline.progress import BatchDone
 from kproxy.spark.pipeline.queries import checkpoint_name, start
 from kproxy.spark.pipeline.topic_rows import topic_rows

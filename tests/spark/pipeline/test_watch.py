@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from kproxy.spark.pipeline.display import Display, JsonLines
-from kproxy.spark.pipeline.errors import PipelineFailed
+from kproxy.spark.pipeline.pipeline_errors import PipelineFailed
 from kproxy.spark.pipeline.progress import BatchDone
 from kproxy.spark.pipeline.queries import Running
 from kproxy.spark.pipeline.watch import Stop, on_signals, watch

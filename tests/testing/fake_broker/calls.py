@@ -1,8 +1,8 @@
 """Calls for handlers of the fake broker, without a server."""
 
 from kproxy.codec.messages import Message
-from kproxy.testing.fake_broker.api import Call
-from kproxy.testing.fake_broker.cluster import Broker, FakeCluster
+from kproxy.testing.fake_broker.fake_api import Call
+from kproxy.testing.fake_broker.fake_cluster import Broker, FakeCluster
 
 TOPIC = "t"
 NOW = 1000

@@ -2,9 +2,9 @@
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.cluster import ClusterConfig
 from kproxy.testing.fake_broker.configs import BROKER_DEFAULTS, TOPIC_DEFAULTS
-from kproxy.testing.fake_broker.log import Appended, PartitionLog
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.partition_log import Appended, PartitionLog
 
 
 def test_the_broker_defaults_are_those_of_a_fresh_cluster() -> None:

@@ -6,10 +6,10 @@ from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.join_group import JoinGroupRequest
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.testing.fake_broker.cluster import FakeCluster
+from kproxy.testing.fake_broker.consumer_groups import Group
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of, verify
-from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.transactions import TransactionalId
+from kproxy.testing.fake_broker.fake_cluster import FakeCluster
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 from tests.testing.fake_broker.calls import NOW, call_to, two_brokers
 
 GROUP = "g"

@@ -23,15 +23,15 @@ from kproxy.codec.batch_header import assemble, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker import FakeServer, SaslRules, open_fake_cluster
-from kproxy.testing.fake_broker.api import CloseConnection
 from kproxy.testing.fake_broker.apis import APIS, create_partitions, create_topics
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.log import PartitionLog
+from kproxy.testing.fake_broker.consumer_groups import Group
+from kproxy.testing.fake_broker.fake_api import CloseConnection
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.group_members import CommittedOffset
 from kproxy.testing.fake_broker.logins import Logins, Refused
 from kproxy.testing.fake_broker.markers import expire_transactions, write_markers
-from kproxy.testing.fake_broker.members import CommittedOffset
-from kproxy.testing.fake_broker.transactions import LAST_EPOCH, TransactionalId
+from kproxy.testing.fake_broker.partition_log import PartitionLog
+from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH, TransactionalId
 from tests.testing.fake_broker.calls import NOW, TOPIC, call_to, two_brokers
 from verification.hostile.mutations import frames
 

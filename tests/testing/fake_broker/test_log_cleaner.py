@@ -3,8 +3,8 @@
 import pytest
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
-from kproxy.testing.fake_broker.log_batches import StoredBatch
 from kproxy.testing.fake_broker.log_cleaner import compacted, count_expired, is_compacted
+from kproxy.testing.fake_broker.stored_batches import StoredBatch
 
 DAY_MS = 86_400_000
 

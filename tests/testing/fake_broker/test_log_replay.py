@@ -1,9 +1,9 @@
 """Producers as the batches of a log tell of them."""
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.fake_broker.log_batches import StoredBatch, marker_batch
 from kproxy.testing.fake_broker.log_replay import replay
 from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.fake_broker.stored_batches import StoredBatch, marker_batch
 
 
 def stored(data: bytearray, offset: int, count: int = 1) -> StoredBatch:

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 
 
 def test_it_prints_its_addresses_and_serves() -> None:

@@ -2,12 +2,12 @@
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.cluster import Broker, FakeCluster
-from kproxy.testing.fake_broker.groups import Group
+from kproxy.testing.fake_broker.consumer_groups import Group
+from kproxy.testing.fake_broker.fake_cluster import Broker, FakeCluster
+from kproxy.testing.fake_broker.group_members import CommittedOffset
 from kproxy.testing.fake_broker.markers import end_transaction, expire_transactions
-from kproxy.testing.fake_broker.members import CommittedOffset
 from kproxy.testing.fake_broker.partition import Partition
-from kproxy.testing.fake_broker.transactions import TransactionalId, TxnState
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
 
 PLACE = ("t", 0)
 

@@ -1,8 +1,8 @@
 """One partition's replicas: the high watermark, who may lead, what an election loses."""
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.fake_broker.log import PartitionLog
 from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
+from kproxy.testing.fake_broker.partition_log import PartitionLog
 
 
 def replicated(*nodes: int, min_isr: int = 1) -> Partition:

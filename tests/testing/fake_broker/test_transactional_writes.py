@@ -5,9 +5,9 @@ import pytest
 from kproxy.codec._generated.produce import ProduceRequest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.api import Call
+from kproxy.testing.fake_broker.fake_api import Call
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 from kproxy.testing.fake_broker.transactional_writes import joins, transaction_error
-from kproxy.testing.fake_broker.transactions import TransactionalId
 from tests.testing.fake_broker.calls import NOW, TOPIC, call_to, two_brokers
 
 

@@ -38,8 +38,8 @@ def test_the_time_is_bounded_but_one_is_tried() -> None:
 
 
 def test_files_of_a_module_its_own_first() -> None:
-    files = files_for("kproxy/dedup/rules.py")
-    assert files[0] == Path("tests/dedup/test_rules.py")
+    files = files_for("kproxy/dedup/retry_rules.py")
+    assert files[0] == Path("tests/dedup/test_retry_rules.py")
     assert Path("tests/dedup/test_producer_connection.py") in files
     assert len(files) == len(set(files))
 

@@ -31,4 +31,4 @@ def test_lines(x: int, result: int, lines: list[int]) -> None:
 
 
 def test_names() -> None:
-    assert module_name("kproxy/dedup/rules.py") == "kproxy.dedup.rules"
+    assert module_name("kproxy/dedup/retry_rules.py") == "kproxy.dedup.retry_rules"

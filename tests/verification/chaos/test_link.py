@@ -3,9 +3,9 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.faults import Close, Drop
-from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.controls import Close, Drop
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
 from verification.chaos.ports import free_ports
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 from kproxy.testing.relay import FaultRelay
 from verification.chaos.link import Link, LinkLost
 from verification.chaos.nemesis import Nemesis

@@ -13,10 +13,10 @@ import trio
 from kproxy.codec._generated.produce import ProduceRequest, ProduceResponse
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.testing.fake_broker.api import Call
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.faults import CloseAfter, ControlFunction, Drop, Edit, Fault
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.controls import CloseAfter, ControlFunction, Drop, Edit, Fault
+from kproxy.testing.fake_broker.fake_api import Call
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 from verification.chaos.habits import EQUAL, Habits, PendingRecord, record_set
 from verification.chaos.producer import LegacyProducer
 from verification.chaos.recorder import Recorder

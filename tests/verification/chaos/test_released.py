@@ -5,9 +5,9 @@ from pathlib import Path
 import trio
 
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.faults import CloseAfter
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.controls import CloseAfter
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 from verification.chaos.recorder import Recorder
 from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
 from verification.history import AnomalyKind, Kind, Outcome, check, read_history

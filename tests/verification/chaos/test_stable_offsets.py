@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 from confluent_kafka import Producer
 
-from kproxy.testing.fake_broker.server import open_fake_cluster
+from kproxy.testing.fake_broker.fake_server import open_fake_cluster
 from verification.chaos.recorder import Recorder
 from verification.chaos.stable_offsets import StableOffsets
 from verification.history import Commit, Kind, read_history

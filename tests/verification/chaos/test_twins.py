@@ -13,10 +13,10 @@ import trio
 from kproxy.codec._generated.end_txn import EndTxnResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.testing.client import ClusterClient
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.faults import Edit
-from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.fake_broker.controls import Edit
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster
 from tests.verification.chaos.twin_runs import count, kinds, run
 from verification.aborted import Aborted
 from verification.chaos.raw_transactions import FIRST, SECOND, Protocol

@@ -12,9 +12,9 @@ import trio
 from kproxy.client import ControlError, ControlUnreachable
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.testing.fake_broker.cluster import ClusterConfig
-from kproxy.testing.fake_broker.faults import Edit
-from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.controls import Edit
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster
 from verification.chaos.link import Address
 from verification.chaos.recorder import Recorder
 from verification.chaos.unaware import ByHand, PerRequest, Unaware, places_of

@@ -8,8 +8,8 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.fake_broker import FakeCluster
+from kproxy.testing.fake_broker.cluster_state import Broker
 from kproxy.testing.fake_broker.producers import ProducerStates
-from kproxy.testing.fake_broker.state import Broker
 from verification.simulation import invariants
 from verification.simulation.history import History, Sent, State
 from verification.simulation.plan import TOPIC, ClientPlan

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.batch import iter_records
-from kproxy.codec.legacy import Room, to_v2
+from kproxy.codec.message_formats import Room, to_v2
 from verification.simulation.record_sets import record_set
 
 ROWS = [(5, b"a"), (6, b"b"), (6, b"c")]

@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from kproxy.dedup.rules import Rules
+from kproxy.dedup.retry_rules import Rules
 from tests.dedup.talk import World
 from verification.simulation import broken_rules
 

@@ -3,7 +3,7 @@
 import time
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.testing.client import ClusterClient
+from kproxy.testing.cluster_client import ClusterClient
 from tests.spark.fake_cluster import fake_cluster
 from verification.spark_proof.reader import Beside, Reader, read_to_end
 from verification.spark_proof.verdict import Seen, TopicPartition

@@ -9,7 +9,7 @@ from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 from kproxy.txn.snapshot import PartitionLoader, Step
 from kproxy.txn.view import IdView, Stand
 from verification.models.transaction_log.rules import Run

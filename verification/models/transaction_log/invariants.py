@@ -5,7 +5,7 @@ from functools import partial
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.verdict import Verdict
 from verification.models.transaction_log.broker import arrive
 from verification.models.transaction_log.log import Item, Log, body_of, is_known

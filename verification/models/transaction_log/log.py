@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, RawRecord, decode
+from kproxy.txn.log_records import Entry, RawRecord, decode
 from kproxy.txn.snapshot_views import encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand

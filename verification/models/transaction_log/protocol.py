@@ -4,7 +4,7 @@ from typing import Final
 
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import IdView
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.log import Item, Written

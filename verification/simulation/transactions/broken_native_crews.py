@@ -8,9 +8,9 @@ import trio
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.net.txn.broker.broker_ends import BrokerEnds, _Left
 from kproxy.net.txn.broker.member_ids import MemberIds
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.txn_error import TxnError
 
 
 async def by_who_decides_alone(self: BrokerEnds) -> None:

@@ -12,17 +12,17 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.log import TransactionLog
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn import view as view_module
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 from kproxy.txn.requests import TxnRequest
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.views import Views

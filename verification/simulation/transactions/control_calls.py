@@ -9,7 +9,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.control_service import ControlService
 from kproxy.txn.described import Described
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from verification.simulation import invariants
 from verification.simulation.history import History
 from verification.simulation.instance import Instance

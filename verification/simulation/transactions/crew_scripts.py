@@ -8,7 +8,7 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import Producer
 from verification.simulation.transactions.control_calls import answer_of
 from verification.simulation.transactions.crew_driver import Driver

@@ -10,7 +10,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
 from verification.simulation.transactions.homes import LOG_PARTITIONS
 from verification.simulation.transactions.native_faults import NATIVE

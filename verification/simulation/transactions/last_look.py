@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kproxy.testing.fake_broker.transactions import TxnState
+from kproxy.testing.fake_broker.transactional_ids import TxnState
 from verification.simulation.plan import TOPIC
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.plan import PLACES

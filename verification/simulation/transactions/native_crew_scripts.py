@@ -6,7 +6,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.broker.member_ids import PREFIX
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.markers import end_transaction
 from verification.simulation.transactions.crew_driver import Driver
 from verification.simulation.transactions.crew_plans import CrewPlan, DriverLife

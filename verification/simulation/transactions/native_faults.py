@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.plan import BUSY_SECONDS, FaultPlan
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close, Delay
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
 from verification.simulation.transactions import scripts
 from verification.simulation.transactions.history import Claimed, Input

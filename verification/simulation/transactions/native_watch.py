@@ -6,7 +6,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, FakeCluster
-from kproxy.testing.fake_broker.transactions import TxnState
+from kproxy.testing.fake_broker.transactional_ids import TxnState
 from verification.simulation.transactions.history import TransactionHistory
 
 _KEYS: Final = (

@@ -14,7 +14,7 @@ from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, Close, CloseAfter, Delay, Drop
-from kproxy.testing.fake_broker.faults import Fault
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
 from verification.simulation.plan import TOPIC
 from verification.simulation.transactions import invariants

@@ -10,11 +10,11 @@ from kproxy.codec.messages import ApiKey, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.testing.fake_broker import Call
-from kproxy.testing.fake_broker.faults import Fault
-from kproxy.testing.fake_broker.groups import Group, GroupState
-from kproxy.testing.fake_broker.members import Member
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
+from kproxy.testing.fake_broker.controls import Fault
+from kproxy.testing.fake_broker.group_members import Member
 from kproxy.testing.fake_broker.producers import ProducerStates
-from kproxy.txn.records import Entry, decode
+from kproxy.txn.log_records import Entry, decode
 from verification.simulation.transactions.coordinators import Fatal
 from verification.simulation.transactions.process import Abortable
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from unittest.mock import patch
 
-from kproxy.net.txn import group_asks
+from kproxy.net.txn import group_offset_requests
 from kproxy.net.txn import owner as owner_module
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
@@ -193,7 +193,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "an OffsetFetch does not wait for what is undecided",
-        ((group_asks, "undecided", broken_rules.nothing),),
+        ((group_offset_requests, "undecided", broken_rules.nothing),),
         group_scripts.moved_on_before_the_decision,
         (invariants.INPUT,),
     ),

@@ -10,7 +10,7 @@ from typing import Final, cast
 import trio
 
 from kproxy.codec.messages import Message
-from kproxy.testing.fake_broker.cluster import ClusterConfig
+from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from verification.simulation import world as base
 from verification.simulation.instance import PORT
 from verification.simulation.network import Host

@@ -12,9 +12,9 @@ from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTrans
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.states import State
+from kproxy.txn.txn_error import TxnError
 
 _BY_HAND: Final = "client"
 _MOST_REMEMBERED: Final = 1_000

@@ -15,11 +15,11 @@ from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
-from kproxy.net.txn.log import TransactionLog
+from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import Unended
 
 log = structlog.get_logger("kproxy.transactions")

@@ -15,14 +15,14 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
 from kproxy.net.txn.broker.member_ids import MemberIds
+from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.member import Member
-from kproxy.net.txn.tools import OwnerTools
+from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.turns import Interrupted
 from kproxy.net.txn.writer import BrokerWrites as NativeWriting
 from kproxy.net.txn.writer import TransactionWriter
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BrokerTransaction
 

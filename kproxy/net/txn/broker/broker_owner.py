@@ -16,15 +16,15 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_requests import FIRST, BrokerRequests, Protocol
 from kproxy.net.txn.broker.wait_queue import WaitQueue
+from kproxy.net.txn.id_lock import Interrupted, Turns
 from kproxy.net.txn.transaction import Transaction, outcome_of
-from kproxy.net.txn.turns import Interrupted, Turns
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.client_sequences import ClientSequences
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.proxy.transaction_stats import TransactionStats

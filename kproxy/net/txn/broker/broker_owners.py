@@ -15,7 +15,7 @@ from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 
 _SWEEP_SECONDS: Final = 60.0
 

@@ -39,12 +39,12 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import GROUP, TRANSACTION
+from kproxy.net.coordinator_lookup import GROUP, TRANSACTION
 from kproxy.net.txn.broker.coordinator_connections import CoordinatorConnections
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T", bound=Message)
 

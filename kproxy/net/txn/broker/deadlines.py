@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from kproxy.net.txn.broker_time import BrokerTime
-from kproxy.net.txn.log import TransactionLog
+from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 

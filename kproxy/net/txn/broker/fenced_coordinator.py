@@ -9,9 +9,9 @@ from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 
 class FencedCoordinator(BrokerOwners[FencedOwner]):

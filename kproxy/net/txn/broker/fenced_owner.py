@@ -15,15 +15,15 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.turns import Interrupted
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY, is_retry
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 #: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})

@@ -10,8 +10,8 @@ from kproxy.codec._generated.describe_configs import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import TRANSACTION
-from kproxy.txn.errors import TxnError
+from kproxy.net.coordinator_lookup import TRANSACTION
+from kproxy.txn.txn_error import TxnError
 
 _NEWEST: Final = 4
 _BROKER_RESOURCE: Final = 4

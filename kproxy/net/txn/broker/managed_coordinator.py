@@ -7,10 +7,10 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.managed_owner import ManagedOwner
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
 

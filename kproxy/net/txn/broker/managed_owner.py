@@ -9,11 +9,11 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_owner import BrokerOwner, places_of
 from kproxy.net.txn.broker.broker_requests import OVER
+from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.turns import Interrupted
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 
 
 class ManagedOwner(BrokerOwner):

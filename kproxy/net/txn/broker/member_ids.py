@@ -9,7 +9,7 @@ from typing import Final
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 
 #: Of an id of a member's.
 PREFIX: Final = "kproxy-member-"

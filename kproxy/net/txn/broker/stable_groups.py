@@ -13,7 +13,7 @@ from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.cluster import Cluster
-from kproxy.net.coordinators import ask_coordinator
+from kproxy.net.coordinator_lookup import ask_coordinator
 
 #: One group, and only what is stable.
 _VERSION: Final = 7

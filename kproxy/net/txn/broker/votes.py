@@ -12,9 +12,9 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.parts import Also, prepared_parts
+from kproxy.txn.prepared_parts import Also, prepared_parts
+from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.txn.view import IdView

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from kproxy.testing.fake_broker.api import Api
 from kproxy.testing.fake_broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -37,6 +36,7 @@ from kproxy.testing.fake_broker.apis import (
     txn_offset_commit,
     write_txn_markers,
 )
+from kproxy.testing.fake_broker.fake_api import Api
 
 _MODULES: Final = (
     add_offsets_to_txn,

@@ -2,8 +2,8 @@
 
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import transaction_error
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _FENCED_VERSION = 2
 

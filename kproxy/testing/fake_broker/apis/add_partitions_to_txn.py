@@ -14,8 +14,8 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _FENCED_VERSION = 2
 _MANY_VERSION = 4

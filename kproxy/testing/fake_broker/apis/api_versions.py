@@ -14,7 +14,7 @@ from kproxy.codec._generated.api_versions import (
     ApiVersionsResponseSupportedFeatureKey,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 VERSIONS = (0, 4)
 _TRANSACTIONS = "transaction.version"

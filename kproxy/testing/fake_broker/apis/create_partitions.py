@@ -7,8 +7,8 @@ from kproxy.codec._generated.create_partitions import (
     CreatePartitionsResponseCreatePartitionsTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.controller import excessive, reach_controller
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> CreatePartitionsResponse:

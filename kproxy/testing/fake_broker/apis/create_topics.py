@@ -8,9 +8,9 @@ from kproxy.codec._generated.create_topics import (
     CreateTopicsResponseCreatableTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.configs import DYNAMIC_TOPIC_CONFIG, config_error
 from kproxy.testing.fake_broker.controller import excessive, reach_controller
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> CreateTopicsResponse:

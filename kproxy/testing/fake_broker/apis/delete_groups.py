@@ -6,8 +6,8 @@ from kproxy.codec._generated.delete_groups import (
     DeleteGroupsResponseDeletableGroupResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> DeleteGroupsResponse:

@@ -8,7 +8,7 @@ from kproxy.codec._generated.delete_records import (
     DeleteRecordsResponseDeleteRecordsTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _TO_THE_END = -1
 

@@ -7,8 +7,8 @@ from kproxy.codec._generated.delete_topics import (
     DeleteTopicsResponseDeletableTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.controller import reach_controller
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _STATES_VERSION = 6
 

@@ -6,8 +6,8 @@ from kproxy.codec._generated.describe_cluster import (
     DescribeClusterResponseDescribeClusterBroker,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.cluster import CLUSTER_ID
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.fake_cluster import CLUSTER_ID
 
 _BROKERS = 1
 

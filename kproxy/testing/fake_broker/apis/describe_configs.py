@@ -8,8 +8,8 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsResponseDescribeConfigsResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.configs import BROKER_DEFAULTS, DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, TOPIC_DEFAULTS
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _TOPIC = 2
 _BROKER = 4

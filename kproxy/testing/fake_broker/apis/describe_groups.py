@@ -7,9 +7,9 @@ from kproxy.codec._generated.describe_groups import (
     DescribeGroupsResponseDescribedGroupMember,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group, GroupState
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _NOT_FOUND_VERSION = 6
 #: An error message is a string of 32,767 bytes at most.

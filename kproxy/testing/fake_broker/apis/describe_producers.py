@@ -11,7 +11,7 @@ from kproxy.codec._generated.describe_producers import (
     DescribeProducersResponseTopicResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> DescribeProducersResponse:

@@ -7,9 +7,9 @@ from kproxy.codec._generated.describe_transactions import (
     DescribeTransactionsResponseTransactionState,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error
-from kproxy.testing.fake_broker.transactions import TxnState
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.transactional_ids import TxnState
 
 _NAMES = {
     TxnState.EMPTY: "Empty",

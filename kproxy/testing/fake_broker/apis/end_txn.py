@@ -6,10 +6,10 @@ is COORDINATOR_LOAD_IN_PROGRESS, and nothing is decided.
 
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
+from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.markers import end_transaction
-from kproxy.testing.fake_broker.transactions import LAST_EPOCH
+from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH
 
 _FENCED_VERSION = 2
 _RISING_VERSION = 5

@@ -24,8 +24,8 @@ from kproxy.codec._generated.fetch import (
     FetchResponsePartitionData,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
+from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.topics import Topic
 

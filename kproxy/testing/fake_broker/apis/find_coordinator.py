@@ -9,7 +9,7 @@ from kproxy.codec._generated.find_coordinator import (
     FindCoordinatorResponseCoordinator,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _BATCH_VERSION = 4
 

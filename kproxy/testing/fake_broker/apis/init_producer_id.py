@@ -9,10 +9,10 @@ producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRE
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
+from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.markers import end_transaction
-from kproxy.testing.fake_broker.transactions import LAST_EPOCH, TransactionalId, TxnState
+from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH, TransactionalId, TxnState
 
 _FENCED_VERSION = 4
 _NOBODY = -1

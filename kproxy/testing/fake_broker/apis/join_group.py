@@ -6,10 +6,10 @@ Version 0 has no rebalance time-out: the session time-out serves as one.
 
 from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group, GroupState
-from kproxy.testing.fake_broker.members import Member
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import Member
 
 _MEMBER_ID_REQUIRED_VERSION = 4
 #: Characters of a client.id in a member id, which is a string of 32,767 bytes at most.

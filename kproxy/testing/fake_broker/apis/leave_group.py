@@ -2,9 +2,9 @@
 
 from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupResponse, LeaveGroupResponseMemberResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _BATCH_VERSION = 3
 

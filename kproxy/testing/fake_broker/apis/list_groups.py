@@ -2,8 +2,8 @@
 
 from kproxy.codec._generated.list_groups import ListGroupsRequest, ListGroupsResponse, ListGroupsResponseListedGroup
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.coordination import coordinator_error
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 _TYPE = "classic"
 

@@ -14,10 +14,10 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsResponseListOffsetsTopicResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
-from kproxy.testing.fake_broker.log import FoundOffset
+from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.partition import Partition
+from kproxy.testing.fake_broker.partition_log import FoundOffset
 
 _LATEST = -1
 _EARLIEST = -2

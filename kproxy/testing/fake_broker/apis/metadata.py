@@ -15,8 +15,8 @@ from kproxy.codec._generated.metadata import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_names import is_legal_topic
-from kproxy.testing.fake_broker.api import Api, Call
-from kproxy.testing.fake_broker.cluster import CLUSTER_ID
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.fake_cluster import CLUSTER_ID
 from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
 from kproxy.testing.fake_broker.topics import INTERNAL_TOPICS, Topic
 

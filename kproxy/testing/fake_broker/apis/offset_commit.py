@@ -12,10 +12,10 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group, GroupState
-from kproxy.testing.fake_broker.members import CommittedOffset
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import CommittedOffset
 from kproxy.testing.fake_broker.topics import Topic
 
 _TOPIC_ID_VERSION = 10

@@ -16,10 +16,10 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group
-from kproxy.testing.fake_broker.members import CommittedOffset
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import CommittedOffset
 
 _GROUPS_VERSION = 8
 _TOPIC_ID_VERSION = 10

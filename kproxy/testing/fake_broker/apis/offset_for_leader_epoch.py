@@ -8,8 +8,8 @@ from kproxy.codec._generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
 from kproxy.testing.fake_broker.epochs import check_leader
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> OffsetForLeaderEpochResponse:

@@ -20,10 +20,10 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call, CloseConnection
-from kproxy.testing.fake_broker.log_batches import is_transactional
+from kproxy.testing.fake_broker.fake_api import Api, Call, CloseConnection
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.replicated import Awaited, until_replicated
+from kproxy.testing.fake_broker.stored_batches import is_transactional
 from kproxy.testing.fake_broker.topics import Topic
 from kproxy.testing.fake_broker.transactional_writes import joins, transaction_error
 

@@ -2,7 +2,7 @@
 
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 
 
 async def handle(call: Call) -> SaslHandshakeResponse:

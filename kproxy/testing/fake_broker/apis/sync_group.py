@@ -2,10 +2,10 @@
 
 from kproxy.codec._generated.sync_group import SyncGroupRequest, SyncGroupResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of
-from kproxy.testing.fake_broker.groups import Group, GroupState
-from kproxy.testing.fake_broker.members import Member
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import Member
 
 
 async def handle(call: Call) -> SyncGroupResponse:

@@ -12,10 +12,10 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.consumer_groups import ANY_GENERATION, Group
 from kproxy.testing.fake_broker.coordination import coordinator_error, group_of, verify
-from kproxy.testing.fake_broker.groups import ANY_GENERATION, Group
-from kproxy.testing.fake_broker.members import CommittedOffset
+from kproxy.testing.fake_broker.fake_api import Api, Call
+from kproxy.testing.fake_broker.group_members import CommittedOffset
 
 _ABORTABLE_VERSION = 4
 _JOINING_VERSION = 5

@@ -15,7 +15,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker.api import Api, Call
+from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.fake_broker.replicated import Awaited, until_replicated
 

@@ -14,10 +14,10 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
-from kproxy.proxy.transactions import NO_PRODUCER
-from kproxy.txn.errors import TxnError
+from kproxy.proxy.transaction_messages import NO_PRODUCER
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Kproxy, Stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.wire_producer import transactional_batch

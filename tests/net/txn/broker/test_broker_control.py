@@ -7,8 +7,8 @@ from kproxy.net.txn.broker.broker_control import BrokerControl
 from kproxy.net.txn.coordinator_choice import CoordinatorChoice
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
 
 RULES = (HomeRule("own-*", Home.KPROXY), HomeRule("*", Home.BROKER))

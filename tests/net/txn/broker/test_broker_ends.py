@@ -13,9 +13,9 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_ends
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.harness import eventually

@@ -15,7 +15,7 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker import broker_requests
 from kproxy.testing.fake_broker import Answer, Call, Close
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import client_of
 from tests.net.txn.broker.native_stage import Stage, stage
 

@@ -13,8 +13,8 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
 from kproxy.testing.fake_broker import Answer, Call, Close
-from kproxy.txn.errors import TxnError
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.transactions import TransactionalId, TxnState
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
 
 _MEMBERS = 3
 

@@ -9,9 +9,9 @@ from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.testing.fake_broker import Close
-from kproxy.testing.fake_broker.transactions import LAST_EPOCH
-from kproxy.txn.errors import TxnError
+from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
 from tests.net.txn.log_harness import PATIENCE

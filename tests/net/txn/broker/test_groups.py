@@ -15,9 +15,9 @@ from kproxy.net.txn.broker import broker_ends
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import ClusterConfig
-from kproxy.testing.fake_broker.transactions import TxnState
-from kproxy.txn.errors import TxnError
-from kproxy.txn.records import Kind
+from kproxy.testing.fake_broker.transactional_ids import TxnState
+from kproxy.txn.log_records import Kind
+from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import values
 from tests.net.txn.instances import Cast, stage

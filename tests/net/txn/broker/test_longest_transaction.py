@@ -10,7 +10,7 @@ from kproxy.codec._generated.describe_configs import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import stage
 
 

@@ -5,8 +5,8 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_owners, managed_coordinator
-from kproxy.txn.errors import TxnError
-from kproxy.txn.parts import Also
+from kproxy.txn.prepared_parts import Also
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import Client, stage
 from tests.net.txn.log_harness import PATIENCE
 

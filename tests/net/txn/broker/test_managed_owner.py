@@ -7,7 +7,7 @@ from kproxy.codec._generated.end_txn import EndTxnResponse
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TOPIC, Client, stage
 from tests.net.txn.log_harness import PATIENCE
 

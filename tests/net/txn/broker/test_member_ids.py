@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
-from kproxy.txn.records import Entry
+from kproxy.txn.log_records import Entry
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import producer
 

@@ -11,7 +11,7 @@ import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call
-from kproxy.txn.errors import TxnError
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker import fenced_client
 from tests.net.txn.broker.native_stage import Client, Kproxy, Stage, stage
 

@@ -9,8 +9,8 @@ import pytest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.votes import Votes
-from kproxy.txn.errors import TxnError
-from kproxy.txn.parts import EVERYTHING, Also
+from kproxy.txn.prepared_parts import EVERYTHING, Also
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, Stand
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage

@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.proxy.coordinator_rules import Home
-from kproxy.testing.fake_broker import server
+from kproxy.testing.fake_broker import fake_server
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.homes import CREW_HOMES, FAULTS, HOMES, HomePlan, draw_home, faults_of
 from verification.simulation.transactions.plan import Taste, make_plan
@@ -56,5 +56,5 @@ def test_what_brokers_leave_open_for_ever_is_found(monkeypatch: pytest.MonkeyPat
 
     led = by_hand(1, script, plan, place=HomePlan(Home.BROKER_FENCED, 1))
     assert run(led).broken is None
-    monkeypatch.setattr(server, "expire_transactions", lambda _: None)
+    monkeypatch.setattr(fake_server, "expire_transactions", lambda _: None)
     assert run(led).broken == (invariants.STUCK, "the brokers have transactions of id open")

@@ -12,7 +12,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call
-from kproxy.testing.fake_broker.faults import Answer, Fault
+from kproxy.testing.fake_broker.controls import Answer, Fault
 from verification.simulation.plan import TOPIC
 from verification.simulation.transactions import invariants, scripts
 from verification.simulation.transactions.homes import HomePlan

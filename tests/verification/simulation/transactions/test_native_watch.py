@@ -7,8 +7,8 @@ import trio.testing
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec.messages import ApiKey, Message
-from kproxy.testing.fake_broker.cluster import FakeCluster
-from kproxy.testing.fake_broker.transactions import TransactionalId
+from kproxy.testing.fake_broker.fake_cluster import FakeCluster
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 from tests.testing.fake_broker.calls import NOW, call_to, two_brokers
 from verification.simulation.transactions.history import TransactionHistory
 from verification.simulation.transactions.native_watch import watch_coordinators

@@ -13,7 +13,7 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.batch import Record, build_batch
 from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.testing.fake_broker import Close
-from kproxy.txn.records import Entry, encode
+from kproxy.txn.log_records import Entry, encode
 from verification.simulation.transactions.coordinators import Fatal
 from verification.simulation.transactions.process import Abortable
 from verification.simulation.transactions.steering import befall, goes_well, log_entries, of_log, values

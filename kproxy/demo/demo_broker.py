@@ -1,0 +1,46 @@
+"""The Kafka that the demo runs against: a real one where it can be had, else the embedded fake."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kproxy.demo.failure import DemoFailed
+from kproxy.demo.fake import running_fake
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.kafka import DEFAULT_VERSION, KafkaUnavailable, RealKafka
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker: what to call it, its `host:port`, and why it is not the real one (empty if it is)."""
+
+    description: str
+    bootstrap: str
+    excuse: str = ""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic and wait until it can be written to."""
+        with ClusterClient(self.bootstrap) as client:
+            client.create_topic(name, partitions)
+
+
+@contextlib.contextmanager
+def open_broker(kind: str) -> Iterator[Broker]:
+    """Run a broker while the block lasts: `kafka`, `fake`, or `auto` for the first of these that can be had.
+
+    Raises:
+        DemoFailed: `kafka` was asked for and cannot be had.
+    """
+    with contextlib.ExitStack() as stack:
+        why = ""
+        if kind != "fake":
+            try:
+                kafka = stack.enter_context(RealKafka())
+            except KafkaUnavailable as error:
+                if kind == "kafka":
+                    raise DemoFailed(str(error)) from error
+                why = f"No real Kafka: {str(error).splitlines()[0]}"
+            else:
+                yield Broker(f"A real Kafka {DEFAULT_VERSION}", kafka.bootstrap)
+                return
+        yield Broker("The embedded fake broker", stack.enter_context(running_fake()), why)

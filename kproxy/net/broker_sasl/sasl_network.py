@@ -1,0 +1,150 @@
+"""A network each of whose connections to brokers is logged in."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+import trio
+
+from kproxy.codec.messages import ApiKey
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.broker_sasl.broker_credentials import Credentials
+from kproxy.net.broker_sasl.renewing_io import RenewingIO
+from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.proxy.broker_login.login import Login, LoginFrames
+from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.routing import Address
+from kproxy.proxy.stats import Stats
+
+log = structlog.get_logger("kproxy.upstream")
+
+_NEWEST_AUTHENTICATE: Final = 2
+#: Renewals bear negative correlation ids far from any client's own.
+_FAR: Final = 1 << 30
+
+
+class LoginWatch:
+    """Counts what fails, and tells it once: before the first login whoever asked for the connection does."""
+
+    def __init__(self, stats: Stats, *, tells_first: bool = False) -> None:
+        """Counts in ``stats.upstream_errors``. ``tells_first``: nobody else tells that the first login failed."""
+        self._stats = stats
+        self._fails: bool | None = False if tells_first else None
+
+    def succeeded(self) -> None:
+        """Takes note of a login."""
+        if self._fails:
+            log.info("logged in at brokers again")
+        self._fails = False
+
+    def counts(self) -> None:
+        """Counts one that did not come about, and says nothing."""
+        errors = self._stats.upstream_errors
+        errors["authentication"] = errors.get("authentication", 0) + 1
+
+    def failed(self, error: Exception) -> None:
+        """Takes note of one that did not come about."""
+        self.counts()
+        if self._fails is False:
+            log.error("cannot log in at a broker; trying on", reason=str(error))
+            self._fails = True
+
+
+class SaslNetwork:
+    """``kproxy.net.network.Network``, with one identity at the brokers."""
+
+    def __init__(self, network: Network, credentials: Credentials, watch: LoginWatch) -> None:
+        """Connects by ``network``."""
+        self._network = network
+        self._credentials = credentials
+        self._watch = watch
+
+    async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
+        """As ``Network``; LoginRefused, RemoteProtocolError if the broker does not let kproxy in."""
+        deadline = trio.current_time() + timeout_ms / 1000
+        io = await self._network.connect(host, port, timeout_ms)
+        address = Address(host, port)
+        try:
+            with trio.fail_at(deadline):
+                logged_in = await self._log_in(io, address, timeout_ms)
+        except trio.TooSlowError:
+            io.close()
+            raise OSError(f"{address} did not finish a login within {timeout_ms} ms") from None
+        except BaseException:
+            io.close()
+            raise
+        return logged_in
+
+    async def _log_in(self, io: ByteIO, address: Address, timeout_ms: int) -> ByteIO:
+        client = await BrokerClient.over(io, address, timeout_ms)
+        try:
+            if ApiKey.SASL_AUTHENTICATE not in client.versions:
+                raise LoginRefused("the broker has no SaslAuthenticate: Kafka 1.0 or later is needed")
+            version = min(_NEWEST_AUTHENTICATE, client.versions[ApiKey.SASL_AUTHENTICATE][1])
+            login = await self._login(version)
+            lifetime_ms = await _exchange(client, login)
+        except LoginRefused as error:
+            refused = LoginRefused(f"login at {address}: {error}")
+            self._watch.failed(refused)
+            raise refused from None
+        self._watch.succeeded()
+        renewals = _Renewals(self, address, version)
+        return RenewingIO(io, renewals, lifetime_ms, timeout_ms) if lifetime_ms else io
+
+    async def _login(self, version: int) -> Login:
+        credentials = self._credentials
+        try:
+            mechanism = await credentials.mechanism()
+        except OSError as error:
+            raise LoginRefused(str(error)) from None
+        return Login(mechanism, credentials.who, credentials.check, version)
+
+    async def renewal(self, version: int) -> LoginFrames:
+        """A login on a connection that is in use. OSError."""
+        return LoginFrames(await self._login(version), -_FAR - random.getrandbits(29))
+
+    def failed(self, address: Address, error: Exception) -> None:
+        """Takes note that a login could not be renewed."""
+        self._watch.failed(LoginRefused(f"login at {address}, renewed: {error}"))
+
+    def succeeded(self) -> None:
+        """Takes note that one was."""
+        self._watch.succeeded()
+
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+        """As ``Network``: clients are not asked here."""
+        return await self._network.listen(host, port, backlog)
+
+    def wall(self) -> float:
+        """As ``Network``."""
+        return self._network.wall()
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewals:
+    """The logins of one connection (``kproxy.net.broker_sasl.renewing_io.Renewals``)."""
+
+    network: SaslNetwork
+    address: Address
+    version: int
+
+    async def begin(self) -> LoginFrames:
+        return await self.network.renewal(self.version)
+
+    def succeeded(self) -> None:
+        self.network.succeeded()
+
+    def failed(self, error: Exception) -> None:
+        self.network.failed(self.address, error)
+
+
+async def _exchange(client: BrokerClient, login: Login) -> int:
+    """The lifetime of the login, in ms. LoginRefused, OSError, RemoteProtocolError."""
+    asked = login.start()
+    while True:
+        following = login.answer(await client.call(asked.request, asked.version))
+        if following is None:
+            return login.lifetime_ms
+        asked = following

@@ -1,0 +1,233 @@
+"""Sends again, batch by batch and in order, what got no definite answer, until each fate is known.
+
+Where sending again could write a second copy, the partition's leader is fenced first and its log looked through.
+"""
+
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.dedup.fate import Fate
+from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.resend import Fence, Resend, next_step
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.broker_client import BrokerClient
+from kproxy.net.broker_log import BrokerLog, LogError
+from kproxy.proxy.routing import Address
+
+if TYPE_CHECKING:
+    from kproxy.net.connection import Connection
+
+log = structlog.get_logger("kproxy.resend")
+
+_BY_NAME = 8
+#: A broker that just started may not know a topic yet; after so many answers it is believed.
+_UNKNOWN_TOPIC_PATIENCE = 10
+_GONE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+
+
+async def resend_all(connection: "Connection") -> None:
+    """Makes the fate of all unsettled batches of a connection definite; answers them as they become so.
+
+    LocalProtocolError if that is not for this connection to do any more: then it has to end.
+    """
+    await connection.wait_quiet()
+    clients = _OwnClients(connection)
+    broker_log = connection.keeper.broker_log
+    try:
+        again = True
+        while again:
+            for track in connection.session.gate.unsettled():
+                await _TrackResend(connection, track, clients, broker_log).run()
+            again = connection.session.gate.requeue()
+    except LocalProtocolError:
+        connection.session.gate.abandon()
+        raise
+    finally:
+        clients.close()
+    connection.session.gate.recovered()
+
+
+class _OwnClients:
+    """Connections for these batches alone: one that hangs must not hold up others, nor kproxy's own requests."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._config = connection.config
+        self._network = connection.cluster.network_on_behalf(connection.session.ctx.principal)
+        self._clients: dict[Address, BrokerClient] = {}
+
+    async def get(self, address: Address) -> BrokerClient:
+        known = self._clients.get(address)
+        if known is None or known.closed:
+            known = await BrokerClient.open(
+                self._network,
+                address,
+                self._config.upstream_connect_timeout_ms,
+                self._config.upstream_request_timeout_ms,
+            )
+            self._clients[address] = known
+        return known
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+
+class _TrackResend:
+    def __init__(self, connection: "Connection", track: Track, clients: _OwnClients, broker_log: BrokerLog) -> None:
+        self._connection = connection
+        self._clients = clients
+        self._broker_log = broker_log
+        self._cluster = connection.cluster
+        self._track = track
+        self._by_id = connection.session.gate.producer.sends_topic_ids
+        self._backoff_ms = connection.config.retry_backoff_ms
+        self._unknown = 0
+
+    async def run(self) -> None:
+        epoch = self._track.epoch
+        while (step := next_step(self._track, self._cluster.network.wall())) is not None:
+            if isinstance(step, Fence):
+                await self._fence(step)
+            else:
+                await self._resend(step)
+            self._connection.stats.epoch_bumps += self._track.epoch - epoch
+            epoch = self._track.epoch
+            self._connection.session.gate.progressed()
+            await self._connection.flush_client()
+        self._connection.stats.epoch_bumps += self._track.epoch - epoch
+
+    async def _resend(self, step: Resend) -> None:
+        if step.wait:
+            await self._pause()
+        stats = self._connection.stats
+        stats.resends[step.reason] = stats.resends.get(step.reason, 0) + 1
+        await self._attempt(step.send)
+
+    async def _pause(self) -> None:
+        await trio.sleep(self._backoff_ms / 1000)
+        self._backoff_ms = min(self._backoff_ms * 2, self._connection.config.retry_backoff_max_ms)
+
+    async def _fence(self, step: Fence) -> None:
+        """Fences the producer off from its next epoch, and finds what it wrote before. Tried again if it fails."""
+        track, place = self._track, await self._place()
+        if place is None:
+            return
+        try:
+            await self._broker_log.fence([place], [(track.producer_id, track.epoch + 1)])
+        except OSError:
+            await self._pause()
+        except RemoteProtocolError as error:
+            if isinstance(error, LogError) and error.error_code in _GONE:
+                track.give_up(error.error_code)
+            else:
+                log.warning("a producer can't be fenced", reason=str(error))
+                await self._pause()
+        else:
+            log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
+            track.fenced(await self._found(place), self._cluster.network.wall())
+
+    async def _place(self) -> tuple[str, int] | None:
+        ref, index = self._track.key
+        if not self._by_id:
+            return ref.decode("utf-8", "replace"), index
+        try:
+            name = await self._broker_log.topic_name(ref)
+        except (OSError, RemoteProtocolError):
+            await self._pause()
+            return None
+        if name is None:
+            self._unknown += 1
+            await self._pause()
+            if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
+                self._track.give_up(ErrorCode.UNKNOWN_TOPIC_ID)
+            return None
+        return name, index
+
+    async def _found(self, place: tuple[str, int]) -> dict[tuple[int, int], int]:
+        """The track's batches in the log; what can't be read counts as missing: no record may be lost for it."""
+        producer_id = self._track.producer_id
+        floors = {place: self._track.written_to}
+        try:
+            batches = (await self._broker_log.tails([place], {producer_id}, floors=floors))[place]
+        except (OSError, RemoteProtocolError) as error:
+            log.warning("log can't be read, batches may be written twice", reason=str(error))
+            failed = self._connection.stats.readbacks_failed
+            failed["unreadable"] = failed.get("unreadable", 0) + 1
+            return {}
+        headers = [batch.header for batch in batches]
+        return {(header.producer_epoch, header.base_sequence): header.base_offset for header in headers}
+
+    async def _attempt(self, send: Send) -> None:
+        try:
+            broker, error = await self._cluster.leader(*self._track.key, self._by_id)
+        except (OSError, RemoteProtocolError):
+            broker, error = None, 0
+        if broker is None:
+            self._no_leader(send, error)
+            return
+        self._unknown = 0
+        try:
+            client = await self._clients.get(broker.address)
+        except (OSError, RemoteProtocolError):
+            self._cluster.count_error("resend")
+            self._no_leader(send, 0)
+            return
+        send.attempts += 1
+        try:
+            response = await self._ask(client, send)
+        except (OSError, RemoteProtocolError):
+            self._cluster.count_error("resend")
+            self._track.lost(send)
+            return
+        self._take(send, response)
+        if send.settled and not self._connection.is_connected_to(broker):
+            refusals = self._connection.session.gate.producer.refusals
+            refusals.expect(self._track.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _no_leader(self, send: Send, error: int) -> None:
+        self._unknown = self._unknown + 1 if error in _GONE else 0
+        if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
+            send.fate, send.error_code = Fate.REFUSED, error
+        elif send.fate in (None, Fate.FENCED):
+            send.fate = Fate.NOT_NOW
+
+    async def _ask(self, client: BrokerClient, send: Send) -> ProduceResponse:
+        ref, index = self._track.key
+        topic = ProduceRequestTopicProduceData(
+            partition_data=[ProduceRequestPartitionProduceData(index=index, records=send.batch)]
+        )
+        if self._by_id:
+            topic.topic_id = ref
+        else:
+            topic.name = ref.decode("utf-8", "replace")
+        timeout_ms = self._connection.session.gate.producer.longest_timeout_ms
+        newest = client.versions.get(ApiKey.PRODUCE, (0, 0))[1]
+        version = FIRST_TOPIC_ID if self._by_id else min(_BY_NAME, newest)
+        request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+        response = await client.call(request, version, extra_ms=timeout_ms)
+        assert isinstance(response, ProduceResponse)
+        return response
+
+    def _take(self, send: Send, response: ProduceResponse) -> None:
+        for topic in response.responses:
+            for row in topic.partition_responses:
+                self._track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms)
+                return
+        self._track.lost(send)

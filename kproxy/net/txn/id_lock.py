@@ -1,0 +1,78 @@
+"""Whose turn it is at a transactional id, and how an abort cuts short what others wait for in theirs.
+
+A request may have to wait for data brokers in its turn: for room in the writer, for outstanding batches, for a
+coordinator of a group. A partition that takes no writes makes these waits as long as it likes. A time-out, an abort and
+a new producer must not depend on that, so they end the wait of the request that has the turn.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.txn_error import TxnError
+
+T = TypeVar("T")
+
+
+class Interrupted(TxnError):
+    """The open transaction is being aborted by a request that came later (TRANSACTION_ABORTABLE)."""
+
+    def __init__(self, why: str) -> None:
+        """``why``: what aborts it."""
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, why)
+
+
+class Turns:
+    """The lock of one transactional id: first come, first served."""
+
+    def __init__(self) -> None:
+        """Nobody has the turn."""
+        self.lock = trio.Lock()
+        self._wait: trio.CancelScope | None = None
+        #: Why each of those aborts that want the turn now.
+        self._urgent: list[str] = []
+        #: Why a wait was cut short last.
+        self._why = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request that has the turn waits for data brokers."""
+        return self._wait is not None
+
+    @asynccontextmanager
+    async def ordinary(self) -> AsyncIterator[None]:
+        """A turn that waits for as long as those before it need."""
+        async with self.lock:
+            yield
+
+    async def wait(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Waits, in the caller's turn, for data brokers. Interrupted if the transaction is to be aborted."""
+        done: list[T] = []
+        if not self._urgent:
+            with trio.CancelScope() as self._wait:
+                try:
+                    done.append(await work())
+                finally:
+                    self._wait = None
+        if self._urgent or not done:  # the abort may have been cancelled since
+            raise Interrupted(self._urgent[0] if self._urgent else self._why)
+        return done[0]
+
+    @asynccontextmanager
+    async def urgent(self, why: str) -> AsyncIterator[None]:
+        """A turn for aborting what is open: until it begins no other request waits for data brokers."""
+        self._urgent.append(why)
+        try:
+            if self._wait is not None:
+                self._why = why
+                self._wait.cancel()
+            await self.lock.acquire()
+        finally:
+            self._urgent.remove(why)
+        try:
+            yield
+        finally:
+            self.lock.release()

@@ -1,0 +1,155 @@
+"""The transaction log as kproxy uses it: what it says, what is appended to it, and what the view says behind that."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from kproxy.codec._generated.transaction_reject import TransactionReject
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.txn.log_appender import AppendUnknown, LogAppender
+from kproxy.net.txn.log_follower import LogFollower, LogLost
+from kproxy.txn.ids import log_partition, reject_partition
+from kproxy.txn.log_records import Entry, encode
+from kproxy.txn.view import IdView, Stand
+from kproxy.txn.views import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = structlog.get_logger("kproxy.transaction_log")
+
+
+class ViewSink:
+    """Fills the views from the log (``log_partition.LogSink``)."""
+
+    def __init__(self, views: Views) -> None:
+        """``views`` are what is filled."""
+        self._views = views
+        #: Called with each record that changed a view.
+        self.listeners: list[Callable[[Entry], None]] = []
+
+    def restart(self, partition: int, start: int) -> None:
+        """As ``LogSink``."""
+        self._views.restart(partition, start)
+
+    def apply(
+        self,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int,
+        epoch: int,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        """As ``LogSink``."""
+        self._tell(self._views.apply(partition, Stand(offset, timestamp_ms), key, value))
+
+    def begin_without(self, partition: int) -> None:
+        """Continues a partition whose beginning is lost with what the log says now."""
+        self._tell(self._views.begin_without(partition))
+
+    def _tell(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            for listener in self.listeners:
+                listener(entry)
+
+    def advanced(self, partition: int, end: int) -> None:
+        """As ``LogSink``."""
+
+
+def make_views() -> Views:
+    """Views that warn once of each kind of record that they do not understand."""
+    told: set[str] = set()
+
+    def tell(what: str, why: str) -> None:
+        if what not in told:
+            told.add(what)
+            log.error("the transaction log holds records that this kproxy does not understand", kind=what, reason=why)
+
+    return Views(tell)
+
+
+class TransactionLog:
+    """What an owner of a transactional id needs of the log."""
+
+    def __init__(self, views: Views, follower: LogFollower, appender: LogAppender) -> None:
+        """``follower`` fills ``views`` and runs; ``appender`` writes."""
+        self.views = views
+        self._follower = follower
+        self._appender = appender
+        #: Set when a transaction is to be begun here: the topic has to be there.
+        self.wanted = trio.Event()
+        #: Set when all of the log has been read once.
+        self.opened = trio.Event()
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of the log are not applied yet."""
+        return self._follower.lag
+
+    @property
+    def losses(self) -> Mapping[str, int]:
+        """How often the log was found to have lost records, by what happened."""
+        return self._follower.losses
+
+    @property
+    def restarts(self) -> int:
+        """How often partitions have been read from their beginning."""
+        return self._follower.restarts
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition that speaks of an id."""
+        return log_partition(transactional_id, self._follower.partitions)
+
+    def is_foreign(self, transactional_id: str) -> bool:
+        """Whether the log says things there that this kproxy does not understand, or has lost: it must not decide."""
+        return not self.views.knows(self.partition_of(transactional_id))
+
+    async def read_to_end(self, transactional_id: str) -> IdView | None:
+        """The view behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        self.wanted.set()
+        await self.opened.wait()
+        await self._follower.read_to_end(self.partition_of(transactional_id))
+        return self.views.of(transactional_id)
+
+    async def read_all_to_end(self) -> None:
+        """All views are behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        await self.opened.wait()
+        every = range(self._follower.partitions)
+        await self._follower.read_to_ends(every)
+        if not all(map(self.views.knows, every)):
+            raise RemoteProtocolError("the transaction log holds what this kproxy does not understand")
+
+    async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
+        """Appends a record under a claim, and waits until it is read: then the view says whether it counts.
+
+        AppendFenced, AppendRefused, AppendUnknown: the log has to be read to its end, to see what became of it.
+        """
+        partition = self.partition_of(entry.transactional_id)
+        offset = await self.append_unread(entry, producer_id, epoch, sequence)
+        try:
+            await self._follower.reached(partition, offset + 1)
+        except LogLost as lost:
+            raise AppendUnknown(partition, ErrorCode.OFFSET_OUT_OF_RANGE) from lost
+
+    async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
+        """As ``append``, without waiting until it is read; its offset."""
+        partition = self.partition_of(entry.transactional_id)
+        return await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
+
+    async def append_unfenced(self, entry: Entry) -> None:
+        """Appends a record that says the same whoever writes it, however often. OSError and the like if it fails."""
+        await self._appender.append_unfenced(self.partition_of(entry.transactional_id), [encode(entry)])
+
+    async def reject(self, producer_id: int) -> None:
+        """Says that all data under a producer id are aborted, and waits until that is read. OSError and the like.
+
+        The caller has met data under it, then read all of the log, and found nothing of it.
+        """
+        partition = reject_partition(producer_id, self._follower.partitions)
+        offset = await self._appender.append_unfenced(partition, [encode(Entry("", TransactionReject(producer_id)))])
+        await self._follower.reached(partition, offset + 1)

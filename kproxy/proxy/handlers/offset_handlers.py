@@ -1,0 +1,119 @@
+"""OffsetCommit (8), OffsetFetch (9): behind what kproxy's transactions do to the same groups, in every version.
+
+v0 meant ZooKeeper, at any broker. kproxy keeps these offsets in Kafka's groups: so the shell sends the requests to the
+group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no member id.
+"""
+
+from typing import Any
+
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.coordinator_requests import (
+    BeforeOffsetCommit,
+    BeforeOffsetFetch,
+    CoordinatorRequest,
+    GroupRequest,
+    UnstableOffsets,
+)
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.offset_fetch_overlay import (
+    FIRST_OF_IDS,
+    FIRST_STABLE,
+    groups_of,
+    overlay,
+    refused_commit,
+    refused_fetch,
+    says_something,
+)
+
+#: What the transaction log says, and the request that waited for it.
+_SAID, _WAITING = "said", "waiting"
+
+
+class _Offsets(Handler):
+    """A request that is asked of the broker once the transaction log has been read."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where offsets may stand in the log it has to be known whose these are."""
+        return ctx.follows_groups or upstream != version
+
+    def _ask(self, exchange: Exchange) -> Message | GroupRequest:
+        """What goes to the broker, or, of the versions that were sent to any broker, to the group's coordinator."""
+        request: Any = exchange.request
+        message: Message = request
+        return GroupRequest(request.group_id, message) if exchange.client_version == 0 else message
+
+    def _go_on(self, exchange: Exchange, said: OffsetFetchResponse) -> Again | GroupRequest:
+        exchange.notes[_SAID] = said
+        asked = self._ask(exchange)
+        return asked if isinstance(asked, GroupRequest) else Again(asked)
+
+    def _as_it_is(self, exchange: Exchange) -> bool:
+        return exchange.upstream_version == exchange.client_version
+
+
+class OffsetCommit(_Offsets):
+    """v0 and v1 as a commit to Kafka's groups; the timestamp of v1 is the broker's business since v2."""
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+        """Drops what later versions can't say: a timestamp for each partition, and retention from v5 on."""
+        request: Any = exchange.request
+        if exchange.upstream_version != 1:
+            for topic in request.topics:
+                for row in topic.partitions:
+                    row.commit_timestamp = -1
+        if exchange.upstream_version > 4:
+            request.retention_time_ms = -1
+        if ctx.follows_groups:
+            exchange.notes[_WAITING] = True
+            return BeforeOffsetCommit(request.group_id)
+        return self._ask(exchange)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """Behind what was committed before: the broker's answer."""
+        if exchange.notes.pop(_WAITING, False):
+            if response.error_code:
+                return refused_commit(exchange.request, response.error_code)
+            return self._go_on(exchange, response)
+        answer: Message = response
+        return AsItIs() if self._as_it_is(exchange) else answer
+
+
+class OffsetFetch(_Offsets):
+    """v0: a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's days."""
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+        """For the broker, or first for the log."""
+        if not ctx.follows_groups:
+            return self._ask(exchange)
+        exchange.notes[_WAITING] = True
+        request: OffsetFetchRequest = exchange.request
+        version = exchange.client_version
+        if version >= FIRST_STABLE:
+            unstable = UnstableOffsets.TELL if request.require_stable else UnstableOffsets.LAST
+            return BeforeOffsetFetch(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
+        topics = request.topics
+        places = (
+            None if topics is None else [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+        )
+        return BeforeOffsetFetch([request.group_id], UnstableOffsets.WAIT, by_id=False, places=places)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """The broker's answer with what the log says, with the old error where nothing was committed."""
+        request, version = exchange.request, exchange.client_version
+        if exchange.notes.pop(_WAITING, False):
+            if response.error_code:
+                return refused_fetch(request, version, response.error_code)
+            return self._go_on(exchange, response)
+        said = exchange.notes.get(_SAID)
+        if said is not None and says_something(said):
+            response = overlay(request, version, response, said)
+        elif self._as_it_is(exchange):
+            return AsItIs()
+        if version == 0:
+            for topic in response.topics:
+                for row in topic.partitions:
+                    if row.committed_offset < 0 and row.error_code == ErrorCode.NONE:
+                        row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer: Message = response
+        return answer

@@ -1,0 +1,179 @@
+"""The requests of transactions (KIP-98, KIP-890): asked of kproxy's coordinator where that is the id's home.
+
+InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit (28): of other ids, and
+of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are between brokers: refused to clients.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_names import is_legal_topic
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
+from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.memberships import Client
+from kproxy.proxy.routing import OWN_PREFIX
+from kproxy.proxy.transaction_messages import failed, offsets_committed, partitions_added, places_of, who_asks
+from kproxy.proxy.versions import upstream_version
+from kproxy.txn.ids import Producer
+
+if TYPE_CHECKING:
+    from kproxy.codec._generated.end_txn import EndTxnRequest
+    from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
+
+_FIRST_OF_BROKERS = 4
+_OWN = OWN_PREFIX.encode()
+_ASKED_HERE = "asked_here"
+_NAMED_HERE = "named_here"
+_REFUSED = "refused"
+#: What Kafka answers for a topic that is not there; no topic is there whose name is illegal.
+_NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+#: What offsets of a member that its group does not know are told, the last one below version 3.
+_NO_MEMBER = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class Transactional(Handler):
+    """A request that names a transactional id."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where kproxy decides transactions, or who may use an id, it has to look whose this is."""
+        return ctx.decides_transactions or bool(ctx.permits.rules) or upstream != version
+
+    def rewrites_this(self, ctx: Context, version: int, request: memoryview) -> bool:
+        """A request that may name a transactional id of kproxy's own writers: these fence each other."""
+        return _OWN in bytes(request)
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+        """For the coordinator of the id's home."""
+        request = exchange.request
+        transactional_id = self.transactional_id(request)
+        if transactional_id is not None and not ctx.may_use(transactional_id):
+            return Local(failed(request, exchange.client_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if transactional_id is not None and ctx.is_home_of(transactional_id):
+            exchange.notes[_ASKED_HERE] = True
+            return self.ask(ctx, exchange)
+        served = ctx.broker_versions.get(request.API_KEY)
+        if served is None:
+            raise RemoteProtocolError(f"API key {request.API_KEY} is not served by the broker, and not for this id")
+        exchange.upstream_version = upstream_version(request.API_KEY, exchange.client_version, served)
+        message: Message = request
+        return message
+
+    def transactional_id(self, request: Any) -> str | None:
+        """The transactional id that a request names, if any."""
+        name: str | None = request.transactional_id
+        return name
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
+        """What to ask kproxy's coordinator, or what to answer at once."""
+        who = who_asks(exchange.request, ctx.connection, ctx.client_id)
+        return TransactionRequest(who, exchange.request)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """The answer, whoever gave it."""
+        if exchange.upstream_version == exchange.client_version and _ASKED_HERE not in exchange.notes:
+            return AsItIs()
+        answer: Message = response
+        return answer
+
+
+class InitProducerId(Transactional):
+    """InitProducerId: of idempotent producers, which have no transactional id, for any broker."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
+        """What Kafka refuses whatever its state is refused at once (``KafkaApis``, ``TransactionCoordinator``)."""
+        request = exchange.request
+        error = ErrorCode.NONE
+        if not request.transactional_id or (request.producer_id == -1) != (request.producer_epoch == -1):
+            error = ErrorCode.INVALID_REQUEST
+        elif request.enable2_pc:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif request.keep_prepared_txn:
+            error = ErrorCode.UNSUPPORTED_VERSION
+        return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
+
+
+class TxnOffsetCommit(Transactional):
+    """TxnOffsetCommit: of clients that don't say which member of the group has read, as it was before KIP-447."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
+        """With the member, where that is known, and without the topics that there cannot be."""
+        request: TxnOffsetCommitRequest = exchange.request
+        legal = [topic for topic in request.topics if is_legal_topic(topic.name)]
+        if len(legal) < len(request.topics):
+            illegal = [topic for topic in request.topics if not is_legal_topic(topic.name)]
+            refused = offsets_committed(replace(request, topics=illegal), exchange.client_version, _NO_TOPIC)
+            if not legal:
+                return Local(refused)
+            exchange.notes[_REFUSED] = refused.topics
+            exchange.request = request = replace(request, topics=legal)
+        if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
+            producer = Producer(request.producer_id, request.producer_epoch)
+            member = ctx.memberships.reader(_client(ctx), producer, request.group_id)
+            if member is not None:
+                exchange.notes[_NAMED_HERE] = True
+                request.generation_id, request.member_id, request.group_instance_id = member
+        return super().ask(ctx, exchange)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """As others; it may be told that the group does not know the member. What was refused comes last."""
+        response.topics += exchange.notes.get(_REFUSED, ())
+        if _NAMED_HERE in exchange.notes and ctx.memberships is not None:
+            codes = {row.error_code for topic in response.topics for row in topic.partitions}
+            if codes & _NO_MEMBER:
+                ctx.memberships.refused(_client(ctx), exchange.request.group_id)
+        return super().lower(ctx, exchange, response)
+
+
+def _client(ctx: Context) -> Client:
+    return Client(ctx.principal, ctx.client_id, ctx.host)
+
+
+class AddPartitionsToTxn(Transactional):
+    """AddPartitionsToTxn: v4 and later may add and verify for many ids, and are for brokers alone."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Also to refuse it."""
+        return version >= _FIRST_OF_BROKERS or super().rewrites(ctx, version, upstream)
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+        """As others, or refused."""
+        if exchange.client_version >= _FIRST_OF_BROKERS:
+            return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return super().lift(ctx, exchange)
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
+        """The first of a transaction is its beginning: clients that don't add partitions say who has read."""
+        if ctx.memberships is not None:
+            request: AddPartitionsToTxnRequest = exchange.request
+            producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+            ctx.memberships.begins(_client(ctx), producer)
+        errors = {place: _NO_TOPIC for place in places_of(exchange.request) if not is_legal_topic(place[0])}
+        if errors:
+            return Local(partitions_added(exchange.request, exchange.client_version, errors))
+        return super().ask(ctx, exchange)
+
+    def transactional_id(self, request: Any) -> str | None:
+        """As v0-v3 name it."""
+        name: str = request.v3_and_below_transactional_id
+        return name
+
+
+class EndTxn(Transactional):
+    """EndTxn: who has read for the next transaction is another question."""
+
+    def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
+        """Whatever becomes of it."""
+        if ctx.memberships is not None:
+            request: EndTxnRequest = exchange.request
+            ctx.memberships.ends(_client(ctx), Producer(request.producer_id, request.producer_epoch))
+        return super().ask(ctx, exchange)

@@ -1,0 +1,183 @@
+"""Requests about transactions, between the wire's words and those of kproxy's coordinator (KIP-98)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kproxy.codec._generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
+)
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec._generated.transaction_offsets import (
+    TransactionOffsets,
+    TransactionOffsetsPartition,
+    TransactionOffsetsTopic,
+)
+from kproxy.codec._generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kproxy.codec.batch import BatchHeader, read_header
+from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, TopicRef
+from kproxy.proxy.coordinator_requests import ProducePart
+from kproxy.proxy.produce_batches import check_batch
+from kproxy.proxy.txn_errors import wire_error
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import TxnRequest, Written
+
+NO_PRODUCER = Producer(-1, -1)
+_NO_BATCH = memoryview(b"")
+
+
+def who_asks(request: Any, connection: int, client_id: str) -> TxnRequest:
+    """Who asks by a request that names a transactional id and a producer."""
+    if isinstance(request, AddPartitionsToTxnRequest):
+        client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        return TxnRequest(request.v3_and_below_transactional_id, client, connection, client_id)
+    client = Producer(request.producer_id, request.producer_epoch)
+    return TxnRequest(request.transactional_id, client, connection, client_id)
+
+
+def failed(request: Message, version: int, error_code: int) -> Message:
+    """The answer to a request of which nothing was done."""
+    if isinstance(request, AddPartitionsToTxnRequest):
+        return partitions_added(request, version, dict.fromkeys(places_of(request), error_code))
+    if isinstance(request, TxnOffsetCommitRequest):
+        return offsets_committed(request, version, error_code)
+    answer: Any = response_class(request.API_KEY)()
+    answer.error_code = wire_error(request.API_KEY, version, error_code)
+    if request.API_KEY == ApiKey.INIT_PRODUCER_ID:
+        answer.producer_epoch = -1
+    response: Message = answer
+    return response
+
+
+# -- AddPartitionsToTxn v0-v3
+
+
+def places_of(request: AddPartitionsToTxnRequest) -> list[tuple[str, int]]:
+    """The partitions to add: topic and index."""
+    return [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+
+
+def partitions_added(
+    request: AddPartitionsToTxnRequest, version: int, errors: Mapping[tuple[str, int], int]
+) -> AddPartitionsToTxnResponse:
+    """The answer: if some partitions have errors, none was added, and the others were not attempted."""
+    rest = ErrorCode.OPERATION_NOT_ATTEMPTED if errors else ErrorCode.NONE
+    topics = []
+    for topic in request.v3_and_below_topics:
+        rows = [
+            AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
+                index, wire_error(request.API_KEY, version, errors.get((topic.name, index), rest))
+            )
+            for index in topic.partitions
+        ]
+        topics.append(AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(topic.name, rows))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+# -- TxnOffsetCommit
+
+
+def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
+    """The offsets as the transaction log records them; whose they are is for the coordinator to fill in."""
+    topics = [
+        TransactionOffsetsTopic(
+            topic.name,
+            [
+                TransactionOffsetsPartition(
+                    row.partition_index, row.committed_offset, row.committed_leader_epoch, row.committed_metadata
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return TransactionOffsets(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=topics,
+    )
+
+
+def offsets_committed(request: TxnOffsetCommitRequest, version: int, error_code: int) -> TxnOffsetCommitResponse:
+    """The answer, the same for all partitions."""
+    code = wire_error(request.API_KEY, version, error_code)
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            topic.name, [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+# -- Produce
+
+
+def produce_parts(frame: bytearray, layout: ProduceLayout) -> tuple[Producer, list[ProducePart]]:
+    """The producer that the first whole batch names, and each partition's batch, or what is wrong with it."""
+    producer = NO_PRODUCER
+    parts: list[ProducePart] = []
+    seen: set[tuple[TopicRef, int]] = set()
+    view = memoryview(frame)
+    for place in layout.partitions:
+        key = (place.topic, place.partition)
+        error, records = check_batch(frame, place)
+        sequence, batch = -1, _NO_BATCH
+        if not error and key in seen:
+            error = ErrorCode.INVALID_RECORD  # a broker takes one batch for each partition
+        if not error:
+            batch = view[place.start : place.end]
+            header = read_header(frame, place.start)
+            named, sequence = Producer(header.producer_id, header.producer_epoch), header.base_sequence
+            producer = named if producer == NO_PRODUCER else producer
+            error = _error_of(header, named == producer)
+        seen.add(key)
+        parts.append(ProducePart(*key, batch, records, sequence, error))
+    return producer, parts
+
+
+def _error_of(header: BatchHeader, is_producers: bool) -> int:
+    if not header.is_transactional or header.base_sequence < 0:
+        return ErrorCode.INVALID_RECORD  # without the bit a broker would show it at once, committed or not
+    named = header.producer_id >= 0 and header.producer_epoch >= 0
+    return ErrorCode.NONE if named and is_producers else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
+    """The answer: ``written`` holds the fates of the parts without an error, in their order."""
+    topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
+    fates = iter(written)
+    for part in parts:
+        topic = topics.get(part.topic)
+        if topic is None:
+            topic = topics[part.topic] = ProduceResponseTopicProduceResponse()
+            if version >= FIRST_TOPIC_ID:
+                topic.topic_id = part.topic
+            else:
+                topic.name = part.topic.decode()
+        fate = Written(part.error_code, -1, -1) if part.error_code else next(fates)
+        topic.partition_responses.append(_row(part.partition, fate, version))
+    return ProduceResponse(responses=list(topics.values()))
+
+
+def _row(partition: int, fate: Written, version: int) -> ProduceResponsePartitionProduceResponse:
+    code = wire_error(ApiKey.PRODUCE, version, fate.error_code)
+    if code:
+        return ProduceResponsePartitionProduceResponse(index=partition, error_code=code, base_offset=-1)
+    return ProduceResponsePartitionProduceResponse(
+        index=partition, base_offset=fate.base_offset, log_append_time_ms=fate.log_append_time_ms
+    )

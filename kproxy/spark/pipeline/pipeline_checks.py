@@ -1,0 +1,118 @@
+"""Rules between the parts of a pipeline: each is fine alone, together they can't work."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from kproxy.config.config_faults import Faults, Location
+from kproxy.config.values import suggest
+from kproxy.spark.pipeline.data_source import option_faults
+from kproxy.spark.pipeline.pipeline_model import Pipeline, Step, TopicSource
+
+_NO_ATOMIC_RENAME = ("s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cos", "swift")
+
+
+def check(pipeline: Pipeline, faults: Faults) -> None:
+    """Notes each rule that is broken."""
+    for rule in (_names, _inputs, _sinks, _doubles, _loops, _kafka, _streams, option_faults):
+        for place, text in rule(pipeline):
+            faults.add(place, text)
+
+
+def _names(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    seen: dict[str, str] = {}
+    for entry in (*pipeline.sources, *pipeline.steps):
+        if entry.name and entry.name.lower() in seen:
+            yield entry.place, f"{entry.name!r} is already the name of another source or step (Spark ignores case)"
+        seen[entry.name.lower()] = entry.name
+
+
+def _inputs(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    sources = {source.name.lower() for source in pipeline.sources}
+    steps = {step.name.lower(): step for step in pipeline.steps}
+    names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
+    above = set(sources)
+    for step in pipeline.steps:
+        for name in step.inputs:
+            if name.lower() not in sources | steps.keys():
+                yield step.place, f"step {step.name!r} reads {name!r}: no source, no step{suggest(name, names)}"
+            elif name.lower() not in above:
+                yield step.place, _order(step, name, steps)
+        above.add(step.name.lower())
+
+
+def _order(step: Step, name: str, steps: Mapping[str, Step]) -> str:
+    way = _way(name.lower(), step.name.lower(), steps, [])
+    if way is None:
+        return f"step {step.name!r} reads {name!r}, which stands below it: a step reads those above it"
+    circle = " reads ".join(repr(steps[each].name) for each in (step.name.lower(), *way))
+    return f"steps read each other: {circle}"
+
+
+def _way(start: str, goal: str, steps: Mapping[str, Step], passed: list[str]) -> list[str] | None:
+    """The steps from one to another along their inputs."""
+    if start in passed or start not in steps:
+        return None
+    passed.append(start)
+    if start == goal:
+        return [start]
+    for name in steps[start].inputs:
+        way = _way(name.lower(), goal, steps, passed)
+        if way is not None:
+            return [start, *way]
+    return None
+
+
+def _sinks(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
+    for sink in pipeline.sinks:
+        if sink.step and sink.step.lower() not in map(str.lower, names):
+            yield sink.place, f"from: {sink.step!r} is no source and no step{suggest(sink.step, names)}"
+    for sink in pipeline.parquet_sinks:
+        scheme, separator, _ = sink.path.partition("://")
+        if separator and scheme.lower() in _NO_ATOMIC_RENAME:
+            text = f"{scheme} can't rename a directory at once: readers would see half a batch"
+            yield sink.place, f"{sink.path}: {text}"
+
+
+def _doubles(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    seen: set[str] = set()
+    for sink in pipeline.topic_sinks:
+        if sink.topic in seen:
+            yield sink.place, f"two sinks write to the topic {sink.topic!r}: unite their rows in a step"
+        seen.add(sink.topic)
+    paths: set[str] = set()
+    read = {source.path.rstrip("/") for source in pipeline.sources if not isinstance(source, TopicSource)}
+    for output in pipeline.parquet_sinks:
+        path = output.path.rstrip("/")
+        if path in paths:
+            yield output.place, f"two sinks write to {output.path}"
+        if path in read:
+            yield output.place, f"{output.path} is read by this pipeline too: a loop"
+        paths.add(path)
+
+
+def _loops(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    for source in pipeline.sources:
+        if isinstance(source, TopicSource):
+            for sink in pipeline.topic_sinks:
+                if sink.topic in source.topics or _matches(source.pattern, sink.topic):
+                    yield sink.place, f"the topic {sink.topic!r} is read by source {source.name!r}: a loop"
+
+
+def _matches(pattern: str | None, topic: str) -> bool:
+    try:
+        return pattern is not None and re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return False
+
+
+def _kafka(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    if pipeline.kafka is None:
+        for entry in (*pipeline.sources, *pipeline.sinks):
+            if getattr(entry, "topics", ()) or getattr(entry, "pattern", None) or getattr(entry, "topic", None):
+                yield entry.place, "topics are read and written through kproxy: 'kafka:' must say where it is"
+
+
+def _streams(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    if pipeline.sources and all(source.static for source in pipeline.sources):
+        yield pipeline.sources[0].place, "all sources are static: there is nothing that would begin a batch"

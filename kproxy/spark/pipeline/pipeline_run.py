@@ -1,0 +1,59 @@
+"""Runs a pipeline to its end."""
+
+import logging
+
+from pyspark.sql import SparkSession
+
+from kproxy.client import DEFAULT_SOCKET, ControlClient
+from kproxy.config import StartupError
+from kproxy.spark.pipeline.data_frames import build
+from kproxy.spark.pipeline.display import Display, choose
+from kproxy.spark.pipeline.pipeline_model import Kafka, Pipeline
+from kproxy.spark.pipeline.python_steps import module_files
+from kproxy.spark.pipeline.queries import start
+from kproxy.spark.pipeline.watch import Stop, on_signals, watch
+from kproxy.spark.spark_session import spark_session
+
+
+def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = None) -> None:
+    """Returns when all that was there is written (availableNow), or when it was told to stop, by ``stop`` or a signal.
+
+    Raises StartupError if Spark or kproxy can't be reached, FileError for what Spark says of the file,
+    PipelineFailed if a query fails: the next run goes on at the last committed batch.
+    """
+    stop = stop or Stop()
+    with display or choose(json_lines=False) as shown:
+        if pipeline.kafka is not None and pipeline.topic_sinks:
+            _check_control(pipeline.kafka)
+        shown.say("Spark starts")
+        # PySpark would print JSON and stack traces for each error, which is told here in a line.
+        for name in ("SQLQueryContextLogger", "py4j.clientserver"):
+            logging.getLogger(name).disabled = True
+        with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
+            _add_modules(pipeline, spark)
+            queries = start(pipeline, build(pipeline, spark))
+            shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
+            watch(queries, shown, stop)
+
+
+def _add_modules(pipeline: Pipeline, spark: SparkSession) -> None:
+    for path in pipeline.module_paths:
+        # Where spark-submit has brought them to another machine they are there already.
+        for file in module_files(path) if path.exists() else ():
+            spark.sparkContext.addPyFile(str(file))
+
+
+def _pace(pipeline: Pipeline) -> str:
+    return "until all that is there now is written" if pipeline.every is None else f"a batch each {pipeline.every}"
+
+
+def _check_control(kafka: Kafka) -> None:
+    """A kproxy that does not answer is told before half a minute of Spark's start."""
+    try:
+        ControlClient(kafka.control_socket or DEFAULT_SOCKET, url=kafka.control_url, token_file=kafka.token_file).list(
+            ["Ongoing"]
+        )
+    except OSError as error:
+        raise StartupError(f"cannot read the token {kafka.token_file}: {error.strerror}") from None
+    except ValueError as error:
+        raise StartupError(f"kafka.control: {error}") from None

@@ -1,0 +1,58 @@
+"""The parts of a transactional id that wait for a decision of its owner, because they were prepared."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.txn.txn_error import TxnError
+from kproxy.txn.view_values import ASKED
+
+if TYPE_CHECKING:
+    from kproxy.codec._generated.transaction_prepare import TransactionPrepare
+    from kproxy.txn.view import IdView
+
+
+class Also(NamedTuple):
+    """What a decision covers beside the open transaction, and what makes it known again."""
+
+    #: A commit under a batch id that was committed before changes nothing.
+    batch_id: str | None = None
+    #: Names of members, beside the owner's own parts that were prepared. None: the open transaction alone.
+    members: Sequence[str] | None = None
+    #: All that is prepared, whatever its name.
+    every: bool = False
+    #: Of an abort, for the log: who asked for it, or what came of itself.
+    reason: str = ASKED
+
+
+class Beside(NamedTuple):
+    """The same, as the decision's record says it."""
+
+    batch_id: str | None = None
+    parts: Sequence["TransactionPrepare"] = ()
+
+
+#: How many members a decision may name: its record, which tells what each wrote, must be one that brokers take.
+MOST_MEMBERS: Final = 1_000
+ALONE: Final = Also()
+EVERYTHING: Final = Also(every=True)
+NOTHING_BESIDE: Final = Beside()
+
+
+def named_parts(view: "IdView") -> set[str]:
+    """The names of the members that are open or prepared."""
+    open_ones = {one.name for one in view.members.values()}
+    return (open_ones | {one.name for one in view.prepared.values()}) - {""}
+
+
+def prepared_parts(view: "IdView | None", also: Also) -> tuple["TransactionPrepare", ...]:
+    """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
+    prepared = list(view.prepared.values()) if view is not None else []
+    if also.every:
+        return tuple(part.record for part in prepared)
+    if also.members is None:
+        return ()
+    unknown = set(also.members) - {part.name for part in prepared}
+    if unknown:
+        raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
+    return tuple(part.record for part in prepared if part.name == "" or part.name in also.members)

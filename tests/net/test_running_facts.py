@@ -1,0 +1,145 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.metadata import MetadataRequest
+from kproxy.control import fact_schemas
+from kproxy.control.json_schema import faults
+from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.net.running_facts import Facts
+from kproxy.net.sampler import Sampler
+from kproxy.proxy.facts import fact_json
+from tests.net.harness import Proxied, eventually, produce, proxied
+
+
+@asynccontextmanager
+async def watched(**options: Any) -> AsyncIterator[tuple[Proxied, Facts]]:
+    async with proxied(brokers=2, **options) as proxy:
+        proxy.brokers.create_topic("orders", 2)
+        yield proxy, Facts(proxy.config, proxy.stats, proxy.cluster, proxy.server)
+
+
+async def test_a_client_is_known_by_what_it_says_and_does() -> None:
+    async with watched() as (proxy, facts), await proxy.client(client_id="billing") as client:
+        await client.call(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.8.0"), 3)
+        await client.call(MetadataRequest(topics=[]), 1)
+        [row] = facts.clients().rows
+    assert (row.client_id, row.software_name, row.software_version) == ("billing", "librdkafka", "2.8.0")
+    assert (row.host, row.principal, row.connections, row.requests) == ("127.0.0.1", "User:ANONYMOUS", 1, 2)
+    assert row.versions == {"Metadata": 1, "ApiVersions": 3}
+    assert row.last_error is None
+
+
+async def test_a_client_is_found_by_its_client_id() -> None:
+    async with (
+        watched() as (proxy, facts),
+        await proxy.client(client_id="billing") as one,
+        await proxy.client(client_id="loader") as other,
+    ):
+        await one.call(MetadataRequest(topics=[]), 1)
+        await other.call(MetadataRequest(topics=[]), 1)
+        [row] = facts.clients("loader").rows
+        assert row.client_id == "loader"
+        assert facts.clients().total == 2
+        assert facts.clients("nobody").total == 0
+
+
+async def test_connections_of_one_client_are_one_row() -> None:
+    async with watched() as (proxy, facts), await proxy.client() as one, await proxy.client() as other:
+        await one.call(MetadataRequest(topics=[]), 1)
+        await other.call(MetadataRequest(topics=[]), 4)
+        [row] = facts.clients().rows
+    assert (row.connections, row.requests) == (2, 2)
+
+
+async def test_what_the_broker_refused_is_told_also_when_the_client_is_gone() -> None:
+    async with watched() as (proxy, facts):
+        async with await proxy.client(client_id="loader") as client:
+            await client.call(produce("nowhere", b"a"), 3)
+            [row] = facts.clients().rows
+            assert row.last_error is not None
+            assert row.last_error.reason == "Produce: UNKNOWN_TOPIC_OR_PARTITION"
+        await eventually(lambda: not proxy.server.connections)
+        [error] = facts.status().recent_errors
+    assert (error.client_id, error.host, error.reason) == ("loader", "127.0.0.1", row.last_error.reason)
+
+
+async def test_a_lane_says_who_writes_under_it() -> None:
+    async with watched() as (proxy, facts), await proxy.client(1, client_id="loader") as client:
+        assert facts.lanes().rows == []
+        await client.call(produce("orders", b"a"), 3)
+        [lane] = facts.lanes().rows
+    assert lane.producer_id is not None
+    assert lane.producer_id & KPROXY_BIT
+    assert (lane.state, lane.client_id, lane.partitions, lane.in_flight, lane.in_doubt) == ("leased", "loader", 1, 0, 0)
+
+
+async def test_brokers_and_who_is_relayed_to_them() -> None:
+    async with watched() as (proxy, facts), await proxy.client(2) as client:
+        await client.call(MetadataRequest(topics=[]), 1)
+        await proxy.cluster.versions(proxy.cluster.map.brokers[2])
+        first, second = facts.brokers().rows
+    assert (first.node_id, second.node_id, first.up, second.up) == (1, 2, True, True)
+    assert (first.connections, second.connections) == (0, 1)
+    assert second.port == proxy.cluster.map.brokers[2].port
+    assert second.release is not None
+
+
+async def test_a_broker_that_can_not_be_reached_has_an_error() -> None:
+    async with watched(upstream_connect_timeout_ms=500) as (proxy, facts):
+        await proxy.fake.stop_broker(2)
+        async with await proxy.client(2) as client:
+            await client.send(MetadataRequest(topics=[]), 1)
+            assert await client.ended()
+        row = facts.brokers().rows[1]
+    assert row.errors >= 1
+    assert row.last_error is not None
+    assert row.last_error.reason == "connect"
+
+
+@pytest.mark.parametrize("name", ["status", "clients", "lanes", "brokers"])
+async def test_facts_are_as_the_document_says(name: str) -> None:
+    schemas = {
+        "status": fact_schemas.STATUS,
+        "clients": fact_schemas.CLIENTS,
+        "lanes": fact_schemas.LANES,
+        "brokers": fact_schemas.BROKERS,
+    }
+    async with watched() as (proxy, facts), await proxy.client(1) as client:
+        await client.call(produce("orders", b"a"), 3)
+        await client.call(produce("nowhere", b"a"), 3)
+        found = fact_json(getattr(facts, name)())
+        answer = found if name == "status" else {"total": found["total"], name: found["rows"]}
+        assert list(faults(answer, schemas[name])) == []
+
+
+async def test_rates_are_what_came_since_the_last_look() -> None:
+    async with watched() as (proxy, _), await proxy.client() as client:
+        sampler = Sampler(proxy.stats)
+        await client.call(MetadataRequest(topics=[]), 1)
+        [connection] = proxy.server.connections
+        sampler.sample(proxy.server.connections, 100.0)
+        for _ in range(4):
+            await client.call(MetadataRequest(topics=[]), 1)
+        sampler.sample(proxy.server.connections, 102.0)
+        rate = sampler.rate(connection)
+        assert (rate.requests, sampler.total.requests) == (2.0, 2.0)
+        assert sampler.answered(connection) == 4
+        assert rate.bytes_in == sampler.total.bytes_in > 0 < rate.bytes_out
+        sampler.sample(proxy.server.connections, 104.0)
+        assert sampler.rate(connection).requests == 0.0
+        assert sampler.history().requests == [2.0, 0.0]
+
+
+async def test_what_rules_forbid_is_told_of_the_client(tmp_path: Path) -> None:
+    rules = tmp_path / "acl.yaml"
+    rules.write_text("rules: []\n")
+    async with watched(acl_file=rules) as (proxy, facts), await proxy.client(1, client_id="loader") as client:
+        await client.call(produce("orders", b"a"), 3)
+        [row] = facts.clients().rows
+    assert row.last_error is not None
+    assert row.last_error.reason == "Produce: not allowed, Write on Topic orders"

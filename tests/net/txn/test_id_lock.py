@@ -1,0 +1,120 @@
+"""Turns at an id: in order, and what waits for data brokers makes way for an abort."""
+
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.net.txn.id_lock import Interrupted, Turns
+
+
+async def test_a_wait_without_an_abort_gives_its_result() -> None:
+    turns = Turns()
+
+    async def work() -> int:
+        assert turns.is_waiting
+        return 5
+
+    async with turns.ordinary():
+        assert await turns.wait(work) == 5
+        assert not turns.is_waiting
+
+
+async def test_errors_of_what_is_waited_for_are_raised_as_they_are() -> None:
+    async def work() -> int:
+        raise OSError("no leader")
+
+    turns = Turns()
+    async with turns.ordinary():
+        with pytest.raises(OSError, match="no leader"):
+            await turns.wait(work)
+        assert not turns.is_waiting
+
+
+async def test_an_abort_ends_the_wait_and_those_of_all_who_were_in_line_before_it() -> None:
+    turns, order = Turns(), list[str]()
+
+    async def write(name: str) -> None:
+        async with turns.ordinary():
+            try:
+                await turns.wait(trio.sleep_forever)
+            except Interrupted as error:
+                order.append(f"{name}: {error.message}")
+
+    async def abort() -> None:
+        async with turns.urgent("aborted"):
+            order.append("abort")
+
+    async with trio.open_nursery() as nursery:
+        for name in ("first", "second", "third"):
+            nursery.start_soon(write, name)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(abort)
+        await trio.testing.wait_all_tasks_blocked()
+    assert order == ["first: aborted", "second: aborted", "third: aborted", "abort"]
+
+
+async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
+    """What follows such a wait may commit: it has to hear of the abort."""
+    turns, done = Turns(), trio.Event()
+
+    async def write() -> None:
+        async with turns.ordinary():
+            with pytest.raises(Interrupted):
+                await turns.wait(done.wait)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        done.set()
+        async with turns.urgent("aborted"):
+            pass
+
+
+async def test_waits_go_on_after_the_abort(autojump_clock: trio.testing.MockClock) -> None:
+    turns = Turns()
+    async with turns.urgent("aborted"):
+        await turns.wait(partial(trio.sleep, 1))
+    async with turns.ordinary():
+        await turns.wait(partial(trio.sleep, 1))
+
+
+async def test_an_abort_that_is_cancelled_leaves_no_trace(autojump_clock: trio.testing.MockClock) -> None:
+    turns = Turns()
+
+    async def abort() -> None:
+        with trio.move_on_after(1):
+            async with turns.urgent("aborted"):
+                pytest.fail("it is not its turn")
+
+    async with turns.ordinary():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(abort)
+        await turns.wait(partial(trio.sleep, 1))
+
+
+async def test_an_abort_that_is_cancelled_has_ended_the_wait_all_the_same() -> None:
+    turns, told = Turns(), list[str]()
+
+    async def write() -> None:
+        async with turns.ordinary():
+            try:
+                await turns.wait(trio.sleep_forever)
+            except Interrupted as error:
+                told.append(error.message)
+
+    async def abort() -> None:
+        async with turns.urgent("aborted"):
+            raise AssertionError("cancelled before it had the turn")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as inner:
+                inner.start_soon(abort)
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+    assert told == ["aborted"]
+    assert not turns.lock.locked()

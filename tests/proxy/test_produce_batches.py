@@ -1,0 +1,58 @@
+import pytest
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.header import encode_request
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import ProduceLayout, walk_request
+from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.proxy.produce_batches import check_batch, has_kproxy_id, has_producer_id
+from tests.codec.message_sets import entry
+from tests.proxy.playbook import PID, batch
+
+
+def laid_out(*records: bytes | None) -> tuple[bytearray, ProduceLayout]:
+    """A Produce v7 frame with these record sets, and its layout."""
+    rows = [ProduceRequestPartitionProduceData(index=index, records=data) for index, data in enumerate(records)]
+    request = ProduceRequest(acks=-1, topic_data=[ProduceRequestTopicProduceData(name="t", partition_data=rows)])
+    frame = bytearray(encode_request(request, 7, 1, None))
+    return frame, walk_request(frame, 14, 7)
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "own", "forged"),
+    [(-1, False, False), (0, True, False), (4711, True, False), (KPROXY_BIT, True, True), (PID, True, True)],
+)
+def test_the_producer_id_of_the_client(producer_id: int, own: bool, forged: bool) -> None:
+    frame, layout = laid_out(None, batch(b"a"), batch(b"b", producer_id=producer_id))
+    assert has_producer_id(frame, layout) is own
+    assert has_kproxy_id(frame, layout) is forged
+
+
+def test_old_formats_have_no_producer_id() -> None:
+    frame, layout = laid_out(entry(0, bytes(60), bytes(60)))
+    assert not has_producer_id(frame, layout)
+    assert not has_kproxy_id(frame, layout)
+
+
+def test_a_good_batch_says_how_many_records_it_has() -> None:
+    frame, layout = laid_out(batch(b"a", b"b", b"c"))
+    assert check_batch(frame, layout.partitions[0]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, ErrorCode.INVALID_RECORD),
+        (batch(b"a")[:60], ErrorCode.INVALID_RECORD),
+        (batch(b"a") + batch(b"a"), ErrorCode.INVALID_RECORD),
+        (batch(b"a", is_control=True), ErrorCode.INVALID_RECORD),
+        (entry(0, bytes(60), bytes(60)), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    ],
+)
+def test_what_a_broker_would_refuse_too(records: bytes | None, error: int) -> None:
+    frame, layout = laid_out(records)
+    assert check_batch(frame, layout.partitions[0]) == (error, 0)

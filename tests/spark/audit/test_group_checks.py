@@ -1,0 +1,61 @@
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kproxy.spark.audit.group_checks import fetched_offsets, group_offsets_behind
+from kproxy.spark.audit.tables import FACTS
+from kproxy.spark.kafka_cluster import TopicPartition
+from tests.spark.audit.frames import Found, Row, fact, frame, tables
+
+pytestmark = pytest.mark.spark
+
+
+def said(topic: str, offset: int, **columns: Any) -> Row:
+    row = {"group_id": "billing", "topic": topic, "partition": 0, "generation": 1, "offset": offset}
+    return fact("offsets", **{**row, **columns})
+
+
+def stands(topic: str, offset: int) -> Row:
+    return {"group_id": "billing", "topic": topic, "partition": 0, "fetched_offset": offset}
+
+
+@pytest.fixture(scope="module")
+def behind(spark: SparkSession) -> Found:
+    facts = [
+        said("there", 10),
+        said("ahead", 10),
+        said("set-back", 20, log_offset=1),
+        said("set-back", 10, log_offset=2),
+        said("newer-generation", 20),
+        said("newer-generation", 10, generation=2, transactional_id="other"),
+        said("behind", 10, log_offset=1),
+        said("behind", 30, log_offset=5),
+        said("gone", 7),
+    ]
+    fetched = [stands("there", 10), stands("ahead", 12), stands("set-back", 10), stands("newer-generation", 10)]
+    return Found(group_offsets_behind(tables(spark, facts=facts, fetched=[*fetched, stands("behind", 10)])))
+
+
+def test_groups_that_stand_before_what_was_decided(behind: Found) -> None:
+    names = ("topic", "group_id", "decided_offset", "fetched_offset", "behind")
+    assert behind.all(*names) == [("behind", "billing", 30, 10, 20), ("gone", "billing", 7, None, 7)]
+
+
+class Answers:
+    """A cluster that knows the offsets of one group."""
+
+    def __enter__(self) -> "Answers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        return {TopicPartition("orders", 1): 5, TopicPartition("orders", 2): 6} if group == "billing" else {}
+
+
+def test_each_group_of_the_log_is_asked_for_once(spark: SparkSession) -> None:
+    facts = [said("orders", 1), said("orders", 2), said("orders", 1, group_id="gone"), fact("known", group_id="no")]
+    found = Found(fetched_offsets(frame(spark, FACTS, facts), Answers))  # type: ignore[arg-type]
+    assert found.all("group_id", "partition", "fetched_offset") == [("billing", 1, 5), ("billing", 2, 6)]
