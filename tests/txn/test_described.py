@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.txn.described import (
@@ -33,16 +33,29 @@ DESCRIBED = st.builds(
 LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text(), NUMBERS)
 
 
+@settings(deadline=None)
 @given(DESCRIBED)
 def test_a_description_comes_back_as_it_was(found: Described) -> None:
     assert described_from(described_json(found)) == found
 
 
+@settings(deadline=None)
 @given(LISTED)
 def test_a_row_comes_back_as_it_was(row: Listed) -> None:
     assert listed_from(listed_json(row)) == row
 
 
+@settings(deadline=None)
 @given(LISTED)
 def test_what_a_newer_one_says_beside_is_passed_over(row: Listed) -> None:
     assert listed_from(listed_json(row) | {"novelty": 1}) == row
+
+
+@settings(deadline=None)
+@given(DESCRIBED)
+def test_a_part_of_an_older_one_does_not_say_when_it_expires(found: Described) -> None:
+    told = described_json(found)
+    for part in told["parts"]:
+        del part["expires_ms"]
+    parts = tuple(part._replace(expires_ms=None) for part in found.parts)
+    assert described_from(told) == found._replace(parts=parts)

@@ -37,6 +37,7 @@ def test_the_last_decision_is_answered_again_also_when_the_id_has_expired(
 
 def test_an_abort_by_a_claim_is_no_answer() -> None:
     assert answered_end(None, CLIENT, committed=False) is None
+    assert answered_end(view_of(claim(1, P0)), CLIENT, committed=False) is None
     view = view_of(claim(1, P0), partitions(1, P0, {("t", 0): 0}), claim(2, P2, client=NEXT))
     assert answered_end(view, CLIENT, committed=False) is None
 

@@ -9,5 +9,6 @@ def test_an_error_has_kafkas_code_and_a_text() -> None:
     error = TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has the id")
     assert isinstance(error, KproxyError)
     assert error.error_code == 90
+    assert error.message == "a newer producer has the id"
     assert str(error) == "PRODUCER_FENCED: a newer producer has the id"
     assert str(TxnError(ErrorCode.CONCURRENT_TRANSACTIONS)) == "CONCURRENT_TRANSACTIONS"

@@ -18,11 +18,17 @@ class Ran:
     lines: Mapping[str, Collection[int]]
 
 
-def files_for(path: str) -> list[Path]:
-    """The files whose tests may notice a change of a module: its own, all of its package, and all that import it."""
+def files_for(path: str, *, own_only: bool = False) -> list[Path]:
+    """The files whose tests may notice a change of a module: its own, all of its package, and all that import it.
+
+    ``own_only``: only its own; where it has none, those of its package that import it.
+    """
     own = Path("tests", *Path(path).parts[1:-1])
     mirrored = own / f"test_{Path(path).name}"
-    files = [*own.glob("test_*.py"), *(file for file in _importers(module_name(path)) if file.parent != own)]
+    importers = _importers(module_name(path))
+    if own_only:
+        return [mirrored] if mirrored.exists() else sorted(file for file in importers if file.parent == own)
+    files = [*own.glob("test_*.py"), *(file for file in importers if file.parent != own)]
     return sorted(files, key=lambda file: (file != mirrored, file.parent != own, file))
 
 

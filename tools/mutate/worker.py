@@ -36,6 +36,8 @@ class Job:
     #: Of tests for one mutant, as measured without it.
     seconds: float
     at_once: int
+    #: Only the tests of the modules' own files.
+    own_only: bool
 
     @classmethod
     def read(cls) -> "Job":
@@ -216,7 +218,7 @@ def main() -> int:
         def tell(**what: object) -> None:
             lines.write(json.dumps(what) + "\n")
 
-        files = dict.fromkeys(str(file) for path in modules for file in files_for(path))
+        files = dict.fromkeys(str(file) for path in modules for file in files_for(path, own_only=job.own_only))
         trials = Trials(job, finder, modules, tell)
         return int(pytest.main([*OPTIONS, *NO_BROKERS, *files], plugins=[Deterministic(), trials]))
 

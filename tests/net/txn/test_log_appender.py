@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
+from kproxy.codec._generated.delete_records import DeleteRecordsResponse
 from kproxy.codec._generated.produce import (
     ProduceResponse,
     ProduceResponsePartitionProduceResponse,
@@ -17,6 +18,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.cluster import Cluster
 from kproxy.net.own_topic import Refused
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.txn import log_appender as module
 from kproxy.net.txn.log_appender import AppendError, AppendFenced, AppendRefused, AppendUnknown, LogAppender
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.proxy.routing import ClusterMap
@@ -214,7 +216,7 @@ async def test_a_success_that_does_not_say_where_is_none(code: int) -> None:
 async def test_the_time_is_limited_and_the_end_tells_whether_an_attempt_is_open(
     fault: Any, kind: type[AppendError]
 ) -> None:
-    async with writing(deadline_s=0.3) as log:
+    async with writing(deadline_s=2.0) as log:
         control = log.brokers.control(ApiKey.PRODUCE, fault)
         with pytest.raises(kind):
             await log.append(0)
@@ -318,3 +320,51 @@ class TestDeleteRecords:
             with pytest.raises(OSError, match="no answer"):
                 await log.appender.delete_records(0, 0)
             assert control.hits > 1
+
+
+async def test_each_answer_tells_the_brokers_time() -> None:
+    told: list[tuple[float, int]] = []
+    async with writing() as log:
+        log.appender.told_time = lambda sent_at, time_ms: told.append((sent_at, time_ms))
+        before = trio.current_time()
+        await log.append()
+        ((sent_at, time_ms),) = told
+        assert before <= sent_at <= trio.current_time()
+        assert abs(time_ms - log.brokers.clock()) < 60_000
+
+
+async def test_an_error_names_the_partition_and_what_was_answered() -> None:
+    async with writing() as log:
+        log.brokers.control(ApiKey.PRODUCE, _error(ErrorCode.MESSAGE_TOO_LARGE), times=1)
+        with pytest.raises(AppendRefused, match="AppendRefused: partition 1, MESSAGE_TOO_LARGE"):
+            await log.append(partition=1)
+
+
+async def test_the_time_for_an_append_is_that_of_a_request_unless_it_is_given() -> None:
+    async with writing(upstream_request_timeout_ms=300) as log:
+        log.brokers.control(ApiKey.PRODUCE, _error(ErrorCode.NOT_ENOUGH_REPLICAS))
+        appender = LogAppender(log.appender._cluster, log.appender._config, TOPIC)
+        try:
+            with trio.fail_after(PATIENCE), pytest.raises(AppendError):
+                await appender.append(0, PID, 0, 0, KV)
+        finally:
+            appender.close()
+
+
+async def test_an_attempt_that_is_under_way_when_the_time_is_over_may_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_ATTEMPTS", 0.1)  # one attempt may take longer than all
+    async with writing(deadline_s=0.3) as log:
+        log.brokers.control(ApiKey.PRODUCE, lambda _: Drop())
+        with pytest.raises(AppendUnknown):
+            await log.append()
+
+
+async def test_a_deletion_whose_answer_lacks_the_partition_is_tried_again() -> None:
+    async with writing() as log:
+        await log.append(0)
+        log.brokers.control(ApiKey.DELETE_RECORDS, lambda _: Answer(DeleteRecordsResponse()), times=1)
+        with trio.fail_after(PATIENCE):
+            assert await log.appender.delete_records(0, 1) == 1
+        assert log.stats.upstream_errors["transaction_state_log"] == 1

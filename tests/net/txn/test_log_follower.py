@@ -8,6 +8,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.broker_log_leaders import Told
+from kproxy.net.txn import log_follower
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Close, CloseAfter, Edit, open_fake_cluster
 from tests.net.harness import eventually
@@ -403,3 +404,63 @@ async def test_brokers_without_topic_ids_are_followed_too() -> None:
             await log.at_end()
             assert log.sink.values() == [b"a"]
     assert versions == {11}
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["nobody knows", "it is read anew already"])
+async def test_an_end_before_what_was_read_has_the_partition_read_anew_once(
+    monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """The leader's answer shows that the log was truncated before a poll does."""
+    async with followed() as log:
+        log.write(b"a", b"b")
+        await log.at_end()
+        real, asked = log.follower._leaders.ask, 0
+
+        async def ask(places: Any, question: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            told = await real(places, question)
+            if asked == 1:
+                told[TOPIC, 0] = Told(0, 1)
+                if restarted:
+                    log.follower._parts[0].restart(0)
+            return told
+
+        monkeypatch.setattr(log.follower._leaders, "ask", ask)
+        with trio.fail_after(PATIENCE):
+            assert await log.follower.read_to_end(0) == 2
+        assert log.sink.restarts[4:] == [(0, 0)]
+        assert log.follower.readings(0) == 2
+        assert log.sink.values() == [b"a", b"b"]
+
+
+async def test_an_offset_that_the_log_has_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_follower, "_ASK_AGAIN_SECONDS", 0.01)
+    async with followed() as log:
+        log.write(b"a", b"b")
+        with trio.fail_after(PATIENCE):
+            await log.follower.reached(0, 2)
+            with pytest.raises(log_follower.LogLost, match=r"has lost offset 2$"):
+                await log.follower.reached(0, 3)
+
+
+async def test_an_offset_that_comes_after_the_leader_was_asked_again_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_follower, "_ASK_AGAIN_SECONDS", 0)
+    async with followed() as log:
+        log.write(b"a")
+        with trio.fail_after(PATIENCE):
+            await log.follower.reached(0, 1)
+
+
+async def test_a_loss_is_counted_and_wakes_those_that_wait_for_a_change() -> None:
+    async with followed() as log:
+        await log.at_end()
+        version = log.follower.version
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(log.follower.changed, version)
+                await trio.testing.wait_all_tasks_blocked()
+                log.follower.lost(0, "truncated")
+        assert log.follower.losses == {"truncated": 1}

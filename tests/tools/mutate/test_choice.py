@@ -44,5 +44,12 @@ def test_files_of_a_module_its_own_first() -> None:
     assert len(files) == len(set(files))
 
 
+def test_only_its_own_file_or_those_of_the_package_that_import_it() -> None:
+    assert files_for("kproxy/dedup/rules.py", own_only=True) == [Path("tests/dedup/test_rules.py")]
+    importers = files_for("kproxy/txn/verdict.py", own_only=True)
+    assert {file.parent for file in importers} == {Path("tests/txn")}
+    assert set(importers) < set(files_for("kproxy/txn/verdict.py"))
+
+
 def test_modules_of_one_package_are_tried_together() -> None:
     assert grouped(["a/x.py", "b/x.py", "a/y.py"]) == [["a/x.py", "a/y.py"], ["b/x.py"]]
