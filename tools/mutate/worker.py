@@ -25,6 +25,8 @@ OPTIONS: Final = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-
 NO_BROKERS: Final = ["-m", "not kafka and not java and not spark and not browser"]
 #: A test is given so many times what it took without a mutant, and a second.
 _PATIENCE: Final = 5
+#: For a new interpreter on a machine that has much else to do; a test that runs on and on is ended sooner (``bound``).
+_START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005
 
 
@@ -101,7 +103,7 @@ class Trials:
                 if not chosen:
                     self._tell(path=path, mutant=mutant.name, outcome="not reached", tests=0, seconds=0)
                     continue
-                patience = 10 + _PATIENCE * sum(ran[node].seconds for node in chosen)
+                patience = _START_SECONDS + _PATIENCE * sum(ran[node].seconds for node in chosen)
                 tests = [(items[node], ran[node].seconds) for node in chosen]
                 pid = self._start(path, mutant, tests, functions, scratch)
                 now = time.monotonic()
