@@ -16,7 +16,7 @@ from tests.net.txn.instances import TIMEOUT_MS, Cast, Instance
 from tests.net.txn.log_harness import PATIENCE
 
 
-class Crew:
+class MemberGroup:
     """At one instance; a member's client.id is its name, the owner's is "own"."""
 
     def __init__(self, at: Instance) -> None:
@@ -81,11 +81,11 @@ async def refused(work: Awaitable[Any]) -> ErrorCode:
     return ErrorCode(caught.value.error_code)
 
 
-async def seen(cast: Cast, *crews: Crew, partition: int = 0) -> list[str]:
+async def seen(cast: Cast, *member_groups: MemberGroup, partition: int = 0) -> list[str]:
     """What readers at all of these, and one that comes now, see."""
     fresh = await cast.instance("reader")
     found: list[list[str]] = []
-    for instance in (*(crew.at for crew in crews), fresh):
+    for instance in (*(member_group.at for member_group in member_groups), fresh):
         with trio.fail_after(PATIENCE):
             await instance.transactions.log.read_to_end("id")
         found.append(cast.visible(instance.transactions.views, partition=partition))

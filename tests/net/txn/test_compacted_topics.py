@@ -14,7 +14,7 @@ from kproxy.proxy.applications import CommitRule
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
-from tests.net.txn.member_scene import Crew, batch, refused
+from tests.net.txn.member_scene import MemberGroup, batch, refused
 
 PLAIN, COMPACTED, OWN = ("t", 0), ("compacted", 0), (TOPIC, 0)
 
@@ -39,13 +39,13 @@ async def second_protocol(at: Instance, place: TopicPartition) -> None:
 
 
 async def by_hand(at: Instance, place: TopicPartition) -> None:
-    await Crew(at).begin_own()
+    await MemberGroup(at).begin_own()
     await captured(at, "own", place)
 
 
 async def member(at: Instance, place: TopicPartition) -> None:
-    await Crew(at).initialize()
-    await Crew(at).begin("m")
+    await MemberGroup(at).initialize()
+    await MemberGroup(at).begin("m")
     await captured(at, "m", place)
 
 
@@ -99,6 +99,6 @@ async def test_a_member_that_wrote_to_a_compacted_topic_can_only_be_given_up() -
         cast.fake.cluster.create_topic("compacted", 1, config={"cleanup.policy": "compact"})
         at = await cast.instance()
         assert await refused(member(at, COMPACTED)) is ErrorCode.POLICY_VIOLATION
-        crew = Crew(at)
+        member_group = MemberGroup(at)
         assert isinstance(at.transactions.implicit_transactions.of("m"), ManagedTransaction)
-        assert await refused(crew.prepare("m")) is ErrorCode.TRANSACTION_ABORTABLE
+        assert await refused(member_group.prepare("m")) is ErrorCode.TRANSACTION_ABORTABLE

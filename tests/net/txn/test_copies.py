@@ -10,7 +10,7 @@ from kproxy.net.txn import transaction
 from kproxy.testing.fake_broker import Call, CloseAfter
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
-from tests.net.txn.member_scene import Crew, refused
+from tests.net.txn.member_scene import MemberGroup, refused
 
 P0 = ("t", 0)
 
@@ -55,14 +55,14 @@ async def test_a_transaction_that_repeated_a_batch_is_aborted_where_too_many_are
 async def test_so_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     async with started() as (cast, at):
         monkeypatch.setattr(transaction, "_MOST_COPIES_BYTES", 0)
-        crew = Crew(at)
-        await crew.initialize()
-        await crew.begin("first")
+        member_group = MemberGroup(at)
+        await member_group.initialize()
+        await member_group.begin("first")
         lose_an_answer(cast)
-        await crew.write("first", "1")
-        assert await refused(crew.prepare("first")) is ErrorCode.TRANSACTION_ABORTABLE
-        await crew.begin("second")
-        await crew.write("second", "1")
-        await crew.prepare("second")
-        await crew.commit("second")
+        await member_group.write("first", "1")
+        assert await refused(member_group.prepare("first")) is ErrorCode.TRANSACTION_ABORTABLE
+        await member_group.begin("second")
+        await member_group.write("second", "1")
+        await member_group.prepare("second")
+        await member_group.commit("second")
         assert cast.visible(at.transactions.views) == ["1"]

@@ -6,7 +6,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from tests.net.txn.instances import stage
-from tests.net.txn.member_scene import Crew, refused, seen
+from tests.net.txn.member_scene import MemberGroup, refused, seen
 from tests.net.txn.takeover_scene import log_of
 
 
@@ -18,7 +18,7 @@ def no_errands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_newer_owner_decides_where_an_older_one_has_left_something_open() -> None:
     async with stage() as cast:
-        a, b = Crew(await cast.instance("a")), Crew(await cast.instance("b"))
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
         old = (await a.begin_own()).owner
         await a.write("own", "1")
         new = (await b.initialize()).owner
@@ -33,7 +33,7 @@ async def test_a_newer_owner_decides_where_an_older_one_has_left_something_open(
 
 async def test_a_commit_that_is_repeated_behind_an_abort_of_the_owners_data_does_not_commit_the_members_alone() -> None:
     async with stage() as cast:
-        a = Crew(await cast.instance("a"))
+        a = MemberGroup(await cast.instance("a"))
         owner = (await a.begin_own()).owner
         await a.write("own", "1")
         await a.begin("m", owner)
@@ -57,7 +57,7 @@ async def test_a_commit_that_is_repeated_behind_an_abort_of_the_owners_data_does
 async def test_what_another_kproxy_aborted_by_hand_is_not_open_any_more(written: bool) -> None:
     """Else the next commit at the first kproxy is refused, or takes what its client has written since."""
     async with stage() as cast:
-        a, b = Crew(await cast.instance("a")), Crew(await cast.instance("b"))
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
         owner = (await a.begin_own()).owner
         if written:
             await a.write("own", "aborted")
@@ -78,7 +78,7 @@ async def test_what_another_kproxy_aborted_by_hand_is_not_open_any_more(written:
 
 async def test_what_was_begun_since_stays_open() -> None:
     async with stage() as cast:
-        a, b = Crew(await cast.instance("a")), Crew(await cast.instance("b"))
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
         await a.begin_own()
         await a.abort()
         await a.begin_own()

@@ -13,7 +13,7 @@ from kproxy.txn.verdict import Verdict
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, stage
 from tests.net.txn.log_harness import PATIENCE
-from tests.net.txn.member_scene import Crew, refused, seen
+from tests.net.txn.member_scene import MemberGroup, refused, seen
 from tests.net.txn.takeover_scene import Gate, Point, log_of
 
 
@@ -23,8 +23,8 @@ def no_errands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 1000.0)
 
 
-async def crews(cast: Cast, names: str) -> list[Crew]:
-    return [Crew(await cast.instance(name)) for name in names]
+async def member_groups(cast: Cast, names: str) -> list[MemberGroup]:
+    return [MemberGroup(await cast.instance(name)) for name in names]
 
 
 def decisions(cast: Cast) -> int:
@@ -33,12 +33,12 @@ def decisions(cast: Cast) -> int:
 
 async def test_members_at_several_instances_are_decided_by_one_append() -> None:
     async with stage(2) as cast:
-        a, b, c = await crews(cast, "abc")
+        a, b, c = await member_groups(cast, "abc")
         owner = (await a.initialize()).owner
-        for crew, name in ((a, "m1"), (b, "m2"), (c, "m3")):
-            await crew.begin(name, owner)
-            await crew.write(name, name)
-            found = await crew.prepare(name)
+        for member_group, name in ((a, "m1"), (b, "m2"), (c, "m3")):
+            await member_group.begin(name, owner)
+            await member_group.write(name, name)
+            found = await member_group.prepare(name)
             assert [part.prepared for part in found.parts if part.name == name] == [True]
         assert await seen(cast, a, b, c) == []
         done = await a.commit("m1", "m2", "m3", batch_id="1", owner=owner)
@@ -50,15 +50,15 @@ async def test_members_at_several_instances_are_decided_by_one_append() -> None:
 
 async def test_any_instance_decides_and_a_batch_that_was_committed_is_a_success_everywhere() -> None:
     async with stage() as cast:
-        a, b, c = await crews(cast, "abc")
+        a, b, c = await member_groups(cast, "abc")
         owner = (await a.initialize()).owner
         for batch in ("1", "2"):
             await b.begin(f"m{batch}", owner)
             await b.write(f"m{batch}", batch)
             await b.prepare(f"m{batch}")
             await b.prepare(f"m{batch}")  # its answer was lost
-            for crew in (c, a, b):
-                await crew.commit(f"m{batch}", batch_id=batch, owner=owner)
+            for member_group in (c, a, b):
+                await member_group.commit(f"m{batch}", batch_id=batch, owner=owner)
         assert await seen(cast, a, b, c) == ["1", "2"]
         assert decisions(cast) == 2
         assert (await a.describe()).owner == owner
@@ -66,22 +66,22 @@ async def test_any_instance_decides_and_a_batch_that_was_committed_is_a_success_
 
 async def test_two_that_commit_one_batch_at_once_are_both_told_success() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
         await b.prepare("m")
         with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
-                for crew in (a, b, a, b):
-                    nursery.start_soon(_commit_until_told, crew)
+                for member_group in (a, b, a, b):
+                    nursery.start_soon(_commit_until_told, member_group)
         assert await seen(cast, a, b) == ["1"]
 
 
-async def _commit_until_told(crew: Crew) -> None:
+async def _commit_until_told(member_group: MemberGroup) -> None:
     while True:
         try:
-            await crew.commit("m", batch_id="1")
+            await member_group.commit("m", batch_id="1")
         except Exception as error:
             if getattr(error, "error_code", None) is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 raise
@@ -91,17 +91,17 @@ async def _commit_until_told(crew: Crew) -> None:
 
 async def test_an_older_owner_is_fenced_with_its_members() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         old = (await a.initialize()).owner
         await b.begin("old-open", old)
         await b.begin("old", old)
         await b.write("old", "1")
         await b.prepare("old")
         new = (await b.initialize()).owner
-        for crew in (a, b):
-            assert await refused(crew.commit("old", batch_id="1", owner=old)) is ErrorCode.PRODUCER_FENCED
-            assert await refused(crew.abort(owner=old, abort_others=True)) is ErrorCode.PRODUCER_FENCED
-            assert await refused(crew.begin("late", old)) is ErrorCode.PRODUCER_FENCED
+        for member_group in (a, b):
+            assert await refused(member_group.commit("old", batch_id="1", owner=old)) is ErrorCode.PRODUCER_FENCED
+            assert await refused(member_group.abort(owner=old, abort_others=True)) is ErrorCode.PRODUCER_FENCED
+            assert await refused(member_group.begin("late", old)) is ErrorCode.PRODUCER_FENCED
         assert await refused(b.prepare("old-open")) is ErrorCode.TRANSACTION_ABORTABLE
         await a.begin("new", new)
         await a.write("new", "2")
@@ -113,7 +113,7 @@ async def test_an_older_owner_is_fenced_with_its_members() -> None:
 
 async def test_a_member_that_is_not_prepared_is_named_and_nothing_is_decided() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         await b.begin("m")
         await b.begin("n")
@@ -129,7 +129,7 @@ async def test_a_member_that_is_not_prepared_is_named_and_nothing_is_decided() -
 
 async def test_a_late_attempt_that_prepares_behind_the_decision_is_never_seen() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         for name in ("m", "again"):
             await b.begin(name)
@@ -143,7 +143,7 @@ async def test_a_late_attempt_that_prepares_behind_the_decision_is_never_seen() 
 
 async def test_others_that_are_prepared_are_aborted_also_when_the_batch_is_committed_already() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         for name in ("m", "again"):
             await b.begin(name)
@@ -164,7 +164,7 @@ async def test_others_that_are_prepared_are_aborted_also_when_the_batch_is_commi
 
 async def test_an_abort_covers_members_by_name_or_all() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         for name in ("m", "n", "o"):
             await b.begin(name)
@@ -180,7 +180,7 @@ async def test_an_abort_covers_members_by_name_or_all() -> None:
 
 async def test_own_data_and_members_are_one_transaction() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.begin_own()).owner
         await a.write("own", "1")
         await b.begin("m", owner)
@@ -196,14 +196,14 @@ async def test_own_data_and_members_are_one_transaction() -> None:
 
 async def test_members_alone_are_not_committed_where_the_owners_data_are_lost() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.begin_own()).owner
         await a.write("own", "1")
         await b.begin("m", owner)
         await b.write("m", "2")
         await b.prepare("m")
         await a.at.kill()
-        (again,) = await crews(cast, "a")
+        (again,) = await member_groups(cast, "a")
         views = again.at.transactions.views
         await eventually(lambda: not views.of("id").has_own_data())
         assert await refused(again.commit("m", owner=owner)) is ErrorCode.TRANSACTION_ABORTABLE
@@ -215,7 +215,7 @@ async def test_members_alone_are_not_committed_where_the_owners_data_are_lost() 
 @pytest.mark.parametrize("killed", ["owners", "members", "both"])
 async def test_what_is_prepared_outlives_every_instance(killed: str) -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await b.begin("m", owner)
         await b.write("m", "1")
@@ -226,7 +226,7 @@ async def test_what_is_prepared_outlives_every_instance(killed: str) -> None:
             await a.at.kill()
         if killed != "owners":
             await b.at.kill()
-        c, d = await crews(cast, "cd")
+        c, d = await member_groups(cast, "cd")
         await c.commit("m", batch_id="1", owner=owner)
         await d.commit("m", batch_id="1", owner=owner)
         assert await seen(cast, c, d) == ["1"]
@@ -234,7 +234,7 @@ async def test_what_is_prepared_outlives_every_instance(killed: str) -> None:
 
 async def test_a_member_that_dies_before_it_is_prepared_is_none() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await b.begin("m", owner)
         await b.write("m", "1")
@@ -251,7 +251,7 @@ async def test_a_member_that_dies_before_it_is_prepared_is_none() -> None:
 @pytest.mark.parametrize("kind", [Kind.MEMBER, Kind.PREPARE])
 async def test_a_claim_comes_before_or_behind_a_members_record(kind: Kind, point: Point) -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         gate = Gate(kind, point)
         told: list[ErrorCode | None] = []
@@ -286,7 +286,7 @@ async def test_a_claim_comes_before_or_behind_a_members_record(kind: Kind, point
 
 async def test_an_id_that_nobody_has_is_claimed_by_its_first_member() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await b.begin("m", timeout_ms=5_000)).owner
         assert owner.producer_id >= 0
         assert (await a.describe()).timeout_ms == 5_000
@@ -298,7 +298,7 @@ async def test_an_id_that_nobody_has_is_claimed_by_its_first_member() -> None:
 
 async def test_members_take_turns_with_their_producer_ids() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         ids: set[int] = set()
         for batch in range(BLOCK_EPOCHS // 16 + 2):
@@ -318,7 +318,7 @@ async def test_members_take_turns_with_their_producer_ids() -> None:
 
 async def test_members_that_nobody_decides_are_aborted_when_their_time_is_over() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize(timeout_ms=500)
         await b.begin("kept")
         await b.write("kept", "1")
@@ -337,7 +337,7 @@ async def test_members_that_nobody_decides_are_aborted_when_their_time_is_over()
 
 async def test_a_member_that_is_given_up_is_not_seen_and_its_client_writes_plainly_again() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
@@ -353,7 +353,7 @@ async def test_a_member_that_is_given_up_is_not_seen_and_its_client_writes_plain
 
 async def test_a_client_that_may_send_again_dooms_its_part() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
@@ -364,11 +364,11 @@ async def test_a_client_that_may_send_again_dooms_its_part() -> None:
 
 async def test_an_empty_batch_is_known_again() -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         assert await refused(a.commit(owner=owner)) is ErrorCode.INVALID_TXN_STATE
-        for crew in (a, b):
-            await crew.commit(batch_id="1", owner=owner, abort_others=True)
+        for member_group in (a, b):
+            await member_group.commit(batch_id="1", owner=owner, abort_others=True)
         assert decisions(cast) == 1
 
 
@@ -376,7 +376,7 @@ async def test_a_member_that_was_committed_before_its_kproxy_heard_that_it_is_pr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with stage() as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
@@ -398,15 +398,15 @@ async def test_a_member_that_was_committed_before_its_kproxy_heard_that_it_is_pr
 async def test_a_member_is_aborted_unless_all_records_of_its_client_came_here(home: tuple[HomeRule, ...]) -> None:
     """The client wrote to a broker, or to another kproxy, where its records are outside of the transaction."""
     async with stage(transactions_home=home) as cast:
-        crew = Crew(await cast.instance())
-        await crew.initialize()
+        member_group = MemberGroup(await cast.instance())
+        await member_group.initialize()
         for member, written in (("none", 0), ("some", 2), ("all", 3)):
-            await crew.begin(member)
+            await member_group.begin(member)
             for value in range(written):
-                await crew.write(member, f"{member} {value}")
-        assert await refused(crew.prepare("none", 3)) is ErrorCode.TRANSACTION_ABORTABLE
-        assert await refused(crew.prepare("some", 3)) is ErrorCode.TRANSACTION_ABORTABLE
-        await crew.prepare("all", 3)
-        await crew.prepare("all", 3)  # the answer was lost
-        assert await refused(crew.commit("some", "all")) is ErrorCode.INVALID_REQUEST
-        assert [part.name for part in (await crew.describe()).parts if part.prepared] == ["all"]
+                await member_group.write(member, f"{member} {value}")
+        assert await refused(member_group.prepare("none", 3)) is ErrorCode.TRANSACTION_ABORTABLE
+        assert await refused(member_group.prepare("some", 3)) is ErrorCode.TRANSACTION_ABORTABLE
+        await member_group.prepare("all", 3)
+        await member_group.prepare("all", 3)  # the answer was lost
+        assert await refused(member_group.commit("some", "all")) is ErrorCode.INVALID_REQUEST
+        assert [part.name for part in (await member_group.describe()).parts if part.prepared] == ["all"]

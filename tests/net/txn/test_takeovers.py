@@ -269,10 +269,10 @@ async def test_instances_race_for_one_id(seed: int, instances: int) -> None:
     """Each client asks at its own instance, and begins anew whenever it is told to; what is told is what is there."""
     order = random.Random(seed)
     async with stage(2) as cast:
-        crew = [await cast.instance(f"i{n}") for n in range(instances)]
+        kproxies = [await cast.instance(f"i{n}") for n in range(instances)]
         told_committed: list[str] = []
         told_otherwise: list[str] = []
-        pauses = [[order.randrange(4) for _ in range(12)] for _ in crew]
+        pauses = [[order.randrange(4) for _ in range(12)] for _ in kproxies]
 
         async def one(at: Instance, who: int) -> None:
             for n, pause in enumerate(pauses[who]):
@@ -290,9 +290,9 @@ async def test_instances_race_for_one_id(seed: int, instances: int) -> None:
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
-                for who, at in enumerate(crew):
+                for who, at in enumerate(kproxies):
                     nursery.start_soon(one, at, who)
-        await transaction_of_a_new_client(crew[0])
-        assert sorted(await shown(cast, *crew)) == sorted([*told_committed, "new"])
+        await transaction_of_a_new_client(kproxies[0])
+        assert sorted(await shown(cast, *kproxies)) == sorted([*told_committed, "new"])
         assert len(told_committed) + len(told_otherwise) == 12 * instances
         nothing_of_former_owners(cast)

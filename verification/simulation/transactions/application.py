@@ -21,9 +21,9 @@ from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.plan import TOPIC
 from verification.simulation.transactions.calls import LOST
 from verification.simulation.transactions.coordinators import Fatal
-from verification.simulation.transactions.crew_writer import CrewWriter, WriteFailed
 from verification.simulation.transactions.history import Claimed, Input
 from verification.simulation.transactions.legacy import Legacy, LegacyTools
+from verification.simulation.transactions.member_writer import MemberWriter, WriteFailed
 from verification.simulation.transactions.process import Abortable
 
 _FIND: Final = 0
@@ -57,8 +57,8 @@ class Application(Legacy):
         #: What the group has come to, when it was asked; None: it has to be joined.
         self._position: int | None = None
 
-    def _write_anew(self) -> CrewWriter:
-        return CrewWriter(self._connected(self._client_id), self._tools.history, self.say, stubborn=False)
+    def _write_anew(self) -> MemberWriter:
+        return MemberWriter(self._connected(self._client_id), self._tools.history, self.say, stubborn=False)
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
         """As ``Steps``."""

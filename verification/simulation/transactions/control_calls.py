@@ -51,7 +51,7 @@ class Request:
 
 
 class ControlPost:
-    """Carries requests of all crews to kproxies."""
+    """Carries requests of all groups to kproxies."""
 
     def __init__(self, instances: Sequence[Instance], nursery: trio.Nursery, history: History, rng: Random) -> None:
         """Requests outlive in ``nursery`` who sent them."""
@@ -119,7 +119,7 @@ async def answer_of(request: Request, seconds: float) -> Described:
 
 
 class ControlClient:
-    """Of one crew; patient, as the client of a query is."""
+    """Of one group; patient, as the client of a query is."""
 
     def __init__(self, post: ControlPost, timeout: float, rng: Random, say: Callable[[str], None]) -> None:
         """``timeout`` of each request, in seconds; ``say`` notes what happens."""

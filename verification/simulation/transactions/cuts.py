@@ -21,7 +21,7 @@ def shrink(outcome: Outcome) -> Outcome:
 def _cut(shrinker: Shrinker[WorldPlan]) -> None:
     shrinker.drop(lambda plan: plan.faults, lambda plan, kept: replace(plan, faults=kept))
     shrinker.drop(lambda plan: plan.producers, lambda plan, kept: replace(plan, producers=kept))
-    shrinker.drop(lambda plan: plan.crews, lambda plan, kept: replace(plan, crews=kept))
+    shrinker.drop(lambda plan: plan.member_groups, lambda plan, kept: replace(plan, member_groups=kept))
     shrinker.drop(lambda plan: plan.readers, lambda plan, kept: replace(plan, readers=kept))
     for number in [producer.number for producer in shrinker.plan.producers]:
         shrinker.drop(partial(_lives, number), partial(_with_lives, number))

@@ -12,8 +12,8 @@ from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
+from verification.simulation.transactions.broker_txn_faults import NATIVE
 from verification.simulation.transactions.homes import LOG_PARTITIONS
-from verification.simulation.transactions.native_faults import NATIVE
 from verification.simulation.transactions.plan import PLACES
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ _NOT_AT: Final[Mapping[Home, frozenset[str]]] = MappingProxyType(
 #: All that runs can have.
 HOMES: Final = tuple(_NOT_AT)
 #: Homes in which there may be drivers with members and prepared parts.
-CREW_HOMES: Final = frozenset({Home.KPROXY, Home.BROKER})
+MEMBER_HOMES: Final = frozenset({Home.KPROXY, Home.BROKER})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from verification.simulation.transactions.batches import plain_request
 from verification.simulation.transactions.calls import LOST, Calls
 from verification.simulation.transactions.control_calls import Ask, ControlClient, Refused, Request, Unheard
 from verification.simulation.transactions.coordinators import Fatal
-from verification.simulation.transactions.crew_writer import CrewWriter, WriteFailed
 from verification.simulation.transactions.history import Claimed, TransactionHistory
+from verification.simulation.transactions.member_writer import MemberWriter, WriteFailed
 from verification.simulation.transactions.plan import ProducerPlan
 from verification.simulation.transactions.process import Abortable
 
@@ -98,7 +98,7 @@ class ByHand(Legacy):
         self._sent: list[Request] = []
         self._client_id = ""
         self._begun = 0
-        self._writer: CrewWriter | None = None
+        self._writer: MemberWriter | None = None
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
         """As ``Steps``; it repeats nothing."""
@@ -131,7 +131,7 @@ class ByHand(Legacy):
             except Unheard:
                 self.say("gives the beginning up")
             else:
-                self._writer = CrewWriter(
+                self._writer = MemberWriter(
                     self._connected(self._client_id), tools.history, tools.say, stubborn=plan.renews
                 )
                 return

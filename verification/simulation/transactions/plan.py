@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.plan import BUSY_SECONDS, FaultPlan, Plan
-from verification.simulation.transactions.crew_plans import CrewPlan, CrewTaste, make_crews, of_members_alone
 from verification.simulation.transactions.homes import (
     AT_KPROXY,
-    CREW_HOMES,
     FAULTS,
     HOMES,
+    MEMBER_HOMES,
     HomePlan,
     draw_home,
     faults_of,
+)
+from verification.simulation.transactions.member_plans import (
+    MemberGroupPlan,
+    MemberGroupTaste,
+    make_member_groups,
+    of_members_alone,
 )
 from verification.simulation.transactions.ways import Way
 
@@ -99,7 +104,7 @@ class WorldPlan(Plan):
 
     producers: tuple[ProducerPlan, ...] = ()
     readers: tuple[ReaderPlan, ...] = ()
-    crews: tuple[CrewPlan, ...] = ()
+    member_groups: tuple[MemberGroupPlan, ...] = ()
     place: HomePlan = AT_KPROXY
 
     @property
@@ -116,7 +121,7 @@ class WorldPlan(Plan):
     def sends(self) -> int:
         """How many transactions the producers and the drivers mean to make."""
         alone = sum(len(life.transactions) for producer in self.producers for life in producer.lives)
-        return alone + sum(len(crew.batches) for crew in self.crews)
+        return alone + sum(len(member_group.batches) for member_group in self.member_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,7 @@ class Taste:
     moves: float = 0.4
     pipelines: float = 0.3
     expires: float = 0.15
-    crews: CrewTaste = field(default_factory=CrewTaste)
+    member_groups: MemberGroupTaste = field(default_factory=MemberGroupTaste)
     #: Of producers that know nothing of transactions.
     ways: tuple[Way, ...] = (Way.BY_HAND, Way.ON_OFFSET_COMMIT, Way.ON_OFFSET_COMMIT, Way.PER_REQUEST)
 
@@ -212,14 +217,14 @@ def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
         for producer in plan.producers
     )
     expiry = {"transactional_id_timeout_ms": IDS_EXPIRE_MS} if rng.random() < taste.expires else {}
-    crews = make_crews(Random(f"crews {plan.seed}"), taste.crews, plan.instances, PLACES)
-    if plan.place.home not in CREW_HOMES:
-        crews = ()
+    member_groups = make_member_groups(Random(f"crews {plan.seed}"), taste.member_groups, plan.instances, PLACES)
+    if plan.place.home not in MEMBER_HOMES:
+        member_groups = ()
     if plan.place.home is Home.BROKER:
-        crews = tuple(of_members_alone(crew) for crew in crews)
+        member_groups = tuple(of_members_alone(member_group) for member_group in member_groups)
         ways = Random(f"ways {plan.seed}")
         producers = tuple(_legacy(producer, ways, taste) for producer in producers)
-    return replace(plan, producers=producers, crews=crews, options={**plan.options, **expiry})
+    return replace(plan, producers=producers, member_groups=member_groups, options={**plan.options, **expiry})
 
 
 def _legacy(producer: ProducerPlan, rng: Random, taste: Taste) -> ProducerPlan:

@@ -15,18 +15,18 @@ from verification.simulation import world as base
 from verification.simulation.instance import PORT
 from verification.simulation.network import Host
 from verification.simulation.plan import FaultPlan
-from verification.simulation.transactions import crew_invariants, invariants
+from verification.simulation.transactions import invariants, member_invariants
 from verification.simulation.transactions.application import Application
+from verification.simulation.transactions.broker_txn_watch import watch_coordinators
 from verification.simulation.transactions.calls import Calls
 from verification.simulation.transactions.control_calls import ControlClient, ControlPost
-from verification.simulation.transactions.crews import Crews
 from verification.simulation.transactions.faults import FAULTS
 from verification.simulation.transactions.group_watch import GroupWatch
 from verification.simulation.transactions.history import TransactionHistory
 from verification.simulation.transactions.homes import HomePlan
 from verification.simulation.transactions.last_look import LastLook
 from verification.simulation.transactions.legacy import ByHand, LegacyTools, PerRequest
-from verification.simulation.transactions.native_watch import watch_coordinators
+from verification.simulation.transactions.member_groups import MemberGroups
 from verification.simulation.transactions.plan import PLACES, Life, ProducerPlan, Taste, WorldPlan, make_plan
 from verification.simulation.transactions.process import Process
 from verification.simulation.transactions.producer import TransactionalProducer
@@ -68,7 +68,7 @@ class TransactionWorld(base.World):
         #: Requests by the control API. Set when the run begins.
         self.post: ControlPost
         #: Drivers and their workers. Set when the run begins.
-        self.crews: Crews
+        self.member_groups: MemberGroups
         self._readers: list[Reader] = []
         self._open: list[Calls] = []
         self._processes: dict[int, int] = {}
@@ -138,7 +138,7 @@ class TransactionWorld(base.World):
         rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
         return self._process_of(plan, Life(0.0, instance, ()), nth, rng)
 
-    def _crew_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
+    def _member_group_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
         """Of a part of a batch; nobody closes what a worker leaves."""
         place = (f"kproxy-{instance}", PORT)
         return Calls(Host(self.network, client_id, "none"), client_id, timeout, place, self._held_up)
@@ -190,7 +190,9 @@ class TransactionWorld(base.World):
         await super()._start(decides=decides)
         seed = self._plan.seed
         self.post = ControlPost(self.instances, self._nursery, self.told, Random(f"{seed} control"))
-        self.crews = Crews(self._plan.crews, seed, self.post, self._crew_calls, self.told)
+        self.member_groups = MemberGroups(
+            self._plan.member_groups, seed, self.post, self._member_group_calls, self.told
+        )
         if self._plan.place.is_native:
             watch_coordinators(self.brokers, self.told, is_harmed=bool(self._plan.faults))
         for plan in self._plan.readers:
@@ -226,7 +228,7 @@ class TransactionWorld(base.World):
             await trio.sleep(rng.choice((0.3, 1.0, 2.5)))
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        drivers = [partial(driver.run, self._plan.instances) for driver in self.crews.drivers]
+        drivers = [partial(driver.run, self._plan.instances) for driver in self.member_groups.drivers]
         return [*(producer.run for producer in self.producers), *drivers]
 
     async def _strike(self, fault: FaultPlan) -> None:
@@ -260,7 +262,7 @@ class TransactionWorld(base.World):
         return told
 
     async def _rest(self) -> None:
-        await self.crews.tidy(self._plan.instances)
+        await self.member_groups.tidy(self._plan.instances)
         self._last = LastLook(self, self._readers)
         await self._last.take()
         self._watches.cancel()
@@ -276,7 +278,7 @@ class TransactionWorld(base.World):
         first, *others = [reader.values for reader in last.committed]
         readers: list[invariants.Shown] = [*others, *(reader.values for reader in self._readers)]
         found = invariants.broken(history, first, last.everything.values, readers, last.positions)
-        return next(chain(crew_invariants.broken(self.crews.history, first), found), None)
+        return next(chain(member_invariants.broken(self.member_groups.history, first), found), None)
 
 
 def run(plan: WorldPlan) -> base.Outcome:

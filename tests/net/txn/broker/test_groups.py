@@ -22,7 +22,7 @@ from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import values
 from tests.net.txn.instances import Cast, stage
 from tests.net.txn.log_harness import PATIENCE
-from tests.net.txn.member_scene import Crew, refused
+from tests.net.txn.member_scene import MemberGroup, refused
 from tests.net.txn.takeover_scene import log_of
 
 AT_HOME = (HomeRule("*", Home.BROKER),)
@@ -53,18 +53,18 @@ async def at_home(level: int = 2, brokers: int = 1, **options: Any) -> AsyncIter
         yield cast
 
 
-async def crews(cast: Cast, names: str) -> list[Crew]:
-    return [Crew(await cast.instance(name)) for name in names]
+async def member_groups(cast: Cast, names: str) -> list[MemberGroup]:
+    return [MemberGroup(await cast.instance(name)) for name in names]
 
 
 def seen(cast: Cast, partition: int = 0) -> list[str]:
     return values(cast.fake.cluster, partition)
 
 
-async def written(crew: Crew, member: str, *places: tuple[str, int], owner: Any = None) -> None:
-    await crew.begin(member, owner)
-    await crew.write(member, member, *places)
-    await crew.prepare(member)
+async def written(member_group: MemberGroup, member: str, *places: tuple[str, int], owner: Any = None) -> None:
+    await member_group.begin(member, owner)
+    await member_group.write(member, member, *places)
+    await member_group.prepare(member)
 
 
 def ended(cast: Cast) -> int:
@@ -83,10 +83,10 @@ async def until(done: Callable[[], bool]) -> None:
 
 async def test_members_at_several_instances_show_together(level: int) -> None:
     async with at_home(level, brokers=2) as cast:
-        a, b, c = await crews(cast, "abc")
+        a, b, c = await member_groups(cast, "abc")
         owner = (await a.initialize()).owner
-        for crew, name in ((a, "m1"), (b, "m2"), (c, "m3")):
-            await written(crew, name, ("t", 0), ("t", 1), owner=owner)
+        for member_group, name in ((a, "m1"), (b, "m2"), (c, "m3")):
+            await written(member_group, name, ("t", 0), ("t", 1), owner=owner)
         assert (seen(cast), seen(cast, 1)) == ([], [])
         done = await a.commit("m1", "m2", "m3", batch_id="1", owner=owner)
         assert (done.state, done.parts) == ("CompleteCommit", ())
@@ -98,7 +98,7 @@ async def test_members_at_several_instances_show_together(level: int) -> None:
 
 async def test_what_is_aborted_or_left_out_never_shows(level: int) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await written(a, "m1", owner=owner)
         await written(b, "m2", owner=owner)
@@ -113,25 +113,25 @@ async def test_what_is_aborted_or_left_out_never_shows(level: int) -> None:
 
 async def test_a_batch_that_was_committed_is_a_success_everywhere(level: int) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         for batch in ("1", "2"):
             await written(b, f"m{batch}", owner=owner)
-            for crew in (b, a, b):
-                await crew.commit(f"m{batch}", batch_id=batch, owner=owner)
+            for member_group in (b, a, b):
+                await member_group.commit(f"m{batch}", batch_id=batch, owner=owner)
         assert seen(cast) == ["m1", "m2"]
 
 
 @pytest.mark.usefixtures("slow_ends")
 async def test_another_instance_decides_behind_the_end_of_the_members(level: int) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await written(a, "m1", owner=owner)
         await written(b, "m2", owner=owner)
         await a.at.kill()
         await b.at.kill()
-        (again,) = await crews(cast, "a")
+        (again,) = await member_groups(cast, "a")
         found = await again.describe()
         assert [(part.name, part.prepared) for part in found.parts] == [("m1", True), ("m2", True)]
         assert all(part.expires_ms is not None for part in found.parts)
@@ -145,7 +145,7 @@ async def test_who_decides_dies_before_the_broker_is_told(
     level: int, decided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await written(a, "m1", owner=owner)
         await written(b, "m2", owner=owner)
@@ -177,7 +177,7 @@ async def test_a_crash_between_the_broker_and_the_log_is_told_again(
     level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await b.describe()  # from now on it follows the log
         await written(a, "m1", owner=owner)
@@ -200,7 +200,7 @@ async def _refuse(*_: Any) -> None:
 @pytest.mark.usefixtures("quick_ends")
 async def test_members_that_died_open_are_ended_with_what_they_joined(level: int) -> None:
     async with at_home(level) as cast:
-        a, b = await crews(cast, "ab")
+        a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
         await b.begin("m1", owner)
         await b.write("m1", "lost")
@@ -215,7 +215,7 @@ async def test_members_that_died_open_are_ended_with_what_they_joined(level: int
 @pytest.mark.usefixtures("slow_ends")
 async def test_a_member_that_is_given_up_holds_no_reader_up(level: int) -> None:
     async with at_home(level) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.initialize()
         await a.begin("m1")
         await a.write("m1", "lost")
@@ -227,7 +227,7 @@ async def test_a_member_that_is_given_up_holds_no_reader_up(level: int) -> None:
 
 async def test_ids_of_the_brokers_are_used_again_once_the_log_knows(level: int) -> None:
     async with at_home(level) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.initialize()
         for batch in range(5):
             for name in ("m", "n"):
@@ -239,7 +239,7 @@ async def test_ids_of_the_brokers_are_used_again_once_the_log_knows(level: int) 
 
 async def test_an_empty_member_is_committed_without_the_broker(level: int) -> None:
     async with at_home(level) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.initialize()
         await a.begin("m1")
         await a.prepare("m1")
@@ -253,7 +253,7 @@ async def test_an_empty_member_is_committed_without_the_broker(level: int) -> No
 @pytest.mark.usefixtures("slow_ends")
 async def test_what_the_broker_has_ended_is_not_committed_in_part(level: int) -> None:
     async with at_home(level) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.initialize()
         await written(a, "m1")
         await written(a, "m2")
@@ -267,7 +267,7 @@ async def test_what_the_broker_has_ended_is_not_committed_in_part(level: int) ->
 
 async def test_a_member_may_not_take_longer_than_the_broker_lets_it() -> None:
     async with at_home(longest_ms=50_000) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         assert await refused(a.initialize(timeout_ms=60_000)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
         await a.initialize(timeout_ms=40_000)
         assert await refused(a.begin("m1", timeout_ms=60_000)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -277,7 +277,7 @@ async def test_a_member_may_not_take_longer_than_the_broker_lets_it() -> None:
 
 async def test_who_has_no_time_left_is_not_committed() -> None:
     async with at_home(longest_ms=400) as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.initialize(timeout_ms=400)
         await written(a, "m1")
         a.at.transactions._time.heard(trio.current_time(), cast.fake.cluster.clock() + 390)
@@ -289,7 +289,7 @@ async def test_who_has_no_time_left_is_not_committed() -> None:
 
 async def test_what_the_id_itself_has_open_is_decided_alone() -> None:
     async with at_home() as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         await a.begin_own()
         await a.begin("m1")
         for work in (a.commit("m1"), a.commit(abort_others=True), a.abort("m1"), a.control.prepare("id")):
@@ -301,6 +301,6 @@ async def test_what_the_id_itself_has_open_is_decided_alone() -> None:
 
 async def test_an_id_that_nobody_knows_is_the_brokers() -> None:
     async with at_home() as cast:
-        (a,) = await crews(cast, "a")
+        (a,) = await member_groups(cast, "a")
         for work in (a.commit("m1"), a.abort(), a.describe()):
             assert await refused(work) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -4,8 +4,8 @@ import pytest
 
 from tests.verification.simulation.transactions.peers import producer_plan
 from verification.simulation.plan import FaultPlan
+from verification.simulation.transactions.broker_txn_faults import NATIVE
 from verification.simulation.transactions.faults import FAULTS
-from verification.simulation.transactions.native_faults import NATIVE
 from verification.simulation.transactions.plan import (
     Life,
     ProducerPlan,

@@ -5,7 +5,7 @@ import pytest
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import fake_server
 from verification.simulation.transactions import invariants
-from verification.simulation.transactions.homes import CREW_HOMES, FAULTS, HOMES, HomePlan, draw_home, faults_of
+from verification.simulation.transactions.homes import FAULTS, HOMES, MEMBER_HOMES, HomePlan, draw_home, faults_of
 from verification.simulation.transactions.plan import Taste, make_plan
 from verification.simulation.transactions.scripts import by_hand, producer
 from verification.simulation.transactions.world import TransactionWorld, run
@@ -27,10 +27,16 @@ def test_each_home_has_the_faults_that_can_befall_it() -> None:
     assert faults_of(Home.KPROXY, ("snapshot", "markers")) == ("snapshot",)
 
 
-def test_there_are_crews_only_where_they_are_known() -> None:
+def test_there_are_member_groups_only_where_they_are_known() -> None:
     plans = [make_plan(seed, Taste()) for seed in range(60)]
-    assert {plan.place.home for plan in plans if plan.crews} == CREW_HOMES == {Home.KPROXY, Home.BROKER}
-    alone = [batch for plan in plans if plan.place.is_native for crew in plan.crews for batch in crew.batches]
+    assert {plan.place.home for plan in plans if plan.member_groups} == MEMBER_HOMES == {Home.KPROXY, Home.BROKER}
+    alone = [
+        batch
+        for plan in plans
+        if plan.place.is_native
+        for member_group in plan.member_groups
+        for batch in member_group.batches
+    ]
     assert alone
     assert all(batch.own is None and not batch.prepares for batch in alone)
 

@@ -21,7 +21,7 @@ def test_a_seed_is_a_plan() -> None:
 @pytest.mark.parametrize("plan", plans(Taste()), ids=lambda plan: str(plan.seed))
 def test_plans_are_what_a_world_can_run(plan: WorldPlan) -> None:
     alone = sum(len(life.transactions) for one in plan.producers for life in one.lives)
-    assert plan.sends == alone + sum(len(crew.batches) for crew in plan.crews) > 0
+    assert plan.sends == alone + sum(len(member_group.batches) for member_group in plan.member_groups) > 0
     assert all(
         fault.kind in faults_of(plan.place.home, FAULTS) and 0 < fault.time <= BUSY_SECONDS for fault in plan.faults
     )

@@ -5,8 +5,8 @@ import pytest
 from kproxy.proxy.coordinator_rules import Home
 from tests.verification.simulation.transactions.test_faults import busy, lines
 from verification.simulation.plan import FaultPlan
+from verification.simulation.transactions.broker_txn_faults import NATIVE
 from verification.simulation.transactions.homes import HomePlan
-from verification.simulation.transactions.native_faults import NATIVE
 from verification.simulation.transactions.plan import ReaderPlan, world_plan
 from verification.simulation.transactions.world import run
 from verification.simulation.world import Outcome

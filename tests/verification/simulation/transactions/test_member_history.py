@@ -5,8 +5,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from verification.simulation.transactions.control_calls import Request
-from verification.simulation.transactions.crew_history import CrewHistory
 from verification.simulation.transactions.history import TransactionHistory
+from verification.simulation.transactions.member_history import MemberHistory
 
 
 def request() -> Request:
@@ -14,7 +14,7 @@ def request() -> Request:
 
 
 async def test_a_part_waits_until_a_decision_is_asked_for(autojump_clock: MockClock) -> None:
-    history = CrewHistory(TransactionHistory())
+    history = MemberHistory(TransactionHistory())
     for name in ("a", "b"):
         history.prepared("id", name, trio.current_time())
     assert history.waits("id") == {"a", "b"}
@@ -26,7 +26,7 @@ async def test_a_part_waits_until_a_decision_is_asked_for(autojump_clock: MockCl
 
 
 async def test_what_a_sweep_may_have_met_is_not_sure_to_wait(autojump_clock: MockClock) -> None:
-    history, sweep = CrewHistory(TransactionHistory()), request()
+    history, sweep = MemberHistory(TransactionHistory()), request()
     history.sweeps("id").append(sweep)
     history.prepared("id", "a", trio.current_time())
     assert history.waits("id") == set()
@@ -37,7 +37,7 @@ async def test_what_a_sweep_may_have_met_is_not_sure_to_wait(autojump_clock: Moc
 
 
 async def test_an_owner_may_be_replaced_by_a_request_that_was_over_behind_its_own(autojump_clock: MockClock) -> None:
-    history, early = CrewHistory(TransactionHistory()), request()
+    history, early = MemberHistory(TransactionHistory()), request()
     history.takes("id").append(early)
     await trio.sleep(1)
     mine = request()

@@ -8,7 +8,7 @@ from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.client_sequences import ClientSequences
-from verification.simulation.transactions import broken_native, broken_rules, invariants, native_scripts
+from verification.simulation.transactions import broken_broker_rules, broken_rules, broker_txn_scripts, invariants
 from verification.simulation.transactions.variants import Variant
 
 _LOST: Final = (invariants.OUTCOME, invariants.LOST)
@@ -17,56 +17,56 @@ _OTHERS: Final = (invariants.ABORTED, invariants.TORN, invariants.OUTCOME, invar
 NATIVE_VARIANTS: Final = (
     Variant(
         "an EndTxn without an answer is told as a success",
-        ((BrokerRequests, "end", broken_native.told_without_an_answer),),
-        native_scripts.ended_unheard,
+        ((BrokerRequests, "end", broken_broker_rules.told_without_an_answer),),
+        broker_txn_scripts.ended_unheard,
         _LOST,
     ),
     Variant(
         "the next transaction begins under the epoch of the last",
-        ((FencedOwner, "_renew", broken_native.keeps_the_epoch),),
-        native_scripts.ended_late,
+        ((FencedOwner, "_renew", broken_broker_rules.keeps_the_epoch),),
+        broker_txn_scripts.ended_late,
         (*_LOST, *_OTHERS, invariants.OFFSETS),
     ),
     Variant(
         "a client's EndTxn over an old connection is let in",
-        ((FencedOwner, "_admit", broken_native.admits_any_connection),),
-        native_scripts.ended_twice,
+        ((FencedOwner, "_admit", broken_broker_rules.admits_any_connection),),
+        broker_txn_scripts.ended_twice,
         _OTHERS,
     ),
     Variant(
         "a client's batch that comes late is taken for a new one",
-        ((ClientSequences, "order", broken_native.always_next),),
-        native_scripts.written_late,
+        ((ClientSequences, "order", broken_broker_rules.always_next),),
+        broker_txn_scripts.written_late,
         (invariants.DUPLICATE,),
     ),
     Variant(
         "who had the id writes on beside who has it",
-        ((FencedOwner, "_admit", broken_native.admits_who_had_it),),
-        native_scripts.taken_over,
+        ((FencedOwner, "_admit", broken_broker_rules.admits_who_had_it),),
+        broker_txn_scripts.taken_over,
         _OTHERS,
     ),
     Variant(
         "a commit does not mind a batch that was refused",
         ((BrokerOwner, "_look_at", broken_rules.keep),),
-        native_scripts.refused,
+        broker_txn_scripts.refused,
         _LOST,
     ),
     Variant(
         "offsets go without their member and generation",
-        ((BrokerRequests, "commit_offsets", broken_native.without_a_generation),),
-        native_scripts.moved_on_before_the_offsets,
+        ((BrokerRequests, "commit_offsets", broken_broker_rules.without_a_generation),),
+        broker_txn_scripts.moved_on_before_the_offsets,
         (invariants.INPUT,),
     ),
     Variant(
         "an OffsetFetch does not wait until the offsets are stable",
-        ((StableGroups, "wait", broken_native.at_once),),
-        native_scripts.restarted_before_the_markers,
+        ((StableGroups, "wait", broken_broker_rules.at_once),),
+        broker_txn_scripts.restarted_before_the_markers,
         (invariants.INPUT,),
     ),
     Variant(
         "a lost answer dooms nothing",
         ((ManagedTransaction, "failed", broken_rules.keep),),
-        native_scripts.sent_again,
+        broker_txn_scripts.sent_again,
         (invariants.DUPLICATE,),
     ),
 )

@@ -6,41 +6,41 @@ from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMember
 from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.net.txn.broker.votes import Votes
-from verification.simulation.transactions import broken_native_crews, invariants, native_crew_scripts
-from verification.simulation.transactions.crew_history import PREPARED, TOGETHER
+from verification.simulation.transactions import broken_broker_members, broker_member_scripts, invariants
+from verification.simulation.transactions.member_history import PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant
 
 _LOST: Final = (invariants.OUTCOME, invariants.LOST, TOGETHER)
 
-NATIVE_CREW_VARIANTS: Final = (
+BROKER_MEMBER_VARIANTS: Final = (
     Variant(
         "only who decides tells the brokers",
-        ((BrokerEnds, "run", broken_native_crews.by_who_decides_alone),),
-        native_crew_scripts.decided_and_gone,
+        ((BrokerEnds, "run", broken_broker_members.by_who_decides_alone),),
+        broker_member_scripts.decided_and_gone,
         (invariants.STUCK, *_LOST),
     ),
     Variant(
         "the log says that the broker was told before it is",
-        ((BrokerEnds, "_end_now", broken_native_crews.noted_first),),
-        native_crew_scripts.told_unheard,
+        ((BrokerEnds, "_end_now", broken_broker_members.noted_first),),
+        broker_member_scripts.told_unheard,
         (invariants.STUCK, *_LOST),
     ),
     Variant(
         "a member's id is used again before it is ended, and nobody asks",
-        ((MemberIds, "joined", broken_native_crews.free_at_once), (Votes, "check", broken_native_crews.unasked)),
-        native_crew_scripts.prepared_in_turn,
+        ((MemberIds, "joined", broken_broker_members.free_at_once), (Votes, "check", broken_broker_members.unasked)),
+        broker_member_scripts.prepared_in_turn,
         (*_LOST, PREPARED),
     ),
     Variant(
         "the brokers are not asked before a decision",
-        ((Votes, "check", broken_native_crews.unasked),),
-        native_crew_scripts.ended_by_the_broker,
+        ((Votes, "check", broken_broker_members.unasked),),
+        broker_member_scripts.ended_by_the_broker,
         _LOST,
     ),
     Variant(
         "the log does not say where a member writes",
-        ((BrokerMember, "_native", broken_native_crews.nameless),),
-        native_crew_scripts.committed,
+        ((BrokerMember, "_native", broken_broker_members.nameless),),
+        broker_member_scripts.committed,
         (invariants.STUCK, *_LOST),
     ),
 )

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from verification.simulation.transactions.crew_history import ONCE, TOGETHER, CrewHistory, Decision
 from verification.simulation.transactions.invariants import OUTCOME, Findings, Shown
+from verification.simulation.transactions.member_history import ONCE, TOGETHER, Decision, MemberHistory
 
 
-def broken(history: CrewHistory, committed: Shown) -> Findings:
+def broken(history: MemberHistory, committed: Shown) -> Findings:
     """The invariants that are broken, and how: the gravest first."""
     shown = {(place, value) for place, log in committed.items() for value in log.values()}
     batches: dict[tuple[str, str], list[Decision]] = {}

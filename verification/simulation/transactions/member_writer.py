@@ -18,7 +18,7 @@ class WriteFailed(Exception):
     """A record has no acknowledgement."""
 
 
-class CrewWriter:
+class MemberWriter:
     """Of one part."""
 
     def __init__(

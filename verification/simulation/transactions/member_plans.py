@@ -65,7 +65,7 @@ class DriverLife:
 
 
 @dataclass(frozen=True, slots=True)
-class CrewPlan:
+class MemberGroupPlan:
     """One driver and its workers; another one may have its transactional id, and the same batches."""
 
     number: int
@@ -79,12 +79,12 @@ class CrewPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CrewTaste:
+class MemberGroupTaste:
     """What they are made of; shares in [0, 1]."""
 
     #: Runs that have any.
     runs: float = 0.3
-    crews: tuple[int, int] = (1, 2)
+    member_groups: tuple[int, int] = (1, 2)
     twins: float = 0.3
     lives: tuple[int, ...] = _LIVES
     batches: tuple[int, int] = (1, 4)
@@ -103,33 +103,37 @@ class CrewTaste:
     timeouts_ms: tuple[int, ...] = (3_000, 8_000, 30_000)
 
 
-def make_crews(rng: Random, taste: CrewTaste, instances: int, places: int) -> tuple[CrewPlan, ...]:
+def make_member_groups(
+    rng: Random, taste: MemberGroupTaste, instances: int, places: int
+) -> tuple[MemberGroupPlan, ...]:
     """Those of a run, which has so many kproxies, and so many partitions to write to."""
     if rng.random() >= taste.runs:
         return ()
     maker = _Maker(rng, taste, instances, places)
-    crews: list[CrewPlan] = []
-    for number in range(rng.randint(*taste.crews)):
-        twin = bool(crews) and rng.random() < taste.twins
-        crews.append(maker.crew(number, crews[-1] if twin else None))
-    return tuple(crews)
+    member_groups: list[MemberGroupPlan] = []
+    for number in range(rng.randint(*taste.member_groups)):
+        twin = bool(member_groups) and rng.random() < taste.twins
+        member_groups.append(maker.member_group(number, member_groups[-1] if twin else None))
+    return tuple(member_groups)
 
 
-def of_members_alone(crew: CrewPlan) -> CrewPlan:
-    """The same crew where the owner can't write with its members."""
-    return replace(crew, batches=tuple(replace(batch, own=None, prepares=False) for batch in crew.batches))
+def of_members_alone(member_group: MemberGroupPlan) -> MemberGroupPlan:
+    """The same group where the owner can't write with its members."""
+    return replace(
+        member_group, batches=tuple(replace(batch, own=None, prepares=False) for batch in member_group.batches)
+    )
 
 
 class _Maker:
-    def __init__(self, rng: Random, taste: CrewTaste, instances: int, places: int) -> None:
+    def __init__(self, rng: Random, taste: MemberGroupTaste, instances: int, places: int) -> None:
         self._rng = rng
         self._taste = taste
         self._instances = instances
         self._places = places
 
-    def crew(self, number: int, twin: CrewPlan | None) -> CrewPlan:
+    def member_group(self, number: int, twin: MemberGroupPlan | None) -> MemberGroupPlan:
         rng, taste = self._rng, self._taste
-        return CrewPlan(
+        return MemberGroupPlan(
             number=number,
             transactional_id=twin.transactional_id if twin else f"crew-{number}",
             timeout_ms=rng.choice(taste.timeouts_ms),

@@ -1,12 +1,12 @@
-"""kproxy without one rule of members or prepared parts is found out in a run that holds with it."""
+"""kproxy without one rule of groups at home in the broker is found out in a run that holds with it."""
 
 import pytest
 
 from tests.verification.simulation.transactions.test_variants import is_shown
-from verification.simulation.transactions.crew_variants import CREW_VARIANTS
+from verification.simulation.transactions.broker_member_variants import BROKER_MEMBER_VARIANTS
 from verification.simulation.transactions.variants import Variant
 
 
-@pytest.mark.parametrize("variant", CREW_VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", BROKER_MEMBER_VARIANTS, ids=lambda variant: variant.name)
 def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
     assert any(is_shown(variant, seed) for seed in range(variant.seeds))

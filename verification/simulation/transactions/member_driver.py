@@ -10,10 +10,10 @@ from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_CLIENTS, Producer
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.control_calls import Ask, Refused, Request, Unheard
-from verification.simulation.transactions.crew_history import PREPARED, Decision
-from verification.simulation.transactions.crew_parts import Attempt, Failed, Part, Task, Tools
-from verification.simulation.transactions.crew_plans import BatchPlan, DriverLife, TaskPlan
-from verification.simulation.transactions.crew_writer import WriteFailed
+from verification.simulation.transactions.member_history import PREPARED, Decision
+from verification.simulation.transactions.member_parts import Attempt, Failed, Part, Task, Tools
+from verification.simulation.transactions.member_plans import BatchPlan, DriverLife, TaskPlan
+from verification.simulation.transactions.member_writer import WriteFailed
 
 #: How long a driver asks, in seconds.
 _PATIENCE: Final = 40.0

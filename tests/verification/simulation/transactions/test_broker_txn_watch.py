@@ -10,8 +10,8 @@ from kproxy.codec.messages import ApiKey, Message
 from kproxy.testing.fake_broker.fake_cluster import FakeCluster
 from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 from tests.testing.fake_broker.calls import NOW, call_to, two_brokers
+from verification.simulation.transactions.broker_txn_watch import watch_coordinators
 from verification.simulation.transactions.history import TransactionHistory
-from verification.simulation.transactions.native_watch import watch_coordinators
 
 
 async def told(cluster: FakeCluster, request: Message) -> None:

@@ -1,12 +1,12 @@
-"""kproxy without one rule of groups at home in the broker is found out in a run that holds with it."""
+"""kproxy without one rule of the brokers' transactions is found out in a run that holds with it."""
 
 import pytest
 
 from tests.verification.simulation.transactions.test_variants import is_shown
-from verification.simulation.transactions.native_crew_variants import NATIVE_CREW_VARIANTS
+from verification.simulation.transactions.broker_txn_variants import NATIVE_VARIANTS
 from verification.simulation.transactions.variants import Variant
 
 
-@pytest.mark.parametrize("variant", NATIVE_CREW_VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", NATIVE_VARIANTS, ids=lambda variant: variant.name)
 def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
     assert any(is_shown(variant, seed) for seed in range(variant.seeds))

@@ -7,63 +7,63 @@ from kproxy.net.txn.member import Member
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn import view as view_module
-from verification.simulation.transactions import broken_crews, broken_rules, crew_scripts, invariants
-from verification.simulation.transactions.crew_history import ONCE, PREPARED, TOGETHER
+from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
+from verification.simulation.transactions.member_history import ONCE, PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant
 
 _LOST: Final = (invariants.OUTCOME, invariants.LOST)
 
-CREW_VARIANTS: Final = (
+MEMBER_VARIANTS: Final = (
     Variant(
         "members write without a word to the log",
-        ((Member, "join", broken_crews.joins_in_silence), (Member, "_announce", broken_crews.writes_in_silence)),
-        crew_scripts.left_open,
+        ((Member, "join", broken_members.joins_in_silence), (Member, "_announce", broken_members.writes_in_silence)),
+        member_scripts.left_open,
         (invariants.STUCK,),
     ),
     Variant(
         "a member joins under its owner's producer id, and the broker's answer to the decision is told",
         (
-            (Member, "join", broken_crews.joins_as_its_owner),
+            (Member, "join", broken_members.joins_as_its_owner),
             (Owner, "_until_decided", broken_rules.told_by_the_broker),
             (Owner, "_waits", broken_rules.no),
         ),
-        crew_scripts.committed_alone,
+        member_scripts.committed_alone,
         _LOST,
     ),
     Variant(
         "a claim aborts what is prepared",
-        ((view_module, "_RULES", broken_crews.CLAIMS_EVERYTHING),),
-        crew_scripts.prepared_for_long,
+        ((view_module, "_RULES", broken_members.CLAIMS_EVERYTHING),),
+        member_scripts.prepared_for_long,
         (PREPARED,),
     ),
     Variant(
         "a part is reported as prepared when its record was sent",
-        ((Member, "_until_prepared", broken_crews.prepared_when_sent),),
-        crew_scripts.prepared_unheard,
+        ((Member, "_until_prepared", broken_members.prepared_when_sent),),
+        member_scripts.prepared_unheard,
         (PREPARED,),
     ),
     Variant(
         "what is prepared is decided by who had the id before",
-        ((view_module, "_RULES", broken_crews.DECIDES_AS_FORMER),),
-        crew_scripts.decided_late,
+        ((view_module, "_RULES", broken_members.DECIDES_AS_FORMER),),
+        member_scripts.decided_late,
         (TOGETHER,),
     ),
     Variant(
         "a batch id is not kept",
-        ((view_module, "_RULES", broken_crews.FORGETS_BATCHES),),
-        crew_scripts.committed_unheard,
+        ((view_module, "_RULES", broken_members.FORGETS_BATCHES),),
+        member_scripts.committed_unheard,
         (ONCE,),
     ),
     Variant(
         "a client of a member that is gone writes as it is",
-        ((ImplicitTransactions, "of", broken_crews.writes_without_a_member),),
-        crew_scripts.outlived,
+        ((ImplicitTransactions, "of", broken_members.writes_without_a_member),),
+        member_scripts.outlived,
         (invariants.ABORTED,),
     ),
     Variant(
         "a member's producer id is rejected before the log was read",
-        ((Rejects, "_reject", broken_crews.rejects_unread),),
-        crew_scripts.rejected_unread,
+        ((Rejects, "_reject", broken_members.rejects_unread),),
+        member_scripts.rejected_unread,
         (*_LOST, TOGETHER),
     ),
 )

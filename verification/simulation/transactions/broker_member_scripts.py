@@ -8,10 +8,10 @@ from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.markers import end_transaction
-from verification.simulation.transactions.crew_driver import Driver
-from verification.simulation.transactions.crew_plans import CrewPlan, DriverLife
-from verification.simulation.transactions.crew_scripts import attempt, batch, crew
 from verification.simulation.transactions.homes import HomePlan
+from verification.simulation.transactions.member_driver import Driver
+from verification.simulation.transactions.member_plans import DriverLife, MemberGroupPlan
+from verification.simulation.transactions.member_scripts import attempt, batch, member_group
 from verification.simulation.transactions.plan import WorldPlan
 from verification.simulation.transactions.scripts import Script, by_hand
 from verification.simulation.transactions.world import TransactionWorld
@@ -26,25 +26,25 @@ def _at_home(seed: int, script: Script) -> WorldPlan:
     return by_hand(seed, script, instances=2, place=HomePlan(Home.BROKER, _LEVELS[seed % len(_LEVELS)]))
 
 
-def _driver(world: TransactionWorld, plan: CrewPlan) -> Driver:
-    return world.crews.driver(plan)
+def _driver(world: TransactionWorld, plan: MemberGroupPlan) -> Driver:
+    return world.member_groups.driver(plan)
 
 
 def committed(seed: int) -> WorldPlan:
     """Members at both kproxies, and again under the same ids of the brokers'."""
-    plan = crew(*(batch(attempt(1), attempt(1), attempt(0)) for _ in range(2)))
+    plan = member_group(*(batch(attempt(1), attempt(1), attempt(0)) for _ in range(2)))
     return _at_home(seed, lambda world: _driver(world, plan).run(1))
 
 
 def prepared_in_turn(seed: int) -> WorldPlan:
     """A member begins when another one at the same kproxy is prepared."""
-    plan = crew(batch(attempt(0), attempt(0, gap=2.0)))
+    plan = member_group(batch(attempt(0), attempt(0, gap=2.0)))
     return _at_home(seed, lambda world: _driver(world, plan).run(1))
 
 
 def decided_and_gone(seed: int) -> WorldPlan:
     """The brokers hear nothing of a decision until its driver has died, and so has the kproxy that it asked."""
-    plan = crew(batch(attempt(1), attempt(0)), lives=(DriverLife(0.5, 0, _DIES),), request_timeout=2.0)
+    plan = member_group(batch(attempt(1), attempt(0)), lives=(DriverLife(0.5, 0, _DIES),), request_timeout=2.0)
 
     async def script(world: TransactionWorld) -> None:
         def control(call: Call) -> Fault | None:
@@ -61,7 +61,7 @@ def decided_and_gone(seed: int) -> WorldPlan:
 
 def told_unheard(seed: int) -> WorldPlan:
     """The brokers hear of a decision only when they are told again."""
-    plan = crew(batch(attempt(1), attempt(0)))
+    plan = member_group(batch(attempt(1), attempt(0)))
 
     async def script(world: TransactionWorld) -> None:
         left = [Close()] * 4
@@ -73,7 +73,7 @@ def told_unheard(seed: int) -> WorldPlan:
 
 def ended_by_the_broker(seed: int) -> WorldPlan:
     """The broker aborts a member that is prepared, before it is decided."""
-    plan = crew(batch(attempt(1), attempt(0), pause=6.0), lives=(DriverLife(0.5, 0, _DIES + 4.0),))
+    plan = member_group(batch(attempt(1), attempt(0), pause=6.0), lives=(DriverLife(0.5, 0, _DIES + 4.0),))
 
     async def script(world: TransactionWorld) -> None:
         async with trio.open_nursery() as nursery:
@@ -83,6 +83,6 @@ def ended_by_the_broker(seed: int) -> WorldPlan:
             owner = ids[min(name for name in ids if name.startswith(PREFIX))]
             owner.fence()
             end_transaction(world.brokers, owner)
-            world.crews.history.lost(plan.transactional_id)
+            world.member_groups.history.lost(plan.transactional_id)
 
     return _at_home(seed, script)

@@ -1,9 +1,9 @@
 """Decisions over several members, and what readers are shown of them."""
 
-from verification.simulation.transactions.crew_history import ONCE, TOGETHER, CrewHistory, Decision
-from verification.simulation.transactions.crew_invariants import broken
 from verification.simulation.transactions.history import TransactionHistory
 from verification.simulation.transactions.invariants import OUTCOME
+from verification.simulation.transactions.member_history import ONCE, TOGETHER, Decision, MemberHistory
+from verification.simulation.transactions.member_invariants import broken
 
 
 class Told:
@@ -11,7 +11,7 @@ class Told:
 
     def __init__(self) -> None:
         self.told = TransactionHistory()
-        self.history = CrewHistory(self.told)
+        self.history = MemberHistory(self.told)
 
     def decision(self, *names: str) -> Decision:
         parts = {name: self.told.open(name, at, "id") for at, name in enumerate(names)}

@@ -13,11 +13,11 @@ from kproxy.txn.described import Described
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.calls import Calls
 from verification.simulation.transactions.control_calls import ControlClient, ControlPost, Refused, Unheard
-from verification.simulation.transactions.crew_driver import Driver
-from verification.simulation.transactions.crew_history import PREPARED, CrewHistory
-from verification.simulation.transactions.crew_parts import Tools
-from verification.simulation.transactions.crew_plans import CrewPlan
 from verification.simulation.transactions.history import TransactionHistory
+from verification.simulation.transactions.member_driver import Driver
+from verification.simulation.transactions.member_history import PREPARED, MemberHistory
+from verification.simulation.transactions.member_parts import Tools
+from verification.simulation.transactions.member_plans import MemberGroupPlan
 
 CallsOf: TypeAlias = Callable[[str, int, float], Calls]
 """By client.id, kproxy and the time-out of a request."""
@@ -31,14 +31,14 @@ _AGAIN: Final = 1.0
 _UNKNOWN: Final = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
 
 
-class Crews:
+class MemberGroups:
     """Of one run."""
 
     def __init__(
-        self, plans: Iterable[CrewPlan], seed: int, post: ControlPost, calls: CallsOf, told: TransactionHistory
+        self, plans: Iterable[MemberGroupPlan], seed: int, post: ControlPost, calls: CallsOf, told: TransactionHistory
     ) -> None:
         """``post`` carries their control requests, ``calls`` makes connections for data."""
-        self.history = CrewHistory(told)
+        self.history = MemberHistory(told)
         self._told = told
         self._seed = seed
         self._post = post
@@ -46,7 +46,7 @@ class Crews:
         self._numbers = count(_FIRST)
         self.drivers = [self.driver(plan) for plan in plans]
 
-    def driver(self, plan: CrewPlan, stepped: Callable[[str], None] = lambda _: None) -> Driver:
+    def driver(self, plan: MemberGroupPlan, stepped: Callable[[str], None] = lambda _: None) -> Driver:
         """One; ``stepped`` hears of each step that is through."""
         rng = Random(f"{self._seed} crew {plan.number}")
         say = partial(self._say, plan.number)

@@ -35,7 +35,7 @@ class _Waiting:
     takes: list[Request] = field(default_factory=list)
 
 
-class CrewHistory:
+class MemberHistory:
     """Of one run."""
 
     def __init__(self, told: TransactionHistory) -> None:

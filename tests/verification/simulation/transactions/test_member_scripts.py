@@ -2,7 +2,7 @@
 
 import pytest
 
-from verification.simulation.transactions.crew_scripts import committed, killed_at_a_record
+from verification.simulation.transactions.member_scripts import committed, killed_at_a_record
 from verification.simulation.transactions.world import run
 
 

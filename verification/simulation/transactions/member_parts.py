@@ -13,10 +13,10 @@ from kproxy.txn.ids import TXN_CLIENTS, Producer
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.calls import Calls
 from verification.simulation.transactions.control_calls import Ask, ControlClient, Refused, Request, Unheard
-from verification.simulation.transactions.crew_history import CrewHistory
-from verification.simulation.transactions.crew_plans import AttemptPlan, CrewPlan
-from verification.simulation.transactions.crew_writer import CrewWriter, WriteFailed
 from verification.simulation.transactions.history import Claimed, TransactionHistory
+from verification.simulation.transactions.member_history import MemberHistory
+from verification.simulation.transactions.member_plans import AttemptPlan, MemberGroupPlan
+from verification.simulation.transactions.member_writer import MemberWriter, WriteFailed
 
 #: How long a worker asks, in seconds.
 _PATIENCE: Final = 15.0
@@ -31,14 +31,14 @@ class Failed(Exception):
 
 @dataclass(slots=True)
 class Tools:
-    """What all of a crew use."""
+    """What all of a group use."""
 
-    plan: CrewPlan
+    plan: MemberGroupPlan
     #: Connections of a client.id to a kproxy.
     calls: Callable[[str, int], Calls]
     control: ControlClient
     told: TransactionHistory
-    history: CrewHistory
+    history: MemberHistory
     rng: Random
     #: Numbers of producers that nobody else has: each attempt's records are in order.
     numbers: Callable[[], int]
@@ -77,7 +77,7 @@ class Part:
         """All that the plan says. ``WriteFailed``."""
         tools, plan = self._tools, self._plan
         self._calls = calls = tools.calls(client_id, plan.instance)
-        writer = CrewWriter(calls, tools.told, tools.say, stubborn=plan.stubborn)
+        writer = MemberWriter(calls, tools.told, tools.say, stubborn=plan.stubborn)
         for batches in plan.writes:
             await trio.sleep(plan.gap)
             await writer.write(self.claimed, batches)

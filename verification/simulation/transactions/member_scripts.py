@@ -11,8 +11,14 @@ from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import Producer
 from verification.simulation.transactions.control_calls import answer_of
-from verification.simulation.transactions.crew_driver import Driver
-from verification.simulation.transactions.crew_plans import AttemptPlan, BatchPlan, CrewPlan, DriverLife, TaskPlan
+from verification.simulation.transactions.member_driver import Driver
+from verification.simulation.transactions.member_plans import (
+    AttemptPlan,
+    BatchPlan,
+    DriverLife,
+    MemberGroupPlan,
+    TaskPlan,
+)
 from verification.simulation.transactions.plan import WorldPlan
 from verification.simulation.transactions.scripts import by_hand
 from verification.simulation.transactions.steering import Gate, befall, forget, log_entries, of_log, values
@@ -36,48 +42,50 @@ def batch(*attempts: AttemptPlan, **more: Any) -> BatchPlan:
     return BatchPlan(**{"tasks": tasks, "pause": 0.0, "commits": True, "repeats": (), "sweeps": False, **more})
 
 
-def crew(*batches: BatchPlan, lives: tuple[DriverLife, ...] = (DriverLife(0.5, 0),), **more: Any) -> CrewPlan:
+def member_group(
+    *batches: BatchPlan, lives: tuple[DriverLife, ...] = (DriverLife(0.5, 0),), **more: Any
+) -> MemberGroupPlan:
     """A driver at the first kproxy."""
     given: dict[str, Any] = {"timeout_ms": 3_000, "keeps": True, "request_timeout": 6.0, **more}
-    return CrewPlan(number=0, transactional_id=_ID, lives=lives, batches=batches or (batch(),), **given)
+    return MemberGroupPlan(number=0, transactional_id=_ID, lives=lives, batches=batches or (batch(),), **given)
 
 
-def _driver(world: TransactionWorld, plan: CrewPlan, **how: Any) -> Driver:
-    return world.crews.driver(plan, **how)
+def _driver(world: TransactionWorld, plan: MemberGroupPlan, **how: Any) -> Driver:
+    return world.member_groups.driver(plan, **how)
 
 
-async def _plain(world: TransactionWorld, plan: CrewPlan) -> None:
+async def _plain(world: TransactionWorld, plan: MemberGroupPlan) -> None:
     await _driver(world, plan).run(1)
 
 
 def committed(seed: int) -> WorldPlan:
     """Members at two kproxies, decided by the third."""
-    plan = crew(batch(attempt(1), attempt(2), repeats=(0, 1), sweeps=True))
+    plan = member_group(batch(attempt(1), attempt(2), repeats=(0, 1), sweeps=True))
     return by_hand(seed, lambda world: _plain(world, plan), instances=3)
 
 
 def committed_alone(seed: int) -> WorldPlan:
     """One member at another kproxy."""
-    plan = crew()
+    plan = member_group()
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
 
 
 def left_open(seed: int) -> WorldPlan:
     """A worker has written, and dies before it prepares; its driver dies with it."""
-    plan = crew(batch(attempt(fails=True)), lives=(DriverLife(0.5, 0, 2.5),))
+    plan = member_group(batch(attempt(fails=True)), lives=(DriverLife(0.5, 0, 2.5),))
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
 
 
 def prepared_for_long(seed: int) -> WorldPlan:
     """A driver dies with everything prepared; long behind the id's time-out the next one decides it."""
     lives = DriverLife(0.5, 0, _DIES), DriverLife(_WAITS, 0)
-    plan = crew(batch(attempt(1), attempt(0), pause=100.0), lives=lives)
+    plan = member_group(batch(attempt(1), attempt(0), pause=100.0), lives=lives)
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
 
 
 def prepared_unheard(seed: int) -> WorldPlan:
     """What prepares a part does not come to the log for long; the decision waits longer than the time-out."""
-    plan = crew(batch(pause=15.0))
+    plan = member_group(batch(pause=15.0))
 
     async def script(world: TransactionWorld) -> None:
         befall(world, of_log(TransactionPrepare), *[Drop(apply=False)] * 10)
@@ -88,7 +96,7 @@ def prepared_unheard(seed: int) -> WorldPlan:
 
 def decided_late(seed: int) -> WorldPlan:
     """A decision about own data and a member's is on its way while another driver takes the id, and the log forgets."""
-    plan = crew(batch(own=attempt(0)))
+    plan = member_group(batch(own=attempt(0)))
 
     async def script(world: TransactionWorld) -> None:
         gate = Gate(world, of_log(TransactionDecision))
@@ -105,7 +113,7 @@ def decided_late(seed: int) -> WorldPlan:
 async def _taken(world: TransactionWorld, instance: int) -> None:
     """Another driver takes the id."""
     ask = world.post.send(instance, lambda control: control.initialize(_ID, client_id="other", timeout_ms=3_000))
-    world.crews.history.takes(_ID).append(ask)
+    world.member_groups.history.takes(_ID).append(ask)
     found = await answer_of(ask, 30.0)
     world.told.gives(_ID, Producer(*found.owner))
 
@@ -113,7 +121,7 @@ async def _taken(world: TransactionWorld, instance: int) -> None:
 def committed_unheard(seed: int) -> WorldPlan:
     """No commit of a driver has an answer, and it dies; the next one does the batch again."""
     lives = DriverLife(0.5, 0, _DIES), DriverLife(1.0, 0)
-    plan = crew(batch(sweeps=True), lives=lives, keeps=False)
+    plan = member_group(batch(sweeps=True), lives=lives, keeps=False)
 
     async def script(world: TransactionWorld) -> None:
         def stepped(step: str) -> None:
@@ -130,7 +138,7 @@ def committed_unheard(seed: int) -> WorldPlan:
 
 def outlived(seed: int) -> WorldPlan:
     """A worker's kproxy dies over a request, and comes back; the worker's client connects again and sends on."""
-    plan = crew(batch(attempt(stubborn=True)), lives=(DriverLife(0.5, 0, 6.0),))
+    plan = member_group(batch(attempt(stubborn=True)), lives=(DriverLife(0.5, 0, 6.0),))
 
     async def script(world: TransactionWorld) -> None:
         struck = trio.Event()
@@ -152,7 +160,7 @@ def outlived(seed: int) -> WorldPlan:
 
 def rejected_unread(seed: int) -> WorldPlan:
     """A kproxy hears nothing of the log, meets a member's data, and is asked to reject their producer id."""
-    plan = crew(batch(pause=6.0))
+    plan = member_group(batch(pause=6.0))
 
     async def script(world: TransactionWorld) -> None:
         def control(call: Call) -> Fault | None:
@@ -193,7 +201,9 @@ async def _reject_what_is_met(world: TransactionWorld, instance: int, begins: tr
 
 def killed_at_a_record(seed: int) -> WorldPlan:
     """A kproxy dies over a record of the log: which one, and whether it still comes there, is the seed's."""
-    plan = crew(batch(attempt(1), attempt(0), own=attempt(0), prepares=seed % 4 < 2), batch(attempt(1), sweeps=True))
+    plan = member_group(
+        batch(attempt(1), attempt(0), own=attempt(0), prepares=seed % 4 < 2), batch(attempt(1), sweeps=True)
+    )
     nth, heard = seed // 2, bool(seed % 2)
 
     async def script(world: TransactionWorld) -> None:
