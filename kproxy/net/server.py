@@ -37,6 +37,7 @@ from kproxy.proxy.routing import Address, Broker, preferred_ports
 from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces
+from kproxy.txn.last_stable import LastStable
 
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
@@ -342,6 +343,7 @@ class Server:
             logged_in=not self._config.clients_log_in,
             logs_in_here=self._logins is not None,
             decisions=self.reading.decisions if self.reading is not None else None,
+            stable=LastStable() if self.reading is None else self.reading.last_stable,
             follows_groups=self.reading is not None and self.reading.groups is not None,
             legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
             committed_for=self._config.committed_for,

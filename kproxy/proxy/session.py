@@ -14,6 +14,7 @@ from types import MappingProxyType
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
+from kproxy.codec.fetch_restate import restate
 from kproxy.codec.header import decode_request_header, encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
 from kproxy.codec.produce_layout import walk_response
@@ -30,7 +31,19 @@ from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Fault, Handler, Local, Lowered, Park, Stable
+from kproxy.proxy.handlers.base import (
+    Again,
+    AsItIs,
+    Context,
+    Exchange,
+    Fault,
+    Handler,
+    Local,
+    Lowered,
+    Park,
+    Restated,
+    Stable,
+)
 from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN, PROOF
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
 from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
@@ -394,6 +407,11 @@ class Session:
         elif isinstance(answer, GroupRequest):
             self.coordinator_calls.append(CoordinatorCall(slot, handler, exchange, answer))
         elif isinstance(answer, AsItIs) and frame is not None:
+            self.link.answer_raw(slot, frame)
+        elif isinstance(answer, Restated) and frame is not None:
+            view = memoryview(frame)[_PREFIX:]
+            body = _PREFIX + response_header_size(slot.api_key, exchange.upstream_version, view)
+            restate(frame, body, exchange.upstream_version, answer.stable)
             self.link.answer_raw(slot, frame)
         elif isinstance(answer, Message):
             self.link.answer(slot, answer, exchange.client_version)

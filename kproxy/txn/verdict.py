@@ -26,10 +26,6 @@ class Decisions(Protocol):
         """Of a committed epoch: whether this batch was sent more than once, and another copy counts."""
         ...
 
-    def bound(self, topic: str, partition: int) -> int | None:
-        """The lowest offset of a partition at which undecided data may lie; None if there are none."""
-        ...
-
     def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
         """A reader stops at a batch that is undecided; its offset."""
         ...
@@ -47,10 +43,6 @@ class NothingKnown:
     ) -> bool:
         """Never asked: nothing is committed."""
         return False
-
-    def bound(self, topic: str, partition: int) -> int | None:
-        """None is known."""
-        return None
 
     def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
         """Nobody can do anything about it."""

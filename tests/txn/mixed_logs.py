@@ -114,10 +114,6 @@ class MixedLog:
         assert self.verdicts[epoch] is Verdict.COMMITTED
         return base_sequence == COPIED
 
-    def bound(self, topic: str, partition: int) -> int | None:
-        open_ones = self.undecided if self.verdicts[UNDECIDED] is Verdict.UNDECIDED else []
-        return min(open_ones, default=None)
-
     def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:
         assert (producer_id, topic, partition) == (TXN_PID, "t", 0)
         assert offset in self.undecided

@@ -159,7 +159,7 @@ class Transactions:
         #: For connections that show committed data alone.
         stable = StableGroups(cluster).wait if config.on_offset_commit and homes.any_native else None
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left, stable)
-        self.reading = Reading(self.views, self, self._stable.stable, groups)
+        self.reading = Reading(self.views, self, self._stable.stable, self._stable.told, groups)
 
     def leave(self) -> None:
         """From now on nobody gets a producer id here; what is open goes on to its end."""

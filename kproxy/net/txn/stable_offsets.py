@@ -4,7 +4,8 @@ Each transaction announces a partition in the log, with the partition's end, bef
 of that log nothing undecided lies below the lowest offset announced, and a look at the headers from there on tells.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kproxy.codec.batch import read_header
@@ -13,18 +14,22 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Leaders
+from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import Wish
 from kproxy.net.cluster import Cluster
 from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.stats import Stats
+from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.visibility import entries, undecided_in
 
 #: Read at a time; of what is read only headers are looked at.
 _READ_BYTES: Final = 1 << 20
-#: Partitions whose last result is remembered: what lies before it need not be read again.
-_MOST_KNOWN: Final = 10_000
+#: Partitions whose last scan is remembered: what lies before it need not be read again.
+_MOST_SCANNED: Final = 10_000
+#: A leader that does not know the high watermark yet says so (KIP-207).
+_END: Final = replace(list_offsets(LATEST), oldest=5)
 _MAGIC_V2: Final = 2
 
 
@@ -51,36 +56,67 @@ class StableOffsets:
         self._bound = bound
         self._read_to_end = SingleFlight(read_to_end)
         self._leaders = Leaders(cluster, config)
-        self._known: dict[TopicPartition, int] = {}
+        #: What was found, by this or by readers.
+        self.told = LastStable()
+        self._scanned: dict[TopicPartition, int] = {}
 
-    async def stable(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Each partition's offset or, if that is lower, its last stable one; None where that can't be known.
+    async def stable(self, question: Question) -> dict[TopicPartition, int | None]:
+        """What to report of each partition; None where it can't be known.
 
-        The offsets must have been the ends, or lain before them, when this is called.
+        The offsets asked for must have been below the high watermark when this is called.
         """
-        found: dict[TopicPartition, int | None] = dict(ends)
+        told: dict[TopicPartition, int | None] = dict.fromkeys((*question.ends, *question.hints))
         try:
+            lost = await self._lost(question.doubtful)
             await self._read_to_end()
         except (OSError, RemoteProtocolError):
-            return dict.fromkeys(ends)
+            return told
+        for place in lost:
+            self.told.lost(place)
+            self._scanned.pop(place, None)
         scans: dict[TopicPartition, _Scan] = {}
-        for place, end in ends.items():
+        found: dict[TopicPartition, int | None] = {}
+        for place, end in (*question.hints.items(), *question.ends.items()):
             bound = self._bound(*place)
-            if bound is not None and bound < end:
-                known = self._known.pop(place, 0)
-                scans[place] = _Scan(place, max(bound, known if known <= end else 0), end, self._decisions)
+            if bound is None or bound >= end:
+                found[place] = end
+            elif place in question.hints:
+                found[place] = bound
+            else:
+                scans[place] = self._scan(place, bound, end)
+        told.update(self.told.found(question, found))  # before the scans, which may take longer than is waited
+        told.update(self.told.found(question, await self._run(scans)))
+        return told
+
+    def _scan(self, place: TopicPartition, bound: int, end: int) -> "_Scan":
+        known = max(self.told.reported(place), self._scanned.pop(place, 0))
+        return _Scan(place, max(bound, known if known <= end else 0), end, self._decisions)
+
+    async def _run(self, scans: "Mapping[TopicPartition, _Scan]") -> dict[TopicPartition, int | None]:
+        """The first undecided batch of each, or the end."""
         try:
             failed = await read_logs(self._leaders, self._config, self._stats, scans)
         finally:
             for place, scan in scans.items():
                 self._remember(place, scan.position)
-        found.update((place, None if place in failed else scan.position) for place, scan in scans.items())
-        return found
+        return {place: None if place in failed else scan.position for place, scan in scans.items()}
+
+    async def _lost(self, places: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those whose logs end before what was reported, by a leader that knows the high watermark."""
+        if not places:
+            return []
+        told = await self._leaders.ask(places, _END)
+        ends = ((place, told[place]) for place in places)
+        return [
+            place
+            for place, end in ends
+            if not end.error_code and end.value is not None and end.value < self.told.reported(place)
+        ]
 
     def _remember(self, place: TopicPartition, offset: int) -> None:
-        while len(self._known) >= _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-        self._known[place] = offset
+        while len(self._scanned) >= _MOST_SCANNED:
+            del self._scanned[next(iter(self._scanned))]
+        self._scanned[place] = offset
 
     def close(self) -> None:
         """Closes the connections that it has of its own."""

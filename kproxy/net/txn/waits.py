@@ -10,6 +10,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch
 from kproxy.proxy.handlers.base import Stable
 from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
+from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 
 
@@ -41,8 +42,10 @@ class Reading(NamedTuple):
 
     decisions: Decisions
     changes: Changes
-    #: By partition an offset or, if that is lower, the last stable one; None where that can't be known.
-    stable: Callable[[Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | None]]]
+    #: Finds out up to where partitions are decided, and what to report of each; None where that can't be known.
+    stable: Callable[[Question], Awaitable[Mapping[TopicPartition, int | None]]]
+    #: What was found so far.
+    last_stable: LastStable
     #: None where no group's offsets can stand in the log.
     groups: Groups | None = None
 
@@ -52,9 +55,13 @@ async def wait(session: Session, waiting: Waiting, reading: Reading | None, wall
 
     Without ``reading`` nothing is ever decided, and the answer comes when the client's time is over.
     """
-    told = NOTHING_TOLD
+    told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
     if isinstance(waiting.reason, Stable):
-        told = dict.fromkeys(waiting.reason.ends) if reading is None else await reading.stable(waiting.reason.ends)
+        question = waiting.reason.question
+        told = dict.fromkeys((*question.ends, *question.hints))
+        if reading is not None:
+            with trio.move_on_at(waiting.reason.until - wall):
+                told = await reading.stable(question)
     still: Waiting | None = waiting
     due = 0.0
     while still is not None:

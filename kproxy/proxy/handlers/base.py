@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
@@ -15,6 +16,7 @@ from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.quotas.meter import Meter
 from kproxy.proxy.routing import Address, ClusterMap, VersionRange, is_own_name
 from kproxy.txn.ids import Producer
+from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
 
@@ -93,6 +95,8 @@ class Context:
     fault: Fault | None = None
     #: What kproxy's transaction log says; None if it is not read.
     decisions: Decisions | None = None
+    #: The last stable offsets that are reported, by all connections of this process.
+    stable: LastStable = field(default_factory=LastStable)
     #: Whether the offsets of groups may stand in kproxy's transaction log.
     follows_groups: bool = False
     #: Whether clients that can't say so read committed data only.
@@ -185,10 +189,19 @@ class Park:
 class Stable:
     """Not to be answered yet: to be resumed when it is known up to where all is decided.
 
-    What is told then is, for each place, its offset or, if lower, the last stable one; None where neither is known.
+    What is told then is, for each place, what ``LastStable.found`` says; None where nothing is known.
     """
 
-    ends: Mapping[TopicPartition, int]
+    question: Question
+    #: So long is waited at most (seconds since the epoch).
+    until: float = inf
+
+
+@dataclass(slots=True)
+class Restated:
+    """The answer of the broker is the client's but for the last stable offsets: those of all rows, in their order."""
+
+    stable: Sequence[int]
 
 
 class AsItIs:
@@ -196,7 +209,7 @@ class AsItIs:
 
 
 #: What becomes of a broker's answer.
-Lowered: TypeAlias = Message | Again | AsItIs | Park | Stable | GroupRequest
+Lowered: TypeAlias = Message | Again | AsItIs | Restated | Park | Stable | GroupRequest
 
 
 class Handler:

@@ -97,7 +97,7 @@ class Fetch(Handler):
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """Behind a wait for a decision."""
         reading: FetchReading = exchange.notes["reading"]
-        return reading.resume()
+        return reading.resume(told)
 
     def _watched(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> Again | AsItIs | FetchResponse:
         if not _refuses_zstd(ctx, response):

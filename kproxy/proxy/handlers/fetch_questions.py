@@ -30,6 +30,8 @@ class Part:
     asked: FetchRequestFetchPartition
     #: Everything between the client's offset and this one is hidden for good.
     position: int
+    #: Of what was found last: all between the client's offset and this one is decided.
+    decided: int = 0
     #: Whose batch has to be decided first.
     undecided: Producer | None = None
     #: The leader epoch of the last batch that was hidden.

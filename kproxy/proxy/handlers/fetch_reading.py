@@ -3,11 +3,13 @@
 - Hidden batches: ``kproxy.txn.visibility``. Where a response holds nothing else, kproxy reads on until the client's
   ``max_wait_ms`` has passed, one response at a time, so that memory stays bounded. Then clients known to skip a marker
   get one; for others kproxy remembers the position, because they ask again from the old offset.
+- The last stable offset in a response is that of ``kproxy.txn.last_stable``, which never falls. If the reader is not at
+  the end, a response waits now and then until more is known of it.
 - At an undecided batch the partition waits for its decision, and is not read again before; the others are looked at in
   between. An answer with an empty batch would make clients stall or repeat (sarama 1.19, kafka-go), so none has one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from kproxy.codec._generated.fetch import (
@@ -18,17 +20,20 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed
+from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Restated, Stable
 from kproxy.proxy.handlers.control_batches import may_end_with_marker, skips_control_batches
 from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
 from kproxy.proxy.handlers.isolation import Isolation
 from kproxy.proxy.routing import is_own_topic
+from kproxy.txn.last_stable import UNKNOWN, Question, Row
 from kproxy.txn.verdict import Decisions, NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, Seen, marker, visible
 
 #: While partitions wait for a decision, the others are looked at so often (seconds).
 _LOOK_SECONDS: Final = 0.05
+#: So long an answer waits at most for what is known of last stable offsets (seconds).
+_STABLE_SECONDS: Final = 0.5
 #: Places that are remembered for one connection.
 _MOST_PASSED: Final = 10_000
 
@@ -58,8 +63,12 @@ class FetchReading:
         )
         #: The broker was asked for all partitions, and to wait for data.
         self._waits_there = False
-        #: The broker's answer is not the client's, to the byte.
+        #: The broker's answer is not the client's, to the byte, but for last stable offsets.
         self._changed = False
+        #: The same of these.
+        self._restated = False
+        #: What is asked for before the client is answered.
+        self._question: Question | None = None
         self._response = FetchResponse()
 
     @property
@@ -120,8 +129,9 @@ class FetchReading:
         if not row.error_code and data:
             with told_in(row):
                 row.records = self._look_through(part, row, data)
-        elif row.records is None:
-            row.records = b""
+        else:
+            row.records = row.records or b""
+            part.decided = part.position
         self._changed = self._changed or bool(data and row.records is not data)
         elsewhere = row.preferred_read_replica >= 0 or row.diverging_epoch.epoch >= 0
         part.loud = bool(row.records or row.error_code or elsewhere)
@@ -149,7 +159,7 @@ class FetchReading:
         part.undecided = seen.undecided
         if seen.undecided is not None:
             self._decisions.met(seen.undecided.producer_id, part.name, row.partition_index, seen.next_offset)
-        self._tell_stable(part, row, seen)
+        part.decided = seen.next_offset
         if seen.leader_epoch >= 0:
             part.leader_epoch = seen.leader_epoch
         if data:
@@ -159,18 +169,6 @@ class FetchReading:
             part.ahead = seen.next_offset > part.position and seen.undecided is None
             part.position = max(part.position, seen.next_offset)
         return data
-
-    def _tell_stable(self, part: Part, row: FetchResponsePartitionData, seen: Seen) -> None:
-        """Tells the last stable offset; where none was met, no more than is sure: it must not fall later."""
-        bound = self._decisions.bound(part.name, row.partition_index) if self._isolation.filtered else None
-        if seen.undecided is not None:
-            stable = seen.next_offset
-        elif bound is not None:
-            stable = max(seen.next_offset, min(bound, row.last_stable_offset))
-        else:
-            return
-        self._changed = self._changed or stable != row.last_stable_offset
-        row.last_stable_offset = stable
 
     # -- what next
 
@@ -199,8 +197,12 @@ class FetchReading:
         self._look_at = min(self._deadline, self._ctx.now + _LOOK_SECONDS) if others else self._deadline
         return Park(self._look_at)
 
-    def resume(self) -> Lowered:
-        """Goes on when something was decided, or the time has come."""
+    def resume(self, told: Mapping[TopicPartition, int | None]) -> Lowered:
+        """Goes on when something was decided or is known, or the time has come."""
+        if self._question is not None:
+            if all(stable is None for stable in told.values()):
+                self._ctx.stable.failed(self._question, self._ctx.now)
+            return self._say()
         decided = False
         for part in self._parts.values():
             if part.undecided is not None and not self._waits(part):
@@ -237,14 +239,60 @@ class FetchReading:
             if len(passed) >= _MOST_PASSED:
                 passed.clear()
             passed[key] = Passed(start, part.position, part.undecided, self._isolation.level)
-        if empty and part.undecided is not None:
-            row.last_stable_offset = part.position
+        self._state_stable(part, row)
         if self._isolation.filtered and row.last_stable_offset >= 0:
             self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
         if self._version < FIRST_V2:
-            _end_for_old(part, row, filtered=self._isolation.filtered)
+            self._end_for_old(part, row)
 
-    def _answer(self) -> FetchResponse | AsItIs:
+    def _state_stable(self, part: Part, row: FetchResponsePartitionData) -> None:
+        """States the last stable offset: what is certain of it, or that it is not known."""
+        if self._states(part):
+            stable = self._ctx.stable.reported((part.name, row.partition_index))
+        elif part.undecided is not None:
+            stable = part.decided
+        else:
+            return
+        self._restated = self._restated or stable != row.last_stable_offset
+        row.last_stable_offset = stable
+
+    def _states(self, part: Part) -> bool:
+        """Whether the last stable offset is more than the broker's and what is met."""
+        judges = self._isolation.filtered and self._ctx.decisions is not None and not is_own_topic(part.name)
+        return judges and part.row is not None and part.row.high_watermark >= 0
+
+    def _end_for_old(self, part: Part, row: FetchResponsePartitionData) -> None:
+        """Old clients read until the high watermark; where nothing visible is left, it is their own offset."""
+        end = row.high_watermark
+        if self._isolation.filtered and row.last_stable_offset >= 0:
+            end = row.last_stable_offset
+        elif self._states(part):
+            end = part.decided
+        row.high_watermark = part.start if not row.records and part.position >= end else end
+
+    def _answer(self) -> Lowered:
+        """Answers, if all is known that is told."""
+        self._question = self._to_ask()
+        if self._question is None:
+            return self._say()
+        self._changed = True
+        return Stable(self._question, self._ctx.now + _STABLE_SECONDS)
+
+    def _to_ask(self) -> Question | None:
+        """Takes what was looked at; what else has to be known of last stable offsets."""
+        stable, rows = self._ctx.stable, []
+        for part in self._parts.values():
+            found = part.row
+            if found is None or found.error_code or not self._states(part):
+                continue
+            end = found.last_stable_offset if found.last_stable_offset >= 0 else found.high_watermark
+            row = Row((part.name, found.partition_index), part.start, part.decided, end)
+            stable.looked_at(row)
+            if part.undecided is None or stable.reported(row.place) == UNKNOWN:
+                rows.append(row)
+        return stable.question_for(rows, self._ctx.now)
+
+    def _say(self) -> FetchResponse | AsItIs | Restated:
         response = self._response
         rows: dict[int, FetchResponseFetchableTopicResponse] = {}
         for key, part in self._parts.items():
@@ -253,15 +301,11 @@ class FetchReading:
             self._finish(key, part, part.row)
             topic = FetchResponseFetchableTopicResponse(topic=part.topic.topic, topic_id=part.topic.topic_id)
             rows.setdefault(id(part.topic), topic).partitions.append(part.row)
-        if not self._changed:
+        if not self._changed and not self._restated:
             return AsItIs()
+        if not self._changed and self._version >= FIRST_V2:
+            return Restated([row.last_stable_offset for topic in response.responses for row in topic.partitions])
         response.session_id = 0
         response.responses = list(rows.values())
         leave_unsayable(response, self._version)
         return response
-
-
-def _end_for_old(part: Part, row: FetchResponsePartitionData, *, filtered: bool) -> None:
-    """Old clients read until the high watermark; where nothing visible is left, it is their own offset."""
-    end = row.last_stable_offset if filtered and row.last_stable_offset >= 0 else row.high_watermark
-    row.high_watermark = part.start if not row.records and part.position >= end else min(end, row.high_watermark)

@@ -84,7 +84,8 @@ class ListOffsets(Handler):
         if not ends:
             return self._next(exchange, response)
         exchange.notes["response"] = response
-        return Stable(ends)
+        times = _times(exchange.notes["question"])
+        return Stable(ctx.stable.question_of(ends, (place for place, time in times.items() if time == _LATEST)))
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """Behind the question for the last stable offsets."""
@@ -138,7 +139,7 @@ def _end(row: ListOffsetsResponseListOffsetsPartitionResponse, time: int, stable
         row.error_code = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
         row.offset = -1
     elif time == _LATEST:
-        row.offset = min(row.offset, stable)
+        row.offset = stable
     elif row.offset >= stable:
         row.offset = row.timestamp = row.leader_epoch = -1
 

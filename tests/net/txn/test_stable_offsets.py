@@ -7,6 +7,7 @@ import trio
 
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.stable_offsets import StableOffsets
+from kproxy.txn.last_stable import Question
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.test_waits import PID, Log, write
@@ -38,10 +39,10 @@ async def test_the_first_undecided_batch_behind_the_bound() -> None:
         write(proxy, b"x", 2)
         write(proxy, b"x")
         log.bounds[P0] = 1
-        assert await offsets.stable({P0: 5}) == {P0: 3}
+        assert await offsets.stable(Question({P0: 5})) == {P0: 3}
         assert log.stopped == [(PID, "t", 0, 3)]
         log.decide(2, Verdict.ABORTED)
-        assert await offsets.stable({P0: 5}) == {P0: 5}
+        assert await offsets.stable(Question({P0: 5})) == {P0: 5}
 
 
 async def test_no_bound_no_look() -> None:
@@ -49,7 +50,7 @@ async def test_no_bound_no_look() -> None:
     async with stable_offsets(log) as (proxy, offsets):
         write(proxy, b"x", 2)
         log.bounds[P1] = 4
-        assert await offsets.stable({P0: 1, P1: 3}) == {P0: 1, P1: 3}
+        assert await offsets.stable(Question({P0: 1, P1: 3})) == {P0: 1, P1: 3}
         assert proxy.stats.readback_bytes == 0
 
 
@@ -58,7 +59,7 @@ async def test_nothing_is_looked_at_behind_the_end() -> None:
     async with stable_offsets(log) as (proxy, offsets):
         write(proxy, b"x")
         write(proxy, b"x", 2)
-        assert await offsets.stable({P0: 1}) == {P0: 1}
+        assert await offsets.stable(Question({P0: 1})) == {P0: 1}
 
 
 async def test_what_was_found_decided_is_not_read_again() -> None:
@@ -66,10 +67,10 @@ async def test_what_was_found_decided_is_not_read_again() -> None:
     async with stable_offsets(log) as (proxy, offsets):
         for _ in range(50):
             write(proxy, bytes(1000))
-        assert await offsets.stable({P0: 50}) == {P0: 50}
+        assert await offsets.stable(Question({P0: 50})) == {P0: 50}
         read = proxy.stats.readback_bytes
         write(proxy, b"x", 2)
-        assert await offsets.stable({P0: 51}) == {P0: 50}
+        assert await offsets.stable(Question({P0: 51})) == {P0: 50}
         assert proxy.stats.readback_bytes < read + 1000
 
 
@@ -78,10 +79,10 @@ async def test_a_log_made_anew_is_read_from_its_bound() -> None:
     async with stable_offsets(log) as (proxy, offsets):
         for _ in range(5):
             write(proxy, b"x")
-        assert await offsets.stable({P0: 5}) == {P0: 5}
+        assert await offsets.stable(Question({P0: 5})) == {P0: 5}
         proxy.brokers.topics["t"].partitions[0].log.truncate(0)
         write(proxy, b"x", 2)
-        assert await offsets.stable({P0: 1}) == {P0: 0}
+        assert await offsets.stable(Question({P0: 1}, doubtful={P0})) == {P0: 0}
 
 
 async def test_a_log_whose_beginning_was_deleted() -> None:
@@ -91,14 +92,14 @@ async def test_a_log_whose_beginning_was_deleted() -> None:
         write(proxy, b"x")
         write(proxy, b"x", 2)
         proxy.brokers.topics["t"].partitions[0].log.delete_before(1)
-        assert await offsets.stable({P0: 3}) == {P0: 2}
+        assert await offsets.stable(Question({P0: 3})) == {P0: 2}
 
 
 async def test_what_can_not_be_read_is_not_known() -> None:
     log = Log(bounds={("no-such", 0): 0, P0: 0})
     async with stable_offsets(log) as (proxy, offsets):
         write(proxy, b"x")
-        assert await offsets.stable({("no-such", 0): 5, P0: 1}) == {("no-such", 0): None, P0: 1}
+        assert await offsets.stable(Question({("no-such", 0): 5, P0: 1})) == {("no-such", 0): None, P0: 1}
 
 
 async def test_nothing_is_known_if_the_transaction_log_can_not_be_read() -> None:
@@ -108,5 +109,5 @@ async def test_nothing_is_known_if_the_transaction_log_can_not_be_read() -> None
 
     async with proxied() as proxy:
         offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, Log(), Log().bound, fails)
-        assert await offsets.stable({P0: 5}) == {P0: None}
+        assert await offsets.stable(Question({P0: 5})) == {P0: None}
         offsets.close()

@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.fetch import FetchRequest
 from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestListOffsetsPartition,
@@ -31,6 +33,10 @@ class Log:
 
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     bounds: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Bounds that are announced, and not read yet.
+    unread: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Nobody can read more of it.
+    silent: bool = False
     #: Where readers had to stop: producer id, topic, partition, offset.
     stopped: list[tuple[Any, ...]] = field(default_factory=list)
     version: int = 0
@@ -48,6 +54,13 @@ class Log:
 
     def met(self, *where: Any) -> None:
         self.stopped.append(where)
+
+    async def read_to_end(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.silent:
+            await trio.sleep_forever()
+        self.bounds.update(self.unread)
+        self.unread.clear()
 
     def decide(self, epoch: int, verdict: Verdict) -> None:
         self.verdicts[epoch] = verdict
@@ -73,12 +86,8 @@ async def reading(**options: Any) -> AsyncIterator[tuple[Proxied, Log]]:
     async with proxied(**options) as proxy:
         proxy.brokers.create_topic("t", 2)
         log = Log()
-
-        async def nothing() -> None:
-            await trio.lowlevel.checkpoint()
-
-        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, nothing)
-        proxy.server.reading = Reading(log, log, offsets.stable)
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, log.read_to_end)
+        proxy.server.reading = Reading(log, log, offsets.stable, offsets.told)
         try:
             yield proxy, log
         finally:
@@ -235,3 +244,72 @@ async def test_list_offsets_ends_at_what_is_undecided() -> None:
         assert await ends(client, 5, {0: NOW, 1: NOW + 1}) == [0, -1]
         log.decide(1, Verdict.COMMITTED)
         assert await ends(client, 2, {0: -1}) == [3]
+
+
+def one_batch(offset: int = 0) -> FetchRequest:
+    """As a reader asks that lags: no more than the first batch."""
+    request = fetch("t", isolation_level=1, max_wait_ms=30)
+    request.topics[0].partitions[0].fetch_offset = offset
+    request.topics[0].partitions[0].partition_max_bytes = request.max_bytes = 1
+    return request
+
+
+async def stable_in(client: FrameClient, version: int, offset: int = 0) -> int:
+    """What a Fetch response says; of old versions the high watermark, which their clients take for the end."""
+    (row,) = (await client.call(one_batch(offset), version)).responses[0].partitions
+    assert not row.error_code
+    return int(row.last_stable_offset if version > 3 else row.high_watermark)
+
+
+@pytest.mark.parametrize("version", [3, 4, 12])
+async def test_the_last_stable_offset_counts_what_is_announced_and_not_read_yet(version: int) -> None:
+    """Another instance has announced data, then written them; this one is told of the high watermark first."""
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        for value in (b"a", b"b"):
+            write(proxy, value)
+        log.unread["t", 0] = 2
+        write(proxy, b"c", 1)
+        write(proxy, b"d")
+        told = [await stable_in(client, version) for _ in range(3)]
+        assert told == [2, 2, 2]
+        assert await ends(client, 5, {0: -1}) == [2]
+        log.decide(1, Verdict.COMMITTED)
+        log.bounds.clear()
+        assert await ends(client, 5, {0: -1}) == [4]
+        assert await stable_in(client, version) == 4
+
+
+async def test_fetch_and_list_offsets_report_the_same_once_a_reader_has_looked_further() -> None:
+    """What is announced may lie far before what is written: who reads on knows more."""
+    async with reading() as (proxy, log), await proxy.client(1) as one, await proxy.client(1) as other:
+        for value in (b"a", b"b", b"c"):
+            write(proxy, value)
+        assert await stable_in(one, 12) == 3
+        log.bounds["t", 0] = 1
+        write(proxy, b"d")
+        write(proxy, b"e", 1)
+        assert values(await one.call(fetch("t", isolation_level=1), 12)) == [b"a", b"b", b"c", b"d"]
+        assert await stable_in(other, 12) == 4
+        assert await ends(other, 5, {0: -1}) == [4]
+
+
+async def test_where_the_log_can_not_be_read_nothing_is_said_of_the_last_stable_offset() -> None:
+    async with reading() as (proxy, log), await proxy.client(1) as client:
+        log.silent = True
+        for value in (b"a", b"b"):
+            write(proxy, value)
+        assert [await stable_in(client, 12) for _ in range(3)] == [-1, -1, -1]
+        assert await stable_in(client, 3) == 1
+        assert values(await client.call(fetch("t", isolation_level=1), 12)) == [b"a", b"b"]
+
+
+async def test_records_that_the_log_has_lost_are_not_counted_on() -> None:
+    async with reading() as (proxy, _), await proxy.client(1) as client:
+        for value in (b"a", b"b", b"c"):
+            write(proxy, value)
+        assert await stable_in(client, 12) == 3
+        proxy.brokers.topics["t"].partitions[0].log.truncate(1)
+        with trio.fail_after(PATIENCE):
+            while await stable_in(client, 12) != 1:  # noqa: ASYNC110  # it is asked once a second
+                await trio.sleep(0.1)
+        assert await ends(client, 5, {0: -1}) == [1]

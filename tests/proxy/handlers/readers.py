@@ -14,6 +14,7 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kproxy.codec.batch import iter_records, read_header
+from kproxy.proxy.handlers.base import Stable
 from kproxy.txn.visibility import entries
 from tests.proxy.playbook import Play
 from tests.txn.mixed_logs import MixedLog
@@ -66,9 +67,21 @@ class Broker:
         """Lets the time come for which the session waits; False if it waits for nothing."""
         waiting, self.play.session.waiting = self.play.session.waiting, []
         for each in waiting:
+            if isinstance(each.reason, Stable):
+                self.tell_stable(each)
+                continue
             self.play.answered_at = max(self.play.answered_at, each.reason.until)  # type: ignore[union-attr]
             self.resume(each)
         return bool(waiting)
+
+    def tell_stable(self, waiting: Any) -> None:
+        """Says up to where partitions are decided."""
+        question = waiting.reason.question
+        found: dict[tuple[str, int], int | None] = {
+            place: min(end, self.logs[place[1]].stable) for place, end in {**question.hints, **question.ends}.items()
+        }
+        told = self.play.session.ctx.stable.found(question, found)
+        assert self.play.session.resume(waiting, self.play.answered_at, told) is None
 
     def resume(self, waiting: Any) -> None:
         """Something may have been decided."""

@@ -142,7 +142,7 @@ def stable(play: Play, told: dict[int, int | None]) -> dict[int, tuple[int, int]
     (waiting,) = play.session.waiting
     play.session.waiting.clear()
     assert isinstance(waiting.reason, Stable)
-    assert waiting.reason.ends.keys() == {("t", partition) for partition in told}
+    assert waiting.reason.question.ends.keys() == {("t", partition) for partition in told}
     assert play.session.resume(waiting, 3.0, {("t", partition): offset for partition, offset in told.items()}) is None
     rows = play.answer().topics[0].partitions
     return {row.partition_index: (row.error_code, row.offset) for row in rows}
@@ -157,7 +157,7 @@ def test_the_end_is_where_something_is_undecided(version: int) -> None:
 def test_what_a_time_finds_behind_that_is_not_there() -> None:
     play = committed(5, (0, 50), (1, 20))
     (waiting,) = play.session.waiting
-    assert waiting.reason.ends == {("t", 0): 151, ("t", 1): 21}  # type: ignore[union-attr]
+    assert waiting.reason.question.ends == {("t", 0): 151, ("t", 1): 21}  # type: ignore[union-attr]
     assert stable(play, {0: 150, 1: 21}) == {0: (0, -1), 1: (0, 20)}
 
 
@@ -192,7 +192,7 @@ def test_v0_gets_the_stable_end() -> None:
         waiting, play.session.waiting = play.session.waiting, []
         for each in waiting:
             assert isinstance(each.reason, Stable)
-            play.session.resume(each, 3.0, {place: 10 for place in each.reason.ends} | {("t", 0): 700})
+            play.session.resume(each, 3.0, {place: 10 for place in each.reason.question.ends} | {("t", 0): 700})
     rows = play.answer().topics[0].partitions
     assert [row.old_style_offsets for row in rows] == [[700, 100], [10]]
 

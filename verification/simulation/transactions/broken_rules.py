@@ -9,6 +9,7 @@ from unittest.mock import patch
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
@@ -16,10 +17,12 @@ from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
+from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
+from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -38,6 +41,7 @@ _TAKE: Final = Snapshots.take
 _RESTART: Final = LogPartition.restart
 _APPEND: Final = TransactionLog.append
 _IS_OURS: Final = IdView.is_ours
+_LOOKED_AT: Final = LastStable.looked_at
 
 Change: TypeAlias = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""
@@ -90,6 +94,20 @@ def _claims_in_silence(self: IdView, body: TransactionClaim, at: Stand) -> bool:
 
 #: A claim that aborts a transaction leaves the decision before it as the last one.
 CLAIMS_IN_SILENCE: Final = MappingProxyType({**view_module._RULES, TransactionClaim: _claims_in_silence})
+
+
+async def without_reading_on(self: StableOffsets, question: Question) -> dict[TopicPartition, int | None]:
+    """What this instance has read of the log so far tells up to where partitions are decided."""
+    found: dict[TopicPartition, int | None] = {}
+    for place, end in {**question.ends, **question.hints}.items():
+        bound = self._bound(*place)
+        found[place] = end if bound is None else min(end, bound)
+    return self.told.found(question, found)
+
+
+def from_anywhere(self: LastStable, row: Row) -> None:
+    """Where a reader has looked at batches, all before them is taken for decided."""
+    _LOOKED_AT(self, row._replace(start=0))
 
 
 # -- what owners believe

@@ -85,6 +85,8 @@ class TransactionHistory(History):
     is_native: bool = False
     #: By partition the highest last stable offset that anyone was told.
     stable: dict[int, int] = field(default_factory=dict)
+    #: The same, by instance and partition: of those at which it was told.
+    stable_at: dict[tuple[int, int], int] = field(default_factory=dict)
     #: By group the last position that a transaction was to move it to.
     positions: dict[str, int] = field(default_factory=dict)
 
@@ -114,6 +116,11 @@ class TransactionHistory(History):
         """A commit is asked for."""
         if not claimed.asked:
             claimed.asked, claimed.stable_before = True, dict(self.stable)
+
+    def hears_stable(self, instance: int, place: int, offset: int) -> None:
+        """An instance has told a last stable offset, in whatever response."""
+        self.stable[place] = max(offset, self.stable.get(place, 0))
+        self.stable_at[instance, place] = max(offset, self.stable_at.get((instance, place), 0))
 
     def asks_identity(self, transactional_id: str, now: float) -> Asked:
         """An InitProducerId is sent (trio's clock)."""

@@ -67,7 +67,7 @@ class LastLook:
         self._groups = []
         for place, reader in zip(self._world.places, self.committed, strict=True):
             with trio.move_on_after(_SETTLE) as scope:
-                await self._settled(reader)
+                await self._settled(reader, place)
             if scope.cancelled_caught:
                 stable = [self._told.stable.get(partition, 0) for partition in range(PLACES)]
                 how = f"{reader.positions} and {stable} where logs end at {self._ends()}"
@@ -76,10 +76,10 @@ class LastLook:
             self._groups.append(await self._ask_groups(place))
         return True
 
-    async def _settled(self, reader: Reader) -> None:
+    async def _settled(self, reader: Reader, place: int) -> None:
         """Everything is decided, as this reader is told, and read."""
         for partition in range(PLACES):
-            while await self._world.look(reader, partition) < self._end(partition):  # noqa: ASYNC110 - asked again
+            while await self._world.look(reader, partition, place) < self._end(partition):  # noqa: ASYNC110 - asked again
                 await trio.sleep(_LOOK)
             await reader.read_to(partition, self._end(partition))
 

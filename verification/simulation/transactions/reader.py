@@ -35,16 +35,19 @@ class Reader:
         *,
         committed: bool,
         shown: Callable[[int, int, bytes], None],
-        fell: Callable[[int, int, int], None],
+        asks: Callable[[int], Callable[[int], None]],
+        most_bytes: int = _MOST_BYTES,
     ) -> None:
         """``version`` of Fetch; ``shown(partition, offset, value)`` hears of each record at once.
 
-        ``fell(partition, before, now)`` hears of each last stable offset in an answer below that of one before.
+        ``asks(partition)`` is called before each Fetch of what is committed; what it returns hears of the last stable
+        offset in the response. ``most_bytes`` of a response; 1: a batch at a time.
         """
         self._calls = calls
         self._version = version
         self._shown = shown
-        self._fell = fell
+        self._asks = asks
+        self._most_bytes = most_bytes
         #: Reads what is committed, else everything.
         self.committed = committed
         self.positions = dict.fromkeys(range(PLACES), 0)
@@ -66,20 +69,24 @@ class Reader:
     async def poll(self, place: int) -> None:
         """One Fetch; waits a while behind an error."""
         part = FetchRequestFetchPartition(
-            partition=place, fetch_offset=self.positions[place], partition_max_bytes=_MOST_BYTES
+            partition=place, fetch_offset=self.positions[place], partition_max_bytes=self._most_bytes
         )
         request = FetchRequest(
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1,
-            max_bytes=_MOST_BYTES,
+            max_bytes=self._most_bytes,
             isolation_level=int(self.committed),
             session_epoch=-1,
             topics=[FetchRequestFetchTopic(topic=TOPIC, partitions=[part])],
         )
         try:
-            answer: Any = await self._calls.ask(await self._calls.leader(place), request, self._version)
+            leader = await self._calls.leader(place)
+            hears = self._asks(place) if self.committed else None
+            answer: Any = await self._calls.ask(leader, request, self._version)
             (row,) = answer.responses[0].partitions
             if not row.error_code:
+                if hears is not None:
+                    hears(row.last_stable_offset)
                 self._take(place, row)
                 return
         except LOST:
@@ -90,10 +97,7 @@ class Reader:
     def _take(self, place: int, row: Any) -> None:
         data = memoryview(row.records or b"")
         aborted = Aborted(row.aborted_transactions if self.committed else None)
-        before = self.ends.get(place, 0)
         self.ends[place] = row.last_stable_offset if self.committed else row.high_watermark
-        if self.committed and self.ends[place] < before:
-            self._fell(place, before, self.ends[place])
         while data:
             header = read_header(data)
             if header.size > len(data):

@@ -222,7 +222,7 @@ def overdue_without_replicas(seed: int) -> WorldPlan:
             nursery.start_soon(goes_well, process.write(claimed, ((harmed, 1),)))
             nursery.start_soon(_ends_soon, world, process, claimed)
             await trio.sleep_until(deadline)
-            if await world.look(world.reader("in-time", 0), healthy) < 1:
+            if await world.look(world.reader("in-time", 0), healthy, 0) < 1:
                 world.told.breaks(invariants.TIMEOUT, f"{claimed.name} is open {patience:.0f} s after its time-out")
             nursery.cancel_scope.cancel()
         world.brokers.controls.remove(harm)
@@ -319,6 +319,25 @@ def refused_behind_a_copy(seed: int) -> WorldPlan:
         await goes_well(process.end(claimed, committed=True))
 
     return by_hand(seed, script, plan)
+
+
+def read_beyond(seed: int) -> WorldPlan:
+    """A reader begins after a record that is undecided, at one that is committed."""
+    plans = producer(0), producer(1, transactional_id="other")
+
+    async def script(world: TransactionWorld) -> None:
+        first, second = (world.process(plan, 0) for plan in plans)
+        await first.initialize()
+        await second.initialize()
+        undecided = await _written(first, 0)
+        await _transaction(second, 0)
+        reader = world.reader("beyond", 0)
+        await reader.poll(0)
+        reader.positions[0] = 1
+        await reader.poll(0)
+        await first.end(undecided, committed=True)
+
+    return by_hand(seed, script, *plans)
 
 
 def copied(seed: int) -> WorldPlan:

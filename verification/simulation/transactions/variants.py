@@ -13,10 +13,12 @@ from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
+from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.txn import view as view_module
 from kproxy.txn import views as views_module
+from kproxy.txn.last_stable import LastStable
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Writes
@@ -73,6 +75,19 @@ VARIANTS: Final = (
         replace(_RIVALS, faults=("log_slow", "upstream_delay")),
         invariants.INVARIANTS,
         _SEEDS,
+    ),
+    Variant(
+        "what was read of the log so far tells the last stable offset",
+        ((StableOffsets, "stable", broken_rules.without_reading_on),),
+        replace(_BUSY, faults=(), instances=(3,)),
+        (invariants.STABLE, invariants.FALLS),
+        _SEEDS,
+    ),
+    Variant(
+        "what a reader starts from is taken for decided",
+        ((LastStable, "looked_at", broken_rules.from_anywhere),),
+        scripts.read_beyond,
+        (invariants.STABLE,),
     ),
     Variant(
         "other copies are shown",

@@ -11,6 +11,7 @@ import trio
 
 from kproxy.codec.messages import Message
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
+from kproxy.txn.last_stable import UNKNOWN
 from verification.simulation import world as base
 from verification.simulation.instance import PORT
 from verification.simulation.network import Host
@@ -161,17 +162,30 @@ class TransactionWorld(base.World):
         self._open.append(calls)
         return calls
 
-    def reader(self, name: str, instance: int, version: int = _FETCH, *, committed: bool = True) -> Reader:
-        """One at a kproxy or, at place -1, at the brokers; ``version`` of Fetch."""
+    def reader(
+        self, name: str, instance: int, version: int = _FETCH, *, committed: bool = True, by_batch: bool = False
+    ) -> Reader:
+        """One at a kproxy or, at place -1, at the brokers; ``version`` of Fetch, ``by_batch``: a batch at a time."""
         # only a client that is known to skip control batches is taken past what is hidden at the end
         calls = self._plain_calls(name, instance, "" if version < _NAMED else "apache-kafka-java")
-        shown, fell = partial(self._shown, name, committed), partial(self._fell, name)
-        return Reader(calls, version, committed=committed, shown=shown, fell=fell)
+        shown, asks = partial(self._shown, name, committed), partial(self._asks_stable, name, instance)
+        size = {"most_bytes": 1} if by_batch else {}
+        return Reader(calls, version, committed=committed, shown=shown, asks=asks, **size)
 
-    def _fell(self, name: str, place: int, before: int, now: int) -> None:
-        what = f"from {before} to {now} in partition {place}, in Fetch answers for {name}"
-        self.told.note(f"the last stable offset fell {what}")
-        self.told.breaks(invariants.FALLS, what)
+    def _asks_stable(self, name: str, instance: int, place: int) -> Callable[[int], None]:
+        """A Fetch is sent to an instance: what it tells then is not below anything that it has told before."""
+        highest = self.told.stable_at.get((instance, place), 0)
+
+        def heard(offset: int) -> None:
+            if offset == UNKNOWN:
+                return
+            if offset < highest:
+                what = f"from {highest} to {offset} in partition {place}, in a Fetch answer of {instance} for {name}"
+                self.told.note(f"the last stable offset fell {what}")
+                self.told.breaks(invariants.FALLS, what)
+            self.told.hears_stable(instance, place, offset)
+
+        return heard
 
     def _shown(self, name: str, committed: bool, place: int, offset: int, value: bytes) -> None:
         if not committed:
@@ -209,6 +223,7 @@ class TransactionWorld(base.World):
                     for place in range(PLACES):
                         nursery.start_soon(reader.run, place)
                 nursery.start_soon(self._watch_stable)
+                nursery.start_soon(self._look_back)
                 if self._moves:
                     nursery.start_soon(self._watch_groups)
 
@@ -242,13 +257,24 @@ class TransactionWorld(base.World):
     async def _watch_stable(self) -> None:
         """Asks for last stable offsets, now here and now there, one question at a time."""
         rng = Random(f"{self._plan.seed} watch")
-        watchers = [self.reader(f"watcher-{n}", n) for n in self.places]
+        watchers = {n: self.reader(f"watcher-{n}", n) for n in self.places}
         while True:
-            place = rng.randrange(PLACES)
-            await self.look(rng.choice(watchers), place)
+            place, instance = rng.randrange(PLACES), rng.choice(self.places)
+            await self.look(watchers[instance], place, instance)
             await trio.sleep(rng.choice((0.05, 0.3, 0.8)))
 
-    async def look(self, reader: Reader, place: int) -> int:
+    async def _look_back(self) -> None:
+        """Fetches one batch, now here and now there, far before the end or near it: as readers do that lag or seek."""
+        rng = Random(f"{self._plan.seed} look back")
+        readers = [self.reader(f"lagging-{n}", n, by_batch=True) for n in self.places]
+        while True:
+            place, reader = rng.randrange(PLACES), rng.choice(readers)
+            anywhere = rng.randrange(self.told.stable.get(place, 0) + 4)
+            reader.positions[place] = rng.choice((0, reader.positions[place], anywhere))
+            await reader.poll(place)
+            await trio.sleep(rng.choice((0.01, 0.1, 0.4)))
+
+    async def look(self, reader: Reader, place: int, instance: int) -> int:
         """The last stable offset of a partition; -1 if there is no answer."""
         highest = self.told.stable.get(place, 0)  # others may ask at the same time
         told = await reader.end(place)
@@ -258,7 +284,7 @@ class TransactionWorld(base.World):
             self.told.note(f"the last stable offset of {place} is {told}")
         if told < highest:
             self.told.breaks(invariants.FALLS, f"from {highest} to {told} in partition {place}")
-        self.told.stable[place] = max(told, self.told.stable.get(place, 0))
+        self.told.hears_stable(instance, place, told)
         return told
 
     async def _rest(self) -> None:

@@ -1,5 +1,6 @@
 """A model consumer."""
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -42,14 +43,20 @@ class Log:
         self.shown: list[tuple[int, int, bytes]] = []
         self.peer = Peer(nursery, self._answer, silent=False)
         take = self.shown.append
-        self.fallen: list[tuple[int, int, int]] = []
+        #: Partitions that were asked for, and what was told of each then.
+        self.asked: list[int] = []
+        self.told: list[int] = []
         self.reader = Reader(
             self.peer.calls(),
             4,
             committed=committed,
             shown=lambda place, offset, value: take((place, offset, value)),
-            fell=lambda place, before, now: self.fallen.append((place, before, now)),
+            asks=self._asks,
         )
+
+    def _asks(self, place: int) -> Callable[[int], None]:
+        self.asked.append(place)
+        return self.told.append
 
     def _answer(self, request: Any, _: int) -> Message:
         error = self._errors.pop() if self._errors and not hasattr(request, "allow_auto_topic_creation") else 0
@@ -81,17 +88,14 @@ async def test_a_reader_of_everything_is_told_the_high_watermark(
 ) -> None:
     log = Log(nursery, committed=False)
     await log.reader.poll(0)
-    assert log.reader.ends[0] == 9
+    assert (log.reader.ends[0], log.asked) == (9, [])
 
 
-async def test_a_last_stable_offset_that_falls_is_reported(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_each_last_stable_offset_is_reported(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     log = Log(nursery)
-    for log.stable in (4, 6, 6, 5):
-        await log.reader.poll(0)
-    assert log.fallen == [(0, 6, 5)]
-    log.stable = 2
-    await log.reader.poll(1)
-    assert log.fallen == [(0, 6, 5)]
+    for log.stable in (4, 6, -1):
+        await log.reader.poll(1)
+    assert (log.asked, log.told) == ([1, 1, 1], [4, 6, -1])
 
 
 async def test_an_error_is_got_over(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
