@@ -1,1 +1,1 @@
-"""What operators see: the metrics page, health and readiness."""
+"""What operators use: metrics, health and readiness, logs, the control API, the status page and reloads of options."""

@@ -1,1 +1,1 @@
-"""Idempotence for clients that have none: lanes, sequences, and what becomes of each send (KIP-98, KIP-360)."""
+"""Idempotence for clients that have none: producer ids and sequences for brokers, retries recognised for clients."""

@@ -1,1 +1,1 @@
-"""The trio shell: listeners, client and upstream connections, and the one loop that moves bytes between them."""
+"""The trio shell: listeners, connections of clients and to brokers, resending, kproxy's own topics, draining."""

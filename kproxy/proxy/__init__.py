@@ -1,1 +1,1 @@
-"""The proxy without its sockets: sessions, answer order, routing, and the bridge between protocol versions."""
+"""One client connection without sockets: requests and responses, Produce, rights, quotas, routing, counters."""

@@ -1,1 +1,1 @@
-"""Brokers to test against: a real Kafka from Maven artefacts, and a fake one that speaks the same protocol."""
+"""For tests of users, too: a real Kafka from Maven artefacts, a fake broker, a relay that injects faults, a client."""

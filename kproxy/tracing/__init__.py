@@ -1,1 +1,1 @@
-"""Traces: spans made of what the cores tell, sent to a collector of OpenTelemetry's."""
+"""Traces: spans of requests and transactions, sent to an OpenTelemetry collector."""

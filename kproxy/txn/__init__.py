@@ -1,1 +1,1 @@
-"""Transactions (KIP-98): reserved for kproxy's own coordinator, its log and the read_committed view."""
+"""Transactions on kproxy's own log (KIP-98) without I/O: its records, the view of each id, and what readers may see."""

@@ -1,1 +1,1 @@
-"""kproxy logs in at brokers: with which credentials, on each new connection, and again before a login ends."""
+"""kproxy's logins at brokers: credentials and tokens, on each new connection, and renewed before a login expires."""

@@ -1,1 +1,1 @@
-"""What a client's login needs of the world: files, keys, time to compute."""
+"""The I/O of client logins: credential files, token keys, password hashes computed in threads."""

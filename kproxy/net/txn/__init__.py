@@ -1,1 +1,1 @@
-"""The trio shell of kproxy's own transactions: their log in Kafka, and what is built on it."""
+"""The trio shell of transactions: kproxy's coordinator and its log in Kafka, and clients' requests to it."""

@@ -1,1 +1,1 @@
-"""Who may do what: rules, their decisions, and what becomes of requests that ask for more (Kafka's ``Authorizer``)."""
+"""Authorization (Kafka's ``Authorizer``): ACL rules, and guards that refuse what a principal may not do."""

@@ -1,1 +1,1 @@
-"""How much each client may do: limits by principal and client.id, and how long whoever exceeds them has to wait."""
+"""Quotas: limits by principal and client.id, and how long a client that exceeds one is throttled."""

@@ -1,1 +1,1 @@
-"""Transactions at home in the broker, for clients that know nothing of them."""
+"""Transactions that the broker's coordinator decides and kproxy asks for: implicit ones, KIP-98's, and members'."""
