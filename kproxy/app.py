@@ -105,7 +105,7 @@ async def _find(path: Path, config: Config) -> Predecessor | None:
     """Whom to take over from. StartupError if that is another instance."""
     found = await Predecessor.find(path)
     if found is None:
-        log.info("nobody to take over from; starting as usual", handover_socket=str(path))
+        log.info("no kproxy to replace; starting as usual", handover_socket=str(path))
     elif found.instance_id != config.instance_id:
         found.close()
         raise StartupError(

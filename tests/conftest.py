@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from kproxy.testing.kafka import PATIENT, RealKafka
 from kproxy.testing.maven import find_java
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["pytest_itemcollected"]
+
+# How fast examples are made says nothing of kproxy, only of what else the machine does.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 _SPARK = {
     "spark.ui.enabled": "false",

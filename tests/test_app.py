@@ -136,14 +136,14 @@ async def test_it_waits_for_a_cluster_that_is_down_and_says_so_once() -> None:
     async with open_fake_cluster() as fake:
         await fake.stop_broker(1)
         async with kproxy(fake.bootstrap) as running:
-            await running.said("no broker can be reached; trying on")
+            await running.said("no broker reachable; retrying")
             assert await running.status("/healthz") == 200
             assert await running.status("/readyz") == 503
             await trio.sleep(0.3)
             await fake.start_broker(1)
             await serving(running)
             await ask(running, fake)
-            assert [line["event"] for line in running.lines].count("no broker can be reached; trying on") == 1
+            assert [line["event"] for line in running.lines].count("no broker reachable; retrying") == 1
             await running.said("broker reached")
 
 

@@ -22,14 +22,18 @@ class _Answer(NamedTuple):
 
 
 @click.command()
-@click.option("--ready", is_flag=True, help="Ask whether clients are served, not only whether the process is alive.")
+@click.option("--ready", is_flag=True, help="Check whether clients are served, not only whether the process is alive.")
 @click.option("--http", metavar="HOST:PORT", help="Where to ask. [default: as kproxy run: file, environment, 19644]")
 @click.option("--config", metavar="FILE", help="The file of kproxy run. [environment: KPROXY_CONFIG]")
 @click.option(
-    "--timeout-ms", default=2000, show_default=True, type=click.IntRange(1, 600_000), help="Wait so long for an answer."
+    "--timeout-ms",
+    default=2000,
+    show_default=True,
+    type=click.IntRange(1, 600_000),
+    help="How long to wait for an answer.",
 )
 def health(ready: bool, http: str | None, config: str | None, timeout_ms: int) -> int:
-    """Ask the kproxy of this host how it is: 0 if it is well, 1 if not.
+    """Check the health of the kproxy on this host: exit code 0 if it is healthy, 1 if not.
 
     It needs no shell and no other program, so that an image's health check can call it.
     """

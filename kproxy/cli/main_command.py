@@ -13,10 +13,10 @@ from kproxy.errors import KproxyError
 
 _INTERRUPTED = 130
 _EXIT_CODES = (
-    "\b\nExit codes:\n  0  all well\n  1  failed while running\n  2  wrong command line or configuration\n"
-    "  3  cannot listen: address in use, or none of this host's\n"
-    "  4  kproxy audit found a promise broken\n  5  kproxy doctor found what may go wrong\n"
-    "  6  kproxy doctor found what can't go well"
+    "\b\nExit codes:\n  0  success\n  1  failed while running\n  2  wrong command line or configuration\n"
+    "  3  cannot listen: the address is in use, or not this host's\n"
+    "  4  kproxy audit found a promise broken\n  5  kproxy doctor found warnings\n"
+    "  6  kproxy doctor found failures"
 )
 _SOURCES = (
     "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "
@@ -30,24 +30,32 @@ Examples:
 
 _ELSEWHERE = {
     "acl": Elsewhere("kproxy.cli.acl_commands", "acl", "Check rules of authorization, list and explain them."),
-    "audit": Elsewhere("kproxy.cli.audit_command", "audit", "Find out whether what kproxy promises holds on topics."),
-    "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List who is connected to a running kproxy."),
-    "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print what a shell needs to complete."),
+    "audit": Elsewhere(
+        "kproxy.cli.audit_command", "audit", "Check topics for duplicates, gaps, torn and hanging transactions."
+    ),
+    "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List the clients of a running kproxy."),
+    "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print the completion script of a shell."),
     "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
     "credentials": Elsewhere(
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
-    "demo": Elsewhere("kproxy.demo.demo_command", "demo", "Show a client of 2015 at work on a Kafka of today."),
-    "doctor": Elsewhere("kproxy.cli.doctor_command", "doctor", "Look at brokers, rights and options; say what to do."),
-    "health": Elsewhere("kproxy.cli.health_command", "health", "Ask the kproxy of this host how it is."),
-    "lanes": Elsewhere("kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and who writes under them."),
-    "log-level": Elsewhere("kproxy.cli.config_commands", "log_level", "Show or set what a kproxy that runs logs."),
+    "demo": Elsewhere("kproxy.demo.demo_command", "demo", "Show a Kafka 0.9 client at work with Kafka 4.3."),
+    "doctor": Elsewhere(
+        "kproxy.cli.doctor_command", "doctor", "Check brokers, rights and options, and say what to do."
+    ),
+    "health": Elsewhere("kproxy.cli.health_command", "health", "Check the health of the kproxy on this host."),
+    "lanes": Elsewhere(
+        "kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and the clients that use them."
+    ),
+    "log-level": Elsewhere(
+        "kproxy.cli.config_commands", "log_level", "Show or set the log levels of a running kproxy."
+    ),
     "pipeline": Elsewhere(
         "kproxy.cli.pipeline_commands", "pipeline", "Run pipelines on Spark, from a YAML file; exactly once."
     ),
     "sandbox": Elsewhere("kproxy.demo.sandbox", "sandbox", "Run a Kafka and kproxy here, to try clients with."),
     "status": Elsewhere("kproxy.cli.status_commands", "status", "Show what a running kproxy is doing."),
-    "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and look at transactions; print their log."),
+    "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and inspect transactions; print their log."),
 }
 
 

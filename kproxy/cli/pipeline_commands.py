@@ -26,8 +26,8 @@ Examples:
 
 _EXIT_CODES = """\b
 Exit codes:
-  0  all is written, or it was told to stop
-  1  failed while running: the next run goes on at the last committed batch
+  0  everything is written, or it was stopped
+  1  failed while running: the next run continues after the last committed batch
   2  wrong command line or file"""
 
 

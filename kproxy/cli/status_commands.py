@@ -41,7 +41,7 @@ def status(as_json: bool, **where: Any) -> int:
 @click.command(epilog=_WHERE)
 @control_options
 def clients(as_json: bool, **where: Any) -> int:
-    """List who is connected to a running kproxy, the busiest first."""
+    """List the clients of a running kproxy, the busiest first."""
     from kproxy.cli.status_report import print_clients
 
     found = _ask(where, lambda client: client.clients())
@@ -55,7 +55,7 @@ def clients(as_json: bool, **where: Any) -> int:
 @click.command(epilog=_WHERE)
 @control_options
 def lanes(as_json: bool, **where: Any) -> int:
-    """List kproxy's producer ids and who writes under them, those that wait first."""
+    """List kproxy's producer ids and the clients that use them, waiting ones first."""
     from kproxy.cli.status_report import print_lanes
 
     found = _ask(where, lambda client: client.lanes())

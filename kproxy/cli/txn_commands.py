@@ -25,7 +25,7 @@ Examples:
 @click.group(name="txn", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{WHERE}")
 @click.pass_context
 def txn(ctx: click.Context) -> None:
-    """Begin, decide and look at transactions; print their log."""
+    """Begin, decide and inspect transactions; print their log."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -138,7 +138,7 @@ def commit(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Commit: all is seen from now on. Give --owner, as begin or describe shows it, or --batch-id."""
+    """Commit: its records become visible together. Give --owner, as begin or describe shows it, or --batch-id."""
     if owner is None and batch_id is None:
         why = "a late commit must not decide the next transaction"
         raise click.UsageError(f"{why}: give --owner, as begin or describe shows it, or --batch-id")
@@ -162,7 +162,7 @@ def abort(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Abort: nothing of it will ever be seen."""
+    """Abort: its records never become visible."""
     found = control_client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
     return _tell(found, as_json)
 
@@ -183,7 +183,7 @@ def prepare(transactional_id: str, member: str | None, as_json: bool, **where: A
 @click.option("--member", metavar="NAME", required=True, help="The member, at the kproxy where it began.")
 @control_options
 def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> int:
-    """Give up the part of a member that is open; the others go on."""
+    """Abort the open part of one member; the others continue."""
     return _tell(control_client(**where).abort_member(transactional_id, member), as_json)
 
 

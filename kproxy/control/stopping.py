@@ -28,7 +28,7 @@ class Stop:
                 log.info("stopping", signal=signal.Signals(signum).name)
                 self.told.set()
             else:
-                log.warning("told to stop again: ending at once", signal=signal.Signals(signum).name)
+                log.warning("second signal: ending at once", signal=signal.Signals(signum).name)
                 self.at_once.set()
 
     def replaced(self) -> None:

@@ -44,7 +44,7 @@ class AuditLog:
             self._seen[key] = 1
             _tell(subject, refusal, self._before.pop(key, 1) - 1)
             if len(self._seen) == _MOST_LINES:
-                log.warning("more is refused than is logged", period_seconds=_PERIOD_SECONDS, lines=_MOST_LINES)
+                log.warning("more refusals than are logged", period_seconds=_PERIOD_SECONDS, lines=_MOST_LINES)
 
 
 def _tell(subject: Subject, refusal: Refusal, suppressed: int) -> None:

@@ -77,7 +77,7 @@ class Cluster:
                 self.count_error("metadata")
                 if not warned:
                     log.warning(
-                        "no broker can be reached; trying on",
+                        "no broker reachable; retrying",
                         bootstrap=show(self._config.bootstrap_servers),
                         error=str(error),
                     )

@@ -497,7 +497,7 @@ class Connection:
         except (RemoteProtocolError, LocalProtocolError) as error:
             self.cluster.count_error("protocol", self._broker)
             node_id = self._broker.node_id if self._broker else None
-            log.warning("answer of a broker can't be used", broker=node_id, error=str(error))
+            log.warning("response of a broker cannot be used", broker=node_id, error=str(error))
             self.session.link.finished = True
         if self._upstream is io:
             await self._upstream_ended()
@@ -589,7 +589,7 @@ class Connection:
         try:
             await resend_all(self)
         except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
-            log.warning("batches can't be sent again, connection closed", reason=str(error))
+            log.warning("batches cannot be sent again; connection closed", reason=str(error))
             self.client.close()
         finally:
             self._resending = False

@@ -162,7 +162,7 @@ class HandOver:
             try:
                 await self._offer(sock)
             except (OSError, HandOverError, trio.TooSlowError) as error:
-                log.warning("nobody took over; going on", reason=_why(error))
+                log.warning("no process took over; continuing", reason=_why(error))
             finally:
                 if self._successor is not sock:
                     sock.close()

@@ -76,7 +76,7 @@ class LaneLog:
                     client = reader = None
                 if not told and trio.current_time() > began + _PATIENCE_SECONDS:
                     told = True
-                    log.warning("waiting for the log of producer ids; no record is taken before", error=str(error))
+                    log.warning("waiting for the log of producer ids; no records are accepted before", error=str(error))
             backoff_ms = await pause(backoff_ms, self._config)
 
     async def _find(self) -> PartitionClient:
@@ -140,7 +140,10 @@ class LaneLog:
                 try:
                     await writer.run()
                 except TopicGone:
-                    log.warning("topic is gone, and with it what a restarted kproxy would know; making it", topic=TOPIC)
+                    log.warning(
+                        "topic was deleted, and with it what a restarted kproxy would know; creating it again",
+                        topic=TOPIC,
+                    )
                     writer.client = await self._find_again()
         except Refused as refused:
             self._give_up(refused)

@@ -169,7 +169,7 @@ class OwnTopic:
             check("CreateTopics", plan.name, row.error_code)
             if any(row.topic_id):
                 self._cluster.map.own_topic_ids.add(row.topic_id)
-        log.info("topic made", topic=plan.name, partitions=plan.partitions, replicas=replicas)
+        log.info("topic created", topic=plan.name, partitions=plan.partitions, replicas=replicas)
         if replicas < plan.replicas:
             log.warning(
                 f"the cluster has fewer brokers than {plan.replicas_option}; raise the topic's replicas when it has "

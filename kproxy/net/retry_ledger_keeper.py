@@ -221,7 +221,7 @@ class RetryLedgerKeeper:
             batch = await self._persistently(partial(self._find, entry))
         except (OSError, RemoteProtocolError) as error:
             self._count_failure("unreadable", 1)
-            log.warning("a batch can't be read back: its retry may become a duplicate", error=str(error))
+            log.warning("a batch cannot be read back: its retry may become a duplicate", error=str(error))
             batch = None
         if batch is None:
             ledger.forget(entry)

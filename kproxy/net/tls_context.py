@@ -141,6 +141,6 @@ class TlsContext:
         try:
             self._context = self._make()
         except TlsError as error:
-            log.error("new certificates cannot be used; the old ones stay", reason=str(error))
+            log.error("new certificates cannot be used; keeping the old ones", reason=str(error))
         else:
             log.info("certificates loaded", files=[str(path) for path in self._files.paths()])

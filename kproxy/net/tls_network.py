@@ -109,7 +109,7 @@ class TlsNetwork:
         reason = "it speaks no TLS" if why in _NO_TLS else why
         left = self._lines.take()
         if left > 0:
-            log.info("no TLS with a client", peer=peer, reason=reason)
+            log.info("TLS handshake with a client failed", peer=peer, reason=reason)
         elif left == 0:
             log.warning("many TLS handshakes fail; see kproxy_connections_refused_total", peer=peer, reason=reason)
 

@@ -137,7 +137,7 @@ class _TrackResend:
             if isinstance(error, LogError) and error.error_code in _GONE:
                 track.give_up(error.error_code)
             else:
-                log.warning("a producer can't be fenced", reason=str(error))
+                log.warning("a producer cannot be fenced", reason=str(error))
                 await self._pause()
         else:
             log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
@@ -167,7 +167,7 @@ class _TrackResend:
         try:
             batches = (await self._broker_log.tails([place], {producer_id}, floors=floors))[place]
         except (OSError, RemoteProtocolError) as error:
-            log.warning("log can't be read, batches may be written twice", reason=str(error))
+            log.warning("log cannot be read; batches may be written twice", reason=str(error))
             failed = self._connection.stats.readbacks_failed
             failed["unreadable"] = failed.get("unreadable", 0) + 1
             return {}

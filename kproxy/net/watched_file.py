@@ -45,7 +45,7 @@ class WatchedFile(Generic[_Content]):
             # the loop goes on meanwhile: a long file takes a while to parse
             self.content = await trio.to_thread.run_sync(self._read, self._path)
         except ConfigError as error:
-            log.error("file cannot be used; the old content stays", option=self._option, problems=error.problems)
+            log.error("file cannot be used; keeping the old content", option=self._option, problems=error.problems)
             return False
         log.info("file loaded again", option=self._option, file=str(self._path))
         use(self.content)

@@ -226,6 +226,6 @@ class _Fetcher:
         lost = min(max(earliest, self._position), end) if earliest > self._position else end
         problem = f"{partition}: the records from offset {self._position} to {lost - 1} are gone"
         if self._how.fail_on_data_loss:
-            raise DataLost(f"{problem}; set failOnDataLoss to false to go on without them")
+            raise DataLost(f"{problem}; set failOnDataLoss to false to continue without them")
         _LOG.warning("%s", problem)
         self._position, self._progress = lost, time.monotonic()

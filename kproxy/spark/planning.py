@@ -86,7 +86,7 @@ class Planner:
     def lost(self, what: str) -> None:
         """Reports that records are gone. Raises DataLost, unless the options say to go on."""
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{what}; set failOnDataLoss to false to go on without what is gone")
+            raise DataLost(f"{what}; set failOnDataLoss to false to continue without the deleted records")
         _LOG.warning("%s", what)
 
 

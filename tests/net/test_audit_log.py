@@ -33,5 +33,5 @@ def test_a_flood_of_names_is_counted_and_not_logged_without_end() -> None:
         for number in range(5_000):
             audit.refused(ALICE, refusal(f"t{number}"), 100.0)
     assert len(lines) == 1_001
-    assert lines[-1]["event"] == "more is refused than is logged"
+    assert lines[-1]["event"] == "more refusals than are logged"
     assert stats.authorization_refusals == {("Write", "Topic"): 5_000}

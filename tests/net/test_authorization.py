@@ -103,7 +103,7 @@ async def test_a_broken_file_leaves_the_rules_in_force_and_is_told(rules: Path) 
             assert proxy.server.authorization is not None
             assert not await proxy.server.authorization.reload()
         assert errors_of(await client.call(produce("open", b"a"), 3)) == [0]
-        told = [line for line in lines if line["event"] == "file cannot be used; the old content stays"]
+        told = [line for line in lines if line["event"] == "file cannot be used; keeping the old content"]
         assert [line["option"] for line in told] == ["acl.file", "acl.file"]
         assert "did you mean 'allow'?" in str(told[0]["problems"])
 

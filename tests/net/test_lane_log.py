@@ -182,7 +182,7 @@ async def test_a_topic_that_was_deleted_is_made_again() -> None:
             with trio.fail_after(5):
                 await kproxy.log.record(lane(2))
             assert len(entries(fake.cluster)) == 1
-    assert any("gone" in line["event"] for line in lines)
+    assert any("was deleted" in line["event"] for line in lines)
 
 
 async def test_brokers_that_are_down_are_waited_for() -> None:

@@ -103,7 +103,7 @@ class TestReload:
         files.certificate.unlink()
         now[0] = 2.0
         assert context.current() is first
-        assert "the old ones stay" in capsys.readouterr().out
+        assert "keeping the old ones" in capsys.readouterr().out
         files.certificate.write_bytes(whole)
         now[0] = 3.0
         assert context.current() is not first

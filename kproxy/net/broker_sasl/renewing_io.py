@@ -169,7 +169,7 @@ class RenewingIO:
             out: list[Buffer] = [login.frame()]
             self._inner.send_at_once(out)
             if out:
-                raise RemoteProtocolError("the broker does not read while a login goes on")
+                raise RemoteProtocolError("the broker does not read during a login")
             return
         self._login = None
         self._busy = False

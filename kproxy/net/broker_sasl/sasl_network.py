@@ -36,7 +36,7 @@ class LoginWatch:
     def succeeded(self) -> None:
         """Takes note of a login."""
         if self._fails:
-            log.info("logged in at brokers again")
+            log.info("login at brokers succeeded again")
         self._fails = False
 
     def counts(self) -> None:
@@ -48,7 +48,7 @@ class LoginWatch:
         """Takes note of one that did not come about."""
         self.counts()
         if self._fails is False:
-            log.error("cannot log in at a broker; trying on", reason=str(error))
+            log.error("cannot log in at a broker; retrying", reason=str(error))
             self._fails = True
 
 

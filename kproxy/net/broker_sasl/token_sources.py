@@ -88,7 +88,7 @@ class IssuedTokens:
                     await self._renew()
             except OSError as error:
                 if not told:
-                    log.warning("no new token for the brokers; trying on", reason=str(error))
+                    log.warning("no new token for the brokers; retrying", reason=str(error))
                 told = True
                 await trio.sleep(_PAUSE_SECONDS)
                 continue

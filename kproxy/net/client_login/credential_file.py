@@ -82,7 +82,7 @@ class CredentialFile:
         try:
             self._credentials = read_credentials(self._path)
         except CredentialError as error:
-            log.error("new credentials cannot be used; the old ones stay", reason=str(error))
+            log.error("new credentials cannot be used; keeping the old ones", reason=str(error))
         else:
             log.info(
                 "credentials loaded", file=str(self._path), users=len({name for name, _ in self._credentials.verifiers})

@@ -123,7 +123,7 @@ def open_desk(config: Config) -> LoginDesk | None:
         return None
     plain = set(config.sasl_enabled_mechanisms) & {"PLAIN", _BEARER}
     if plain and config.ssl_certificate_location is None and not config.listen.is_loopback:
-        log.warning("passwords or tokens go over the network without TLS", mechanisms=sorted(plain))
+        log.warning("passwords or tokens are sent without TLS", mechanisms=sorted(plain))
     return LoginDesk(config)
 
 
@@ -155,5 +155,5 @@ def _token_checker(config: Config) -> "TokenChecker":
     url = config.sasl_oauthbearer_jwks_endpoint_url or ""
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        log.warning("the keys of tokens come over plain HTTP: a forged answer lets anybody log in; use https", url=url)
+        log.warning("token keys are fetched over plain HTTP: a forged response lets anybody log in; use https", url=url)
     return TokenChecker(TokenKeys(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms), rules)

@@ -97,9 +97,7 @@ class TokenKeys:
                 self._keys = parse_keys(data)
             except (OSError, HTTPException, ValueError) as error:
                 self._failed = f"keys from {self._url}: {error}"
-                log.error(
-                    "keys to check tokens with can't be had", url=self._url, reason=str(error), keys=len(self._keys)
-                )
+                log.error("token keys are unavailable", url=self._url, reason=str(error), keys=len(self._keys))
             else:
                 self._had_at = self._tried_at
-                log.info("keys to check tokens with loaded", url=self._url, keys=len(self._keys))
+                log.info("token keys loaded", url=self._url, keys=len(self._keys))

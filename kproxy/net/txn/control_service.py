@@ -143,7 +143,7 @@ class ControlService:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"it has an open transaction at another kproxy, {where}")
         lost = view.is_doomed and view.last is not None and view.last.reason not in (LOST_MEMBERS, HAND)
         if lost or view.has_own_data():
-            why = "what the owner itself wrote is aborted: abort the rest, or initialize the id anew"
+            why = "what the owner itself wrote is aborted: abort the rest, or initialize the id again"
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
 
     async def abort(

@@ -105,7 +105,7 @@ class GroupAsks:
         with trio.move_on_after(_COMMIT_SECONDS) as scope:
             await self._read_to_end()
         if scope.cancelled_caught:
-            raise OSError("the transaction log can't be read")
+            raise OSError("the transaction log cannot be read")
         if not self._log.opened.is_set():
             self._absent_until = now + _ABSENT_SECONDS
         return self._log.opened.is_set()

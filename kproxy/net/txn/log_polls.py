@@ -106,7 +106,7 @@ class LogPolls:
         self._told_gone = False
         if any(found.topic_id) and found.topic_id != self._topic_id:
             if any(self._topic_id):
-                log.warning("the topic was made anew: what was committed before is not seen", topic=self._topic.name)
+                log.warning("the topic was created again: earlier commits are not visible", topic=self._topic.name)
                 for part in self._parts:
                     if part.position > 0:
                         self._lost_records(part.index, "recreated")
@@ -184,7 +184,7 @@ class LogPolls:
             return True
         part = self._parts[partition]
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            log.info("reading a partition anew", topic=self._topic.name, partition=partition, position=part.position)
+            log.info("reading a partition again", topic=self._topic.name, partition=partition, position=part.position)
             part.stale = True
         self._lose([part])
         if part.stale:
@@ -225,4 +225,4 @@ class LogPolls:
             self._topic.tell_refused(error)
         elif isinstance(error, TopicGone) and any(self._topic_id) and not self._told_gone:
             self._told_gone = True
-            log.warning("the topic of the transaction log is gone; waiting for it", topic=self._topic.name)
+            log.warning("the topic of the transaction log was deleted; waiting for it", topic=self._topic.name)

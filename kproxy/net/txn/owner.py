@@ -133,7 +133,7 @@ class Owner:
             initialized_client(self.keeper.view, resumed, 0)
         except TxnError:
             return self._turns.ordinary()
-        return self._turns.urgent("the transactional id was initialized anew")
+        return self._turns.urgent("the transactional id was initialized again")
 
     def _turn_to_abort(self, why: str) -> AbstractAsyncContextManager[None]:
         """A turn that waits for no data broker; the open transaction can only be aborted from now on."""

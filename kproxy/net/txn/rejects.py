@@ -77,7 +77,7 @@ class Rejects:
             try:
                 await self._read_all()
             except (OSError, RemoteProtocolError) as error:
-                log.debug("the transaction log can't be read", reason=str(error))
+                log.debug("the transaction log cannot be read", reason=str(error))
                 return False
         self._note({number: one for number, one in met.items() if number in self._views.unknown})
         due = list(self._since) if self._is_due() else []
@@ -102,7 +102,7 @@ class Rejects:
                 command=f"kproxy txn reject {one.producer_id}",
             )
         if len(new) > _MOST_TOLD:
-            log.warning("more producer ids that the transaction log does not know", count=len(new) - _MOST_TOLD)
+            log.warning("more producer ids that the transaction log does not contain", count=len(new) - _MOST_TOLD)
 
     def _left_s(self, now: float) -> float | None:
         if not self._by_itself or self._began is None:
@@ -126,7 +126,7 @@ class Rejects:
         try:
             return await self._reject(one)
         except (AppendError, OSError, RemoteProtocolError) as error:
-            log.warning("a producer id can't be rejected yet", producer_id=one.producer_id, reason=str(error))
+            log.warning("a producer id cannot be rejected yet", producer_id=one.producer_id, reason=str(error))
             return False
 
     async def reject(self, producer_id: int) -> None:
@@ -177,7 +177,7 @@ class Rejects:
             await self._log.reject(one.producer_id)
             self._since.pop(one.producer_id, None)
             self._stats.rejected += 1
-            log.warning("what a transaction wrote that the transaction log did not know is aborted", **_where(one))
+            log.warning("data of a transaction that the transaction log did not contain are aborted", **_where(one))
             return True
         raise OSError("it did not answer in time")
 

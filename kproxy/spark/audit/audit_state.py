@@ -39,7 +39,7 @@ def load_state(directory: Path) -> State | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise wrong(f"{path} can't be read ({error}); --fresh begins anew") from None
+        raise wrong(f"{path} can't be read ({error}); --fresh starts again") from None
 
 
 def _state(data: Any) -> State:

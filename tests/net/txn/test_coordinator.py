@@ -393,7 +393,7 @@ class TestTheLogFails:
             cast.fake.cluster.delete_topic("t")
             cast.fake.cluster.create_topic("t", 4)
             await client.write(a, "3", P0)
-            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: t was deleted and made anew"):
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: t was deleted and created again"):
                 await client.end(a)
             await client.end(a, committed=False)
             await client.write(a, "4", P0)

@@ -272,7 +272,7 @@ async def test_a_topic_that_was_made_anew_is_read_anew_and_told_of(longer: bool)
             assert await log.at_end() == 4 + longer
             assert b"old" not in log.sink.values()
             assert len(log.sink.values()) == 4 + longer
-    assert len([line for line in lines if "made anew" in line["event"]]) == 1
+    assert len([line for line in lines if "created again" in line["event"]]) == 1
 
 
 async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
@@ -289,7 +289,7 @@ async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
             with trio.fail_after(PATIENCE):
                 while log.sink.values() != [b"new"]:
                     await log.follower.changed(log.follower.version)
-    assert len([line for line in lines if "is gone" in line["event"]]) == 1
+    assert len([line for line in lines if "was deleted" in line["event"]]) == 1
 
 
 async def test_a_refusal_is_told_once_and_asked_about_again() -> None:

@@ -22,7 +22,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 )
 def test_a_state_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / STATE).write_text(text)
-    with pytest.raises(StartupError, match="--fresh begins anew"):
+    with pytest.raises(StartupError, match="--fresh starts again"):
         load_state(tmp_path)
 
 

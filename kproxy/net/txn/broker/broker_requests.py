@@ -278,7 +278,9 @@ def _errors(answer: Any) -> list[int]:
 def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
     """A broker that can't check who goes on would give the id to anybody."""
     if version < _RESUMES and request.producer_id >= 0:
-        raise TxnError(ErrorCode.UNSUPPORTED_VERSION, "a producer goes on with its id at Kafka 2.5 and later only")
+        raise TxnError(
+            ErrorCode.UNSUPPORTED_VERSION, "a producer can keep its producer id only with Kafka 2.5 or later"
+        )
 
 
 def _trim(request: TxnOffsetCommitRequest, version: int) -> None:

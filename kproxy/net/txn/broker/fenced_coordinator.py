@@ -70,7 +70,7 @@ class FencedCoordinator(BrokerOwners[FencedOwner]):
         """TxnError for a client whose producer id and epoch this kproxy has not given out."""
         owner = self._owners.get(request.transactional_id)
         if owner is None:
-            why = "this kproxy has not given out its producer id: it was started anew, or another has"
+            why = "this kproxy has not given out its producer id: it was restarted, or another has"
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
         return owner
 

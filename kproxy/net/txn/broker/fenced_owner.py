@@ -91,7 +91,7 @@ class FencedOwner(BrokerOwner):
         """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
         if resumed != NOBODY and (resumed != self._client or self._is_fenced):
             return self._turns.ordinary()
-        return self._turns.urgent(f"{self._name} was initialized anew")
+        return self._turns.urgent(f"{self._name} was initialized again")
 
     async def _known_as(self, resumed: Producer) -> Producer:
         """The identity at the broker of a client that goes on; its open transaction is ended first, as it must be.

@@ -21,7 +21,7 @@ class ManagedOwner(BrokerOwner):
 
     async def initialize(self, timeout_ms: int) -> Producer:
         """As ``Decider.init_producer_id``."""
-        async with self._turns.urgent(f"{self._name} was initialized anew"):
+        async with self._turns.urgent(f"{self._name} was initialized again"):
             protocol = await self._requests.protocol()
             producer = await self._requests.init(timeout_ms)
             # not before: who has the id and is not fenced must not take nothing for all that it wrote
@@ -37,7 +37,7 @@ class ManagedOwner(BrokerOwner):
         self.used_at = trio.current_time()
         if request.client != self._client:
             self._stats.fenced += 1
-            raise TxnError(ErrorCode.PRODUCER_FENCED, f"{self._name} was initialized anew")
+            raise TxnError(ErrorCode.PRODUCER_FENCED, f"{self._name} was initialized again")
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], accepted: Callable[[], None]
