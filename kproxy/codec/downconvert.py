@@ -1,7 +1,7 @@
 """Record sets of a Fetch answer to message sets of magic 0 or 1, for consumers that know nothing newer."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from itertools import pairwise
 from struct import Struct
 from struct import error as StructError
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kproxy.codec import compression
 from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, read_header
 from kproxy.codec.batch_reader import entry_size, records_of
+from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import LOG_APPEND_TIME, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
 from kproxy.codec.varint import ZIGZAG, read_varint
@@ -22,6 +23,7 @@ _ENTRY: Final = Struct(">qiI").pack
 _I32: Final = Struct(">i").pack
 _HEAD_1: Final = Struct(">BBq").pack
 _NULL: Final = b"\xff\xff\xff\xff"
+_MANY: Final = 2**31 - 1
 _CHUNK: Final = 1 << 14  # records whose pieces are joined at a time, so that they never outweigh what they hold
 
 
@@ -40,26 +42,29 @@ def from_v2(
     first_offset: int,
     max_decompressed_bytes: int,
     max_bytes: int,
+    max_records: int = _MANY,
     transcode: Mapping[int, int] = DEFAULT_TRANSCODE,
+    memo: ConversionMemo | None = None,
 ) -> Downconverted:
     """Convert batches of any magic; one of ``magic`` or older is passed on as it is.
 
     Left out: headers, control batches, records below ``first_offset``, a last batch that is cut off. A compressed batch
     becomes one wrapper with the batch's codec, or the one that ``transcode`` gives for it. The set ends behind a whole
-    entry, and with the batch before it would exceed ``max_bytes``; the first batch that has records is always there.
+    entry, and with the batch before it would exceed ``max_bytes`` or ``max_records``; the first batch that has records
+    is always there. ``memo`` remembers what became of each batch.
 
     Raises ``RemoteProtocolError`` when the record set is malformed (``max_decompressed_bytes`` holds for each batch),
     ``LocalProtocolError`` when ``transcode`` leaves a codec that ``magic`` does not have.
     """
     view = memoryview(record_set)
-    converter = _Converter(magic, first_offset, transcode, max_decompressed_bytes)
+    converter = _Converter(magic, first_offset, transcode, max_decompressed_bytes, memo)
     out: list[bytes | memoryview] = []
     total = records = pos = 0
     next_offset = first_offset
     while (size := entry_size(view, pos)) and size <= len(view) - pos and (total < max_bytes or not out):
         data, count, behind = converter.convert(view[pos : pos + size])
         if data:
-            if out and total + len(data) > max_bytes:
+            if out and (total + len(data) > max_bytes or records + count > max_records):
                 break
             out.append(data)
             total += len(data)
@@ -72,9 +77,17 @@ def from_v2(
 class _Converter:
     """What holds for all entries of one conversion."""
 
-    __slots__ = ("_first_offset", "_magic", "_max_decompressed", "_transcode")
+    __slots__ = ("_first_offset", "_magic", "_max_decompressed", "_memo", "_transcode")
 
-    def __init__(self, magic: int, first_offset: int, transcode: Mapping[int, int], max_decompressed: int) -> None:
+    def __init__(
+        self,
+        magic: int,
+        first_offset: int,
+        transcode: Mapping[int, int],
+        max_decompressed: int,
+        memo: ConversionMemo | None,
+    ) -> None:
+        self._memo = memo
         self._magic = magic
         self._first_offset = first_offset
         self._transcode = transcode
@@ -88,8 +101,18 @@ class _Converter:
         behind = header.base_offset + header.last_offset_delta + 1
         if header.is_control or not header.record_count or behind <= self._first_offset:
             return b"", 0, behind
-        payload = records_of(header, entry, self._max_decompressed)
-        return (*self._message_set(header, payload, header.codec), behind)
+        if self._memo is None:
+            return (*self._converted(header, entry), behind)
+        return (*self._memo.get(self._key(header, entry), lambda: self._converted(header, entry)), behind)
+
+    def _key(self, header: BatchHeader, entry: memoryview) -> Hashable:
+        """All that the entries of a batch depend on; not where it ends, which hidden batches behind it change."""
+        skipped = max(0, self._first_offset - header.base_offset)
+        kept = header._replace(length=0, partition_leader_epoch=0, crc=0, last_offset_delta=0)
+        return self._magic, skipped, self._transcode.get(header.codec), kept, bytes(entry[HEADER_SIZE:])
+
+    def _converted(self, header: BatchHeader, entry: memoryview) -> tuple[bytes, int]:
+        return self._message_set(header, records_of(header, entry, self._max_decompressed), header.codec)
 
     def _convert_legacy(self, data: memoryview) -> tuple[bytes | memoryview, int, int]:
         """Brokers keep segments of old formats for as long as retention lets them."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from kproxy.codec.batch_header import HEADER_SIZE, assemble, crc_ok, read_header
 from kproxy.codec.compression import compress, decompress
+from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.produce_layout import Buffer
 from kproxy.codec.records import CorruptRecord
 
@@ -14,13 +15,18 @@ _LENGTH_END = 12
 
 
 def recode(
-    record_set: memoryview, transcode: Mapping[int, int], *, max_decompressed_bytes: int
+    record_set: memoryview,
+    transcode: Mapping[int, int],
+    *,
+    max_decompressed_bytes: int,
+    memo: ConversionMemo | None = None,
 ) -> list[memoryview | bytearray]:
     """The record set in pieces, each v2 batch whose codec is a key of ``transcode`` compressed by its value instead.
 
     What is older than v2, has no records, or is cut off at the end stays as it is; so does a damaged batch, for its
     reader to find out: a checksum made anew would hide it. ``max_decompressed_bytes`` holds for each batch;
-    CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read.
+    CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read. ``memo`` remembers what
+    became of each batch.
     """
     pieces: list[memoryview | bytearray] = []
     pos, end = 0, len(record_set)
@@ -32,7 +38,7 @@ def recode(
             break
         batch = record_set[pos : pos + size]
         pos += size
-        pieces.append(_recoded(batch, transcode, max_decompressed_bytes) if batch[_MAGIC_AT] == 2 else batch)
+        pieces.append(_recoded(batch, transcode, max_decompressed_bytes, memo) if batch[_MAGIC_AT] == 2 else batch)
     pieces.append(record_set[pos:])
     return pieces
 
@@ -47,10 +53,16 @@ def has_codec(record_set: Buffer, codec: int) -> bool:
     return False
 
 
-def _recoded(batch: memoryview, transcode: Mapping[int, int], limit: int) -> memoryview | bytearray:
+def _recoded(
+    batch: memoryview, transcode: Mapping[int, int], limit: int, memo: ConversionMemo | None
+) -> memoryview | bytearray:
     header = read_header(batch)
     codec = transcode.get(header.codec)
     if codec is None or codec == header.codec or not header.record_count or not crc_ok(batch, 0, len(batch)):
         return batch
-    payload = compress(codec, decompress(header.codec, batch[HEADER_SIZE:], max_bytes=limit))
+
+    def make() -> bytes:
+        return compress(codec, decompress(header.codec, batch[HEADER_SIZE:], max_bytes=limit))
+
+    payload = make() if memo is None else memo.get((header.codec, codec, bytes(batch[HEADER_SIZE:])), make)
     return assemble(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), payload)

@@ -524,6 +524,9 @@ class Connection:
         frames = splitter.feed(data)
         now = self.answered_at + self.wall
         for frame in frames:
+            work = self.session.long_work(frame)
+            if work is not None:
+                await self._convert(work)
             unknown = self.session.response(frame, now)
             if unknown:
                 await self.cluster.learn(unknown)
@@ -533,6 +536,11 @@ class Connection:
         self._account()
         while self._client_gone is False and len(self.session.link.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
+
+    async def _convert(self, work: Callable[[], None]) -> None:
+        """Converts an answer beside the loop, as long requests: one at a time, since each may hold much."""
+        await trio.to_thread.run_sync(work, limiter=self.budget.converting)
+        self.budget.peak = max(self.budget.peak, self.budget.used + self.config.decompression_max_bytes)
 
     def _starts_stream(self, data: memoryview) -> bool:
         if len(data) < 8 or self._writing_client or not self.session.may_stream():

@@ -119,6 +119,8 @@ class Session:
         self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
         self.coordinator_calls: list[CoordinatorCall] = []
         self.waiting: list[Waiting] = []
+        #: An answer that was decoded before it was taken.
+        self._decoded: tuple[bytearray, Message] | None = None
 
     # -- from the client
 
@@ -351,6 +353,19 @@ class Session:
         head.slot.streamed = size
         self.link.answer_raw(head.slot)
 
+    def long_work(self, frame: bytearray) -> Callable[[], None] | None:
+        """What takes long of an answer: another thread may do it before the answer is taken; None if nothing does.
+
+        RemoteProtocolError: the broker can't be followed, end the connection.
+        """
+        if not self.link.expected or len(frame) < _PREFIX + 4:
+            return None  # ``response`` says so
+        head = self.link.expected[0]
+        if head.handler is None or head.exchange is None or head.slot.api_key != ApiKey.FETCH:
+            return None
+        self._decoded = frame, _decoded(head, head.exchange, frame)
+        return head.handler.long_work(self.ctx, head.exchange, self._decoded[1])
+
     def response(self, frame: bytearray, now: float, *, learnt: bool = False) -> list[tuple[int, Address]]:
         """Takes an answer (prefix included), or names brokers that need an address first: offer it again then.
 
@@ -386,12 +401,15 @@ class Session:
             self.link.expected.popleft()
             self.link.answer_raw(head.slot, frame)
             return []
-        response = response_class(api_key).decode(view[body:], exchange.upstream_version)
+        decoded, self._decoded = self._decoded, None
+        response = decoded[1] if decoded is not None and decoded[0] is frame else _decoded(head, exchange, frame)
         unknown = self.ctx.cluster.unknown(handler.brokers_in(response))
         if unknown and not learnt:
             return unknown
         self.link.expected.popleft()
-        self._lowered(head.slot, handler, exchange, handler.lower(self.ctx, exchange, response), frame)
+        lowered = handler.lower(self.ctx, exchange, response)
+        self.ctx.conversions = None
+        self._lowered(head.slot, handler, exchange, lowered, frame)
         return []
 
     def _lowered(
@@ -455,7 +473,7 @@ class Session:
         """Frees all requests and answers that the session holds, after its connection has ended."""
         self.link.drop()
         self.gate.drop()
-        self._client_id = self._screening = None
+        self._client_id = self._screening = self._decoded = self.ctx.conversions = None
         self.coordinator_calls.clear()
         self.waiting.clear()
 
@@ -500,3 +518,11 @@ class Session:
                 self._stats.transactions.stable(topic, partition, lag)
             self.ctx.hidden_bytes = 0
             self.ctx.stable_lags.clear()
+
+
+def _decoded(head: Expected, exchange: Exchange, frame: bytearray) -> Message:
+    """The answer of a broker, prefix included. RemoteProtocolError if it is none."""
+    api_key = head.slot.api_key if exchange.asked is None else exchange.asked
+    view = memoryview(frame)[_PREFIX:]
+    body = response_header_size(api_key, exchange.upstream_version, view)
+    return response_class(api_key).decode(view[body:], exchange.upstream_version)

@@ -9,6 +9,13 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Final
 
+from kproxy.codec._generated.create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestCreatableTopic,
+    CreateTopicsResponse,
+)
+from kproxy.codec._generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
 from kproxy.codec._generated.produce import (
@@ -19,6 +26,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.compression import GZIP
 from kproxy.codec.header import encode_request
 from verification.hostile.target import PATIENCE, Besieged
 
@@ -83,6 +91,33 @@ def records_bomb(proxy: Besieged) -> str:
     )
     request = ProduceRequest(acks=-1, timeout_ms=15_000, topic_data=[data])
     return "answered" if answer_to(proxy, encode_request(request, 0, 1, "hostile")) else "closed"
+
+
+def old_fetches(proxy: Besieged) -> str:
+    """Fetch v0 and v2 of a small compressed batch that holds 400,000 records."""
+    batch = build_batch([Record(number, 0, None, b"", ()) for number in range(400_000)], codec=GZIP)
+    data = ProduceRequestTopicProduceData("old", partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
+    written = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
+    part = FetchRequestFetchPartition(partition=0, partition_max_bytes=MIB)
+    wanted = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchRequestFetchTopic(topic="old", partitions=[part])])
+    with proxy.client() as client:
+        client.create_topic("old")
+    answer_to(proxy, encode_request(written, 7, 1, "hostile"))
+    found = [len(answer_to(proxy, encode_request(wanted, version, 1, "hostile"))) for version in (0, 2)]
+    with proxy.client() as client:
+        client.any_broker().call(DeleteTopicsRequest(topic_names=["old"]), 4, DeleteTopicsResponse)
+    return f"answers of {', '.join(map(str, found))} bytes"
+
+
+def wide_metadata(proxy: Besieged) -> str:
+    """Metadata of 5,000 partitions, ten times."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="wide")])
+    with proxy.client() as client:
+        topics = [CreateTopicsRequestCreatableTopic("wide", 5000, 1)]
+        client.any_broker().call(CreateTopicsRequest(topics, timeout_ms=10_000), 5, CreateTopicsResponse)
+        found = [len(answer_to(proxy, encode_request(request, 9, 1, "hostile"))) for _ in range(10)]
+        client.any_broker().call(DeleteTopicsRequest(topic_names=["wide"]), 4, DeleteTopicsResponse)
+    return f"{len(found)} answers of up to {max(found)} bytes"
 
 
 def _entry(value: bytes | None, codec: int = 0) -> bytes:

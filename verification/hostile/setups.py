@@ -89,7 +89,15 @@ SETUPS: Final = (
     Setup(
         "plain",
         _plain,
-        (attacks.half_frames, attacks.empty_names, attacks.records_bomb, attacks.client_ids, attacks.held_frames),
+        (
+            attacks.half_frames,
+            attacks.empty_names,
+            attacks.records_bomb,
+            attacks.client_ids,
+            attacks.held_frames,
+            attacks.old_fetches,
+            attacks.wide_metadata,
+        ),
     ),
     Setup("transactions", _transactions, (attacks.groups,)),
     Setup("rules", _rules, (attacks.refused_names, attacks.long_names)),

@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.authorization.access import Access
@@ -78,6 +79,8 @@ class Context:
     reencode_fetches: bool = False
     #: Records and batches converted for this client so far: {(direction, magic): (batches, records)}.
     converted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: What was converted beforehand for the answer at hand; None: nothing was.
+    conversions: ConversionMemo | None = None
     #: By topic (or its id in hexadecimal) and partition.
     passed: dict[TopicPartition, Passed] = field(default_factory=dict)
     #: What was hidden from this client since this was last counted, in bytes.
@@ -235,6 +238,10 @@ class Handler:
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         """The brokers (node id, host, port) that an answer names: each needs an address of kproxy's first."""
         return ()
+
+    def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
+        """What takes long of ``lower``: to be called before it, by any thread; None if nothing does."""
+        return None
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """What to answer the client, or what else to ask or wait for."""

@@ -9,15 +9,19 @@
   has a session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.fetch import FetchRequest, FetchResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.recode import has_codec
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered
 from kproxy.proxy.handlers.control_batches import skips_control_batches
 from kproxy.proxy.handlers.fetch_reading import FetchReading
@@ -27,7 +31,10 @@ from kproxy.proxy.handlers.fetch_rows import (
     ZSTD,
     ZSTD_TO_GZIP,
     leave_unsayable,
+    readable,
     recoded,
+    ref,
+    takes_long,
     told_in,
 )
 from kproxy.proxy.handlers.isolation import isolation_of
@@ -78,6 +85,30 @@ class Fetch(Handler):
         exchange.upstream_version = _METADATA
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in reading.unnamed]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+    def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
+        """The conversion of what is long, or compressed."""
+        version = exchange.client_version
+        if not isinstance(response, FetchResponse) or not (version < FIRST_ZSTD or ctx.transcode):
+            return None
+        reading: FetchReading | None = exchange.notes.get("reading")
+        rows = [
+            (row.records, 0 if reading is None else reading.position(ref(topic), row.partition_index))
+            for topic in response.responses
+            for row in topic.partitions
+            if row.records and not row.error_code
+        ]
+        if not any(takes_long(ctx, version, records) for records, _ in rows):
+            return None
+        ctx.conversions = ConversionMemo()
+        apart = replace(ctx, converted={})  # that thread counts nothing, and changes nothing of the connection's
+
+        def convert() -> None:
+            for records, position in rows:
+                with suppress(RemoteProtocolError):  # lower meets it, too
+                    readable(apart, version, records, position)
+
+        return convert
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The records as the client can read them, or what else to ask or wait for."""

@@ -83,6 +83,11 @@ class FetchReading:
         for part in self._parts.values():
             part.name = part.name or self._ctx.cluster.topic_names.get(part.topic.topic_id, "")
 
+    def position(self, topic: str, partition: int) -> int:
+        """From where on the records of a partition are wanted (``ref`` names its topic)."""
+        part = self._parts.get((topic, partition))
+        return 0 if part is None else part.position
+
     # -- towards the broker
 
     def first(self) -> FetchRequest:

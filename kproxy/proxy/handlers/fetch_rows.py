@@ -24,9 +24,14 @@ FIRST_V2: Final = 4
 """The first Fetch version that carries record batches of format v2."""
 FIRST_ZSTD: Final = 10
 ZSTD: Final = 4
+_COMPRESSED: Final = range(1, ZSTD + 1)
 ZSTD_TO_GZIP: Final[Mapping[int, int]] = {ZSTD: 1}
 
 _FIRST_MAGIC_1: Final = 2
+#: Records of a partition that one answer in an old format holds, unless its first batch has more.
+_MOST_RECORDS: Final = 500_000
+#: What is converted at once, about 20 ms: bytes of batches that are not compressed.
+_SHORT: Final = 1 << 17
 _STORAGE_ERROR_KNOWN: Final = 6
 _FIRST_REPLICA_CHOICE: Final = 11
 _FIRST_LEADER_HINT: Final = 12
@@ -61,7 +66,7 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
     The very same object where nothing has to be changed. Raises ``RemoteProtocolError`` if they can't be read.
     """
     if version >= FIRST_V2:
-        codecs = ctx.transcode if version >= FIRST_ZSTD else {**ZSTD_TO_GZIP, **ctx.transcode}
+        codecs = _codecs(ctx, version)
         if not any(has_codec(data, codec) for codec in codecs):
             return data, offset
         return recoded(ctx, data, codecs), offset
@@ -73,14 +78,29 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
         transcode={**ZSTD_TO_GZIP, **ctx.transcode},
         max_decompressed_bytes=ctx.max_decompressed_bytes,
         max_bytes=ctx.fetch_max_bytes,
+        max_records=_MOST_RECORDS,
+        memo=ctx.conversions,
     )
     ctx.count_converted("down", magic, 1, result.record_count)
     return result.data, result.next_offset
 
 
+def takes_long(ctx: Context, version: int, data: Records) -> bool:
+    """Whether it takes long to make records readable: they are many, or compressed, and only who unpacks knows more."""
+    if version < FIRST_V2:
+        return len(data) > _SHORT or any(has_codec(data, codec) for codec in _COMPRESSED)
+    return any(has_codec(data, codec) for codec in _codecs(ctx, version))
+
+
+def _codecs(ctx: Context, version: int) -> Mapping[int, int]:
+    return ctx.transcode if version >= FIRST_ZSTD else {**ZSTD_TO_GZIP, **ctx.transcode}
+
+
 def recoded(ctx: Context, data: Records, codecs: Mapping[int, int]) -> bytes:
     """Records in other compressions. Raises ``RemoteProtocolError`` if they can't be read."""
-    return b"".join(recode(memoryview(data), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes))
+    return b"".join(
+        recode(memoryview(data), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes, memo=ctx.conversions)
+    )
 
 
 def leave_unsayable(response: FetchResponse, version: int) -> None:

@@ -16,6 +16,7 @@ from kproxy.codec._generated.fetch import (
     FetchResponsePartitionData,
 )
 from kproxy.codec.batch import iter_records, read_header
+from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from tests.proxy.playbook import KAFKA_43, Play, batch
 
@@ -269,3 +270,63 @@ def test_the_bytes_asked_for_on_behalf_of_an_old_client_are_bounded() -> None:
     assert play.sent()[2].max_bytes == 2000
     play.ask(fetch(0, 0, max_bytes=700), 3)
     assert play.sent()[2].max_bytes == 700
+
+
+def broker_frame(response: FetchResponse, version: int, correlation_id: int) -> bytearray:
+    return bytearray(encode_response(response, version, correlation_id))
+
+
+def _never(*arguments: object, **options: object) -> None:
+    raise AssertionError("converted again")
+
+
+@pytest.mark.parametrize(
+    ("version", "codec", "size"), [(0, GZIP, 10), (2, ZSTD, 10), (3, 0, 200_000), (4, ZSTD, 10), (9, ZSTD, 10)]
+)
+def test_what_takes_long_is_done_before_the_answer_is_taken(
+    version: int, codec: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = []
+    for ahead in (False, True):
+        play = Play(software="Apache Kafka Java")
+        play.ask(fetch(5), version)
+        asked, correlation_id, _ = play.sent()
+        records = batch(b"a" * size, b"b", codec=codec, base_offset=5) + batch(b"c", codec=codec, base_offset=7)
+        frame = broker_frame(fetched(bytes(records)), asked, correlation_id)
+        work = play.session.long_work(frame)
+        assert work is not None
+        if ahead:
+            work()
+            assert play.stats.records_converted == {}
+            monkeypatch.setattr("kproxy.codec.downconvert._convert_all", _never)
+            monkeypatch.setattr("kproxy.codec.recode.compress", _never)
+        else:
+            play.session.ctx.conversions = None
+        play.session.response(frame, 2.0)
+        assert play.session.ctx.conversions is None
+        answers.append((values(play.answer()), play.stats.records_converted))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == [b"a" * size, b"b", b"c"]
+
+
+@pytest.mark.parametrize(("version", "codec"), [(2, 0), (9, GZIP), (9, 0), (11, ZSTD)])
+def test_what_is_short_or_stays_as_it_is_is_done_at_once(version: int, codec: int) -> None:
+    play = Play(software="Apache Kafka Java")
+    play.ask(fetch(5), version)
+    asked, correlation_id, _ = play.sent()
+    records = batch(b"a", b"b", codec=codec, base_offset=5)
+    assert play.session.long_work(broker_frame(fetched(bytes(records)), asked, correlation_id)) is None
+
+
+def test_what_cannot_be_read_is_an_error_of_its_partition_whoever_finds_out() -> None:
+    play = Play()
+    play.ask(fetch(0), 2)
+    asked, correlation_id, _ = play.sent()
+    damaged = bytearray(batch(b"a" * 100, codec=GZIP))
+    damaged[70:90] = bytes(20)
+    frame = broker_frame(fetched(bytes(damaged)), asked, correlation_id)
+    work = play.session.long_work(frame)
+    assert work is not None
+    work()
+    play.session.response(frame, 2.0)
+    assert row_of(play.answer()).error_code == ErrorCode.CORRUPT_MESSAGE
