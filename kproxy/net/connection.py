@@ -527,6 +527,7 @@ class Connection:
             work = self.session.long_work(frame)
             if work is not None:
                 await self._convert(work)
+                work = None  # it holds the records
             unknown = self.session.response(frame, now)
             if unknown:
                 await self.cluster.learn(unknown)

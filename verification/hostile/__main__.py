@@ -20,10 +20,10 @@ from verification.hostile.target import Besieged, besieged
 
 _FRAMES: Final = 50_000
 _SHORT_FRAMES: Final = 1_200
-#: Frames that are sent before anything is measured, where frames are sent, else each attack twice: code is loaded,
-#: caches are filled, and OpenSSL takes about 20 MiB that it keeps.
+#: Frames that are sent before anything is measured, where frames are sent: code is loaded, and caches are filled.
 _WARM_UP: Final = 500
-#: How often, where attacks are the warm-up: OpenSSL's memory reaches its plateau with the second.
+#: How often each attack is run before it is measured: memory that OpenSSL and the C library keep for a second attack
+#: reaches its plateau with that.
 _WARM_ATTACKS: Final = 2
 #: After so many frames the fake broker is started again if it has ended: then nothing would reach deep handlers.
 _ROUND: Final = 250
@@ -81,9 +81,8 @@ def _attacked(setup: Setup, seed: int, count: int) -> Iterator[Row]:
     ):
         if setup.opens:
             _flooded(proxy, seed + 1, _WARM_UP)
-        else:
-            for attack in [*setup.attacks] * _WARM_ATTACKS:
-                attack(proxy)
+        for attack in [*setup.attacks] * _WARM_ATTACKS:
+            attack(proxy)
         for attack in setup.attacks:
             yield measured(proxy, (attack.__doc__ or "").rstrip("."), attack, pings=setup.pings)
         if setup.floods:

@@ -95,17 +95,17 @@ def records_bomb(proxy: Besieged) -> str:
 
 def old_fetches(proxy: Besieged) -> str:
     """Fetch v0 and v2 of a small compressed batch that holds 400,000 records."""
-    batch = build_batch([Record(number, 0, None, b"", ()) for number in range(400_000)], codec=GZIP)
-    data = ProduceRequestTopicProduceData("old", partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
+    now = int(time.time() * 1000)
+    name = f"old-{now}"
+    batch = build_batch([Record(number, now, None, b"", ()) for number in range(400_000)], codec=GZIP)
+    data = ProduceRequestTopicProduceData(name, partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
     written = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
     part = FetchRequestFetchPartition(partition=0, partition_max_bytes=MIB)
-    wanted = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchRequestFetchTopic(topic="old", partitions=[part])])
+    wanted = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchRequestFetchTopic(topic=name, partitions=[part])])
     with proxy.client() as client:
-        client.create_topic("old")
+        client.create_topic(name)
     answer_to(proxy, encode_request(written, 7, 1, "hostile"))
     found = [len(answer_to(proxy, encode_request(wanted, version, 1, "hostile"))) for version in (0, 2)]
-    with proxy.client() as client:
-        client.any_broker().call(DeleteTopicsRequest(topic_names=["old"]), 4, DeleteTopicsResponse)
     return f"answers of {', '.join(map(str, found))} bytes"
 
 
