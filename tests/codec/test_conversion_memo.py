@@ -6,8 +6,7 @@ import pytest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.compression import GZIP, LZ4
 from kproxy.codec.conversion_memo import ConversionMemo
-from kproxy.codec.downconvert import Downconverted
-from kproxy.codec.legacy import from_v2
+from kproxy.codec.downconvert import Downconverted, from_v2
 from kproxy.codec.recode import recode
 from kproxy.codec.records import CorruptRecord
 
