@@ -7,7 +7,7 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.retry_ledger import Settle
+from kproxy.dedup.retry_ledger import ReadBack, Settle
 from kproxy.dedup.retry_rules import Rules
 from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES
@@ -664,6 +664,7 @@ def test_an_abandoned_lane_is_not_fenced_where_all_that_it_sent_is_settled() -> 
     first.write(request, key=KEY)
     first.close()
     first.member.abandon(first.lane, world.now)
+    assert isinstance(second.prerequisite(), ReadBack)
     second.did("a")
     assert second.prerequisite() is None
     assert world.text() == "a"

@@ -138,6 +138,9 @@ def test_a_connection_of_which_nothing_is_kept_any_more_costs_nothing(
     read = len(hashed)
     assert not repeats.came(2, [batch("new")])
     assert len(hashed) == read
+    # a client that reconnects for ever would take more and more memory otherwise
+    assert repeats._connections.keys() == {("t", 0)}
+    assert repeats._connections["t", 0].keys() == {2}
 
 
 def test_a_connection_of_which_something_is_forgotten_is_compared_with_the_rest() -> None:

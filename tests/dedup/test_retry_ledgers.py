@@ -95,3 +95,12 @@ def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:
     first.close()
     world.ledgers.sweep(world.now)
     assert world.connect().prerequisite() == Settle([KEY])
+
+
+def test_what_was_answered_before_its_connection_ended_in_good_order_is_not_counted() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    talk.close()
+    world.ledgers.sweep(world.now)
+    assert world.ledgers.in_doubt == 0

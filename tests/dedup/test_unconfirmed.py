@@ -27,3 +27,16 @@ def test_a_record_bears_the_time_under_which_it_was_told(ours: int, theirs: int,
 def test_partitions_are_named_once() -> None:
     places = [PartitionData(b"t", partition, 0, 0) for partition in (0, 1, 0)]
     assert PendingProduce(places, due=0.0).keys == [(b"t", 0), (b"t", 1)]
+
+
+def test_a_new_request_is_open_and_owed_its_answer() -> None:
+    request = PendingProduce([], due=5.0)
+    assert not (request.closed or request.timed_out or request.given_up or request.failed)
+    assert (request.serial, request.position, request.at, request.behind) == (0, 0, 0.0, 0)
+
+
+def test_a_batch_that_was_read_from_the_log_has_no_connection_and_no_log_append_time() -> None:
+    entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=True, since=9.0)
+    assert (entry.origin, entry.answered, entry.log_append_time_ms) == (-1, False, -1)
+    entry.recall([Digest(letter.encode(), 7) for letter in "ab"], [4, 5])
+    assert not entry.part([0]).clean

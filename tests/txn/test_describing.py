@@ -38,7 +38,7 @@ def test_an_id_that_was_claimed_is_empty() -> None:
     told = told_of(claim(1, P0))
     assert (told.state, told.started_ms, told.last) == ("Empty", None, None)
     assert (told.producer_id, told.producer_epoch) == CLIENT
-    assert (told.instance_id, told.timeout_ms) == ("kproxy-1", 60_000)
+    assert (told.instance_id, told.client_id, told.timeout_ms) == ("kproxy-1", "app", 60_000)
 
 
 def test_an_open_transaction_names_its_partitions_and_groups() -> None:
@@ -107,8 +107,9 @@ def test_of_an_id_that_nobody_has_claimed_nothing_is_known() -> None:
         ([member(1, P0, M, 2, "m"), prepare(2, M)], True),
         ([prepare(1, P0)], True),
         ([decision(1, P0, committed=True)], False),
+        ([native_member(1, P0, M, 2, "m", NATIVE), decision(1, P0, True, [P0, M])], False),
     ],
-    ids=["empty", "open", "a prepared member", "prepared", "decided"],
+    ids=["empty", "open", "a prepared member", "prepared", "decided", "decided at kproxy, not yet at the broker"],
 )
 def test_readers_wait_for_a_decision_while_something_is_open_or_prepared(
     records: list[Message], undecided: bool

@@ -103,6 +103,11 @@ def test_the_size_counts_what_a_client_chooses(longer: TransactionOffsets) -> No
     assert offsets_bytes(longer) == offsets_bytes(SMALL) + 100
 
 
+def test_offsets_without_metadata_take_no_more_room() -> None:
+    row = TransactionOffsetsPartition(0, 1, -1, None)
+    assert offsets_bytes(replace(SMALL, topics=[replace(SMALL.topics[0], partitions=[row])])) == offsets_bytes(SMALL)
+
+
 def test_each_partition_takes_room() -> None:
     assert offsets_bytes(of(0, {A: 1, B: 1})) - offsets_bytes(of(0, {A: 1})) >= 100
 

@@ -107,6 +107,53 @@ async def test_an_id_is_told_and_rejected_behind_the_grace(autojump_clock: trio.
     assert not await rejects.look()
 
 
+async def test_the_oldest_is_told_since_when_it_was_met(autojump_clock: trio.testing.MockClock) -> None:
+    log = Log()
+    rejects, stats = log.rejects()
+    began = SocketNetwork().wall()
+    await trio.sleep(500)
+    log.meet(X)
+    await rejects.look()
+    await trio.sleep(GRACE_S - 1)
+    log.meet(Y)
+    await rejects.look()
+    assert stats.oldest_unknown == pytest.approx(began + 500, abs=60)
+
+
+async def test_the_grace_passes_though_nobody_could_look(autojump_clock: trio.testing.MockClock) -> None:
+    log = Log()
+    rejects, _ = log.rejects()
+    log.meet(X)
+    await rejects.look()
+    await trio.sleep(GRACE_S + 1)
+    assert await rejects.look()
+    assert log.rejected == [X]
+
+
+async def test_one_that_is_met_after_the_grace_is_told_to_be_rejected_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    log = Log()
+    rejects, _ = log.rejects()
+    log.meet(X)
+    await rejects.look()
+    await trio.sleep(GRACE_S + 1)
+    log.meet(Y)
+    with capture_logs() as told:
+        await rejects.look()
+    assert [line["rejected_in_s"] for line in told if "rejected_in_s" in line] == [0.0]
+
+
+async def test_only_the_one_that_is_asked_for_is_rejected() -> None:
+    log = Log()
+    rejects, stats = log.rejects()
+    log.meet(X, Y, Z)
+    await rejects.look()
+    await rejects.reject(Y)
+    assert log.rejected == [Y]
+    assert stats.unknown == 2
+
+
 async def test_the_task_looks_and_goes_on_at_once_behind_a_rejection(autojump_clock: trio.testing.MockClock) -> None:
     log = Log()
     rejects, _ = log.rejects()
