@@ -32,6 +32,11 @@ test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); inst
 	-@$(BIN)/python -m kproxy.testing.archive_kafka
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# Before a commit: the cores and the shell, on a fake broker. No program of others is started.
+CHECKED = $(addprefix tests/,codec config dedup net proxy txn)
+check: $(STAMP)  ## unit and core tests, before a commit: under 2 minutes on two cores (JOBS=2)
+	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadfile -m "not (spark or kafka or java or browser)" $(CHECKED) $(ARGS)
+
 lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -31,7 +31,7 @@ from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, S
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 #: Makes what decides transactions for a server.
 CoordinatorMaker: TypeAlias = Callable[[Cluster, Config, Stats, trio.Nursery], "Transactions"]
@@ -210,7 +210,7 @@ def records(*values: bytes) -> list[Record]:
     return [Record(offset, int(time.time() * 1000), None, value, ()) for offset, value in enumerate(values)]
 
 
-def produce(topic: str, *values: bytes, acks: int = -1, partition: int = 0, timeout_ms: int = 1000) -> ProduceRequest:
+def produce(topic: str, *values: bytes, acks: int = -1, partition: int = 0, timeout_ms: int = 60_000) -> ProduceRequest:
     """A request with one batch."""
     part = ProduceRequestPartitionProduceData(index=partition, records=bytes(build_batch(records(*values))))
     data = ProduceRequestTopicProduceData(name=topic, partition_data=[part])

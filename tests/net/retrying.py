@@ -24,7 +24,7 @@ def batch(*values: bytes, time_ms: int = TIME_MS, codec: int = 0) -> bytes:
     return bytes(build_batch([Record(at, time_ms, None, value, ()) for at, value in enumerate(values)], codec=codec))
 
 
-def request(*parts: bytes, timeout_ms: int = 5000, acks: int = -1, topic: str = "t") -> ProduceRequest:
+def request(*parts: bytes, timeout_ms: int = 60_000, acks: int = -1, topic: str = "t") -> ProduceRequest:
     """Record sets for partitions 0, 1, and so on."""
     data = [ProduceRequestPartitionProduceData(index=at, records=records) for at, records in enumerate(parts)]
     topics = [ProduceRequestTopicProduceData(name=topic, partition_data=data)]

@@ -108,6 +108,7 @@ class TestFence:
             assert proxy.stats.upstream_errors.pop("broker_log") == 1
 
     @pytest.mark.parametrize("error", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
+    @pytest.mark.idle_clock
     async def test_a_refusal_is_waited_for_instead_and_told_once_in_a_while(self, error: ErrorCode) -> None:
         async with logs(upstream_request_timeout_ms=200) as (proxy, log):
             proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: Edit(refusing(error)))
@@ -130,6 +131,7 @@ class TestFence:
             with pytest.raises(RemoteProtocolError, match="none-0 failed with error 3"):
                 await log.fence([("none", 0)], [(PID, 1)])
 
+    @pytest.mark.idle_clock
     async def test_it_ends_in_time(self) -> None:
         async with logs(delivery_timeout_ms=100) as (proxy, log):
             proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: CloseAfter())
@@ -221,6 +223,7 @@ class TestRead:
             proxy.brokers.control(ApiKey.FETCH, later)
             assert sequences(await read(log, 0, 2)) == [0, 1]
 
+    @pytest.mark.idle_clock
     async def test_but_not_for_ever(self) -> None:
         async with logs(upstream_request_timeout_ms=100) as (proxy, log):
             write(proxy, 0)

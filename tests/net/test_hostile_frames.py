@@ -219,6 +219,7 @@ async def hostile_broker(behave: Callable[[trio.SocketStream], Awaitable[None]])
 
 
 @pytest.mark.parametrize("behave", BROKERS)
+@pytest.mark.idle_clock
 async def test_a_broker_that_is_none_harms_only_the_clients_behind_its_port(
     behave: Callable[[trio.SocketStream], Awaitable[None]],
 ) -> None:
@@ -233,6 +234,7 @@ async def test_a_broker_that_is_none_harms_only_the_clients_behind_its_port(
 
 
 @pytest.mark.parametrize("behave", BROKERS)
+@pytest.mark.idle_clock
 async def test_to_bootstrap_from_what_is_no_broker_is_tried_on_and_holds_nothing(
     behave: Callable[[trio.SocketStream], Awaitable[None]],
 ) -> None:

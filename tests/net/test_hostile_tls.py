@@ -83,7 +83,7 @@ async def sent(proxy: Proxied, data: bytes) -> FrameClient:
 async def answered_to_the_end(client: FrameClient) -> bytes:
     """All that kproxy said before it ended the connection."""
     said = b""
-    with suppress(trio.BrokenResourceError), trio.fail_after(10):
+    with suppress(trio.BrokenResourceError), trio.fail_after(30):
         async for part in client.stream:
             said += part
     return said

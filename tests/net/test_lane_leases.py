@@ -26,7 +26,7 @@ async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance,
     async with instance(bootstrap, opened=False, **options) as kproxy:
         made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats, kproxy.log)
         kproxy.nursery.start_soon(made.run)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await kproxy.log.opened.wait()
         yield kproxy, made
 
@@ -131,7 +131,7 @@ async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
     async with open_fake_cluster(1) as fake, lanes(fake.bootstrap, crash_recovery_enable=False) as (kproxy, leases):
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Answer(refusal), times=2)
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
-        with trio.fail_after(2):
+        with trio.fail_after(30):
             leases.give_back(await leases.lease(ONE))
         assert kproxy.stats.upstream_errors["init_producer_id"] == 2  # what takes a moment is no error
 
@@ -153,7 +153,7 @@ async def test_a_lease_that_is_given_up_leaves_nothing_behind() -> None:
         assert scope.cancelled_caught
         assert kproxy.stats.producer_ids_active == 1
         fake.cluster.controls.remove(silent)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             lane = await leases.lease(ONE)
         assert lane.producer_id != held.producer_id
         assert len({key for _, key, _ in entries(fake.cluster)}) == 2

@@ -14,6 +14,8 @@ from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.net.read_backs import ReadBacks
 from tests.net.harness import Proxied, proxied
 
+pytestmark = pytest.mark.idle_clock
+
 PID = 1 << 62 | 7
 
 

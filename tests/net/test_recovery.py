@@ -211,6 +211,7 @@ async def test_nothing_to_do_is_no_request() -> None:
         assert (found, proxy.stats.recoveries, proxy.stats.fences) == ({}, 0, {})
 
 
+@pytest.mark.idle_clock
 async def test_what_cannot_be_had_is_an_error_and_nothing_is_made_up() -> None:
     async with recovery(delivery_timeout_ms=50) as (proxy, recover):
         proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, lambda _: Close())

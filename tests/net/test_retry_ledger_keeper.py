@@ -7,6 +7,8 @@ from kproxy.testing.fake_broker import Close
 from tests.net.harness import Proxied, errors_of, eventually, proxied, values_in
 from tests.net.retrying import batch, end, request
 
+pytestmark = pytest.mark.idle_clock
+
 
 async def leave_in_doubt(proxy: Proxied, *, reset: bool = True) -> None:
     """A record is written, and nobody knows whether its client had the answer."""

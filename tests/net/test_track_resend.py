@@ -18,6 +18,8 @@ from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from tests.net.harness import Proxied, errors_of, produce, proxied, values_in
 
+pytestmark = pytest.mark.idle_clock
+
 
 def said(error: int) -> ProduceResponse:
     row = ProduceResponsePartitionProduceResponse(index=0, error_code=error, base_offset=-1)

@@ -44,4 +44,4 @@ def request(*sets: bytes | bytearray | None, transactional_id: str | None = None
         for index, data in enumerate(sets)
     ]
     data = ProduceRequestTopicProduceData(name="t", partition_data=rows)
-    return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=[data])
+    return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=60_000, topic_data=[data])

@@ -95,7 +95,7 @@ async def connected(
     if due and not lifetime_ms:
         io._due = 0.0  # as if most of an hour had gone by
     try:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             yield io, Broker(far, renewals)
     finally:
         near.close()

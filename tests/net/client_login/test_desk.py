@@ -188,7 +188,7 @@ async def test_a_user_who_is_removed_cannot_log_in_any_more(options: dict[str, A
             async with await proxy.client() as client:
                 return bool((await plain(client)).error_code)
 
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while not await gone():  # noqa: ASYNC110 - a file that is looked at once a second
                 await trio.sleep(0.2)
 

@@ -17,7 +17,7 @@ from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 PID = 3 << 61 | 7
 
 

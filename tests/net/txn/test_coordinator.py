@@ -111,7 +111,7 @@ class TestOneClient:
             await client.write(a, "1", P0)
             owner = a.transactions.coordinator.of("id")
             assert owner is not None
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while owner.transaction is not None:  # noqa: ASYNC110 - time itself is waited for
                     await trio.sleep(0.05)
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
@@ -322,7 +322,7 @@ class TestInstances:
             assert view is not None
             assert b.transactions.views.bound(*P0) == 0
             b.transactions.coordinator.end_overdue(view)
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.01)
             again = await cast.instance("a")  # the id is still its own
@@ -343,7 +343,7 @@ class TestInstances:
             b.transactions.coordinator.end_overdue(view)
             owner = a.transactions.coordinator.of("id")
             assert owner is not None
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while a.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.01)
             assert owner.transaction is not None
@@ -430,6 +430,7 @@ class TestClocks:
             assert a.stats.transactions.claims == {"won": 1}
             assert not b.stats.transactions.claims
 
+    @pytest.mark.idle_clock
     async def test_a_decision_that_arrives_after_its_client_was_answered_does_not_count(self) -> None:
         """The commit's record is on its way to the log while the client is answered that its transaction is lost."""
         async with stage(upstream_request_timeout_ms=300, delivery_timeout_ms=400) as cast:
@@ -477,6 +478,7 @@ class TestClocks:
 
     @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
     @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "written"])
+    @pytest.mark.idle_clock
     async def test_a_decision_of_which_nothing_is_heard_is_found_out_before_the_client_is_told(
         self, bumps: bool, arrives: bool
     ) -> None:

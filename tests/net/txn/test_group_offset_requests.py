@@ -13,6 +13,8 @@ from tests.net.txn.group_client import commit, fetch_request, fetched, told
 from tests.net.txn.group_scene import scene
 from tests.net.txn.test_rpcs_whole import OPTIONS
 
+pytestmark = pytest.mark.idle_clock
+
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 LATER = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -26,6 +26,8 @@ from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Drop, Edit, FakeCluster, FakeServer, open_fake_cluster
 from tests.net.txn.log_harness import PATIENCE, PID, configured
 
+pytestmark = pytest.mark.idle_clock
+
 OPEN_ERRORS = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REQUEST_TIMED_OUT,

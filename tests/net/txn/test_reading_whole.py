@@ -130,7 +130,7 @@ async def test_a_commit_wakes_a_reader_that_waits() -> None:
         await transact(ours, "t", "a", committed=None)
         consumer = Consumer(two, 12, "t", bytes(16))
         async with trio.open_nursery() as nursery:
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 nursery.start_soon(consumer.poll, 60_000)
                 assert await ours.end() == 0
         assert consumer.values == ["a"]
@@ -148,7 +148,7 @@ async def test_an_instance_that_joins_later_shows_the_same() -> None:
             await transact(ours, "t", "b", committed=None)
             async with await other.client() as reader:
                 consumer = Consumer(reader, 12, "t", bytes(16))
-                with trio.fail_after(10):
+                with trio.fail_after(30):
                     while not consumer.values:
                         await consumer.poll()
                 assert consumer.values == ["a"]
@@ -210,7 +210,7 @@ async def test_the_last_stable_offset_never_falls_and_can_be_reached(seed: int) 
             had, stable = stable, await end_of(clients[4], "t", rng.choice([1, 2, 5]), 1)
             assert had <= stable <= await end_of(clients[4], "t", 5, 0)
             if rng.random() < 0.4:
-                with trio.fail_after(10):
+                with trio.fail_after(30):
                     while consumer.position < stable:
                         await consumer.poll(20)
                 assert consumer.position == stable

@@ -68,7 +68,7 @@ async def test_two_instances_a_restarted_one_and_one_that_loads_a_snapshot_see_t
         assert proxy.stats.transactions.unknown == 1
         await proxy.transactions.control.reject(STRAY.producer_id)
         for consumer in consumers:
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while consumer.values != ["a", "plain"]:
                     await consumer.poll()
             assert await end_of(consumer.client, "t", 5, 1) == at + 2

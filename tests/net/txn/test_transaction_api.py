@@ -19,6 +19,8 @@ from tests.net.harness import Proxied, eventually, metadata, proxied
 from tests.net.txn.fake_coordinator import FakeCoordinator, FakeTransactions
 from tests.net.txn.wire_producer import TV1, TV2, WireProducer, produce_request, transactional_batch
 
+pytestmark = pytest.mark.idle_clock
+
 HOMES = (HomeRule("theirs-*", Home.BROKER), HomeRule("*", Home.KPROXY))
 ME = Producer(4000, 7)
 P0, P1 = ("t", 0), ("t", 1)

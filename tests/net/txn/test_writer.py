@@ -191,7 +191,7 @@ class TestRequests:
                 await w.writer.room(20_000)
             assert waited.cancelled_caught
             gate.set()
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 await w.writer.room(20_000)
             assert first.settled
 
@@ -201,7 +201,7 @@ class TestRequests:
             sends = [w.accept(b"%d" % n, index=n % 3) for n in range(30)]
             with pytest.raises(LocalProtocolError):
                 w.writer.written()
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 await w.writer.flush()
             assert all(send.settled and not send.error_code for send in sends)
             assert w.writer.written()["t", 2].end_offset == 10
@@ -242,6 +242,7 @@ class TestResends:
             assert (int(value), int(value)) in copies
             assert set(copies) <= {(n, n) for n in range(5)}
 
+    @pytest.mark.idle_clock
     async def test_a_broker_that_does_not_answer_counts_as_lost(self) -> None:
         async with writing(upstream_request_timeout_ms=50) as w:
             w.brokers.control(ApiKey.PRODUCE, at(b"2", Drop(apply=False)))

@@ -71,7 +71,7 @@ def produce_request(
         topic = topics.setdefault(name, ProduceRequestTopicProduceData(name=name, topic_id=ids.get(name, bytes(16))))
         topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=data))
     return ProduceRequest(
-        transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=list(topics.values())
+        transactional_id=transactional_id, acks=acks, timeout_ms=60_000, topic_data=list(topics.values())
     )
 
 

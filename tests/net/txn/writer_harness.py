@@ -20,7 +20,7 @@ from kproxy.testing.fake_broker.partition import Partition
 from kproxy.txn.ids import TXN_BITS
 from kproxy.txn.writes import Batch, TxnSend, Written
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 PID, EPOCH = TXN_BITS | 7, 3
 
 

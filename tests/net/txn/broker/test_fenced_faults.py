@@ -20,6 +20,8 @@ from tests.net.txn.broker.native_stage import TOPIC, stage
 from tests.net.txn.broker.test_managed_owner import refuse
 from tests.net.txn.log_harness import PATIENCE
 
+pytestmark = pytest.mark.idle_clock
+
 LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 ENDS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE

@@ -112,6 +112,7 @@ class TestFaults:
             await client.end()
             assert cast.read() == ["1", "2"]
 
+    @pytest.mark.idle_clock
     async def test_nobody_answers_in_time_then_the_outcome_is_open_and_the_next_is_behind_it(self, level: int) -> None:
         async with stage(level, delivery_timeout_ms=1_000) as cast:
             client = await cast.client()
