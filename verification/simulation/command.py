@@ -51,10 +51,12 @@ class Wanted:
     trace: bool
 
 
-def options(seeds: int, faults: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def options(
+    seeds: int, faults: tuple[str, ...], others: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds the options to a command, which then takes ``wanted`` and ``faults``, and what it has itself.
 
-    ``seeds`` is how many are run by default; ``faults`` are all that there are.
+    ``seeds`` is how many are run by default; ``faults`` are the kinds that strike by default, ``others`` must be named.
     """
 
     def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -62,8 +64,9 @@ def options(seeds: int, faults: tuple[str, ...]) -> Callable[[Callable[..., None
             return faults
         found = tuple(name for name in value.split(",") if name)
         for name in found:
-            if name not in faults:
-                raise click.BadParameter(f"no such fault: {name}; there are {', '.join(dict.fromkeys(faults))}")
+            if name not in faults + others:
+                known = ", ".join(dict.fromkeys(faults + others))
+                raise click.BadParameter(f"no such fault: {name}; there are {known}")
         return found
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.plan import Plan
 from verification.simulation.transactions.cuts import shrink
-from verification.simulation.transactions.homes import FAULTS, HOMES
+from verification.simulation.transactions.homes import FAULTS, HOMES, LONE_FAULTS
 from verification.simulation.transactions.matrix import Matrix, each_fault, repetition
 from verification.simulation.transactions.plan import Taste, WorldPlan
 
@@ -35,7 +35,7 @@ def _cast(plan: Plan) -> Iterable[object]:
 @click.option(
     "--each-fault", "alone", is_flag=True, help="Each home and kind of fault alone, and all together, in turn."
 )
-@options(_SEEDS, FAULTS)
+@options(_SEEDS, FAULTS, LONE_FAULTS)
 def main(wanted: Wanted, faults: tuple[str, ...], homes: tuple[str, ...], alone: bool) -> None:
     """Simulates transactions of both homes among brokers, readers and faults, and checks what kproxy promises."""
     taste = Taste(faults=faults, homes=tuple(map(Home, homes)) or HOMES)

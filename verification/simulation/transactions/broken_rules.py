@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
+import trio
+
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode, Message
@@ -33,6 +35,7 @@ from kproxy.txn.writes import TxnSend, Writes
 
 _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
+_TIME_OUT: Final = Owner.time_out
 _ADMIT: Final = Owner.admit
 _ANNOUNCE: Final = Owner._announce
 _UNTIL_DECIDED: Final = Owner._until_decided
@@ -185,6 +188,13 @@ def takes_the_newest_identity(self: Owner, view: IdView, _: Transaction) -> None
 def waits_for_its_turn(self: Owner, _: str) -> AbstractAsyncContextManager[None]:
     """What aborts a transaction waits until requests of it are done with data brokers."""
     return self._turns.ordinary()
+
+
+async def times_out_when_settled(self: Owner) -> None:
+    """What is overdue is aborted when data brokers have taken, or refused for good, what they were sent."""
+    if self.transaction is not None and self.is_overdue(trio.current_time()):
+        await self.transaction.writer.flush()
+    await _TIME_OUT(self)
 
 
 def ended_without_a_claim(self: Coordinator, view: IdView) -> None:

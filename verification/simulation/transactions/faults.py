@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from kproxy.codec.messages import ApiKey
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
+from verification.simulation.faults import refusal
 from verification.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
 from verification.simulation.transactions.broker_txn_faults import NATIVE
 from verification.simulation.transactions.homes import LOG_PARTITIONS
 from verification.simulation.transactions.plan import PLACES
+from verification.simulation.transactions.steering import values
 
 if TYPE_CHECKING:
     from verification.simulation.transactions.world import TransactionWorld
 
 _LONGEST: Final = 6.0
+#: Of writes to a partition, in seconds: longer than any time-out of a transaction here, and the patience of the check.
+_LONGEST_REFUSAL: Final = 40.0
 _LATEST: Final = 9.0
 #: Requests that may come late: all that producers of KIP-98 send in transactions, and what others send.
 _OF_KIP_98: Final = (
@@ -96,6 +100,18 @@ async def _snapshot(world: "TransactionWorld", fault: FaultPlan) -> None:
             await instance.transactions.snapshots.take(index, _CHUNKS[int(fault.where * 997) % len(_CHUNKS)])
 
 
+async def _no_replicas(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """A partition of the data takes no writes for long."""
+    place, until = int(fault.where * PLACES), trio.current_time() + fault.much * _LONGEST_REFUSAL
+
+    def control(call: Call) -> Fault | None:
+        if trio.current_time() >= until or not any(b":%d." % place in value for value in values(call)):
+            return None
+        return refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    world.brokers.control(ApiKey.PRODUCE, control)
+
+
 async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
     """The next request of a kind that a producer sends is on its way for long."""
     keys = _PLAIN if world.place.home is Home.BROKER else _OF_KIP_98
@@ -121,6 +137,7 @@ FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "forget_log": _forget_log,
     "log_broker": _log_broker,
     "snapshot": _snapshot,
+    "no_replicas": _no_replicas,
     "late": _late,
     "control_late": _control_late,
     "control_lost": _control_lost,

@@ -57,6 +57,8 @@ FAULTS: Final = (
     "native_slow",
     "expire_id",
 )
+#: Kinds that strike only in runs without others, since with others it could not be said what they cause.
+LONE_FAULTS: Final = ("no_replicas",)
 _OF_COORDINATORS: Final = frozenset(FAULTS[FAULTS.index("coordinator") :])
 _OF_THE_LOG: Final = frozenset(
     {"log_leader", "log_lost", "log_unheard", "log_slow", "forget_log", "log_broker", "snapshot"}
@@ -122,3 +124,8 @@ def draw_home(seed: int, homes: Sequence[Home], transaction_versions: Sequence[i
 def faults_of(home: Home, wanted: Sequence[str]) -> tuple[str, ...]:
     """Of the kinds that are wanted those that there are at a home."""
     return tuple(name for name in wanted if name not in _NOT_AT[home])
+
+
+def lone_faults_of(home: Home) -> tuple[str, ...]:
+    """The kinds of ``LONE_FAULTS`` that there are at a home: brokers time their own transactions out."""
+    return () if home.is_broker else LONE_FAULTS

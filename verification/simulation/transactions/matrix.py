@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Final
 
-from verification.simulation.transactions.homes import faults_of
+from verification.simulation.transactions.homes import FAULTS, faults_of, lone_faults_of
 from verification.simulation.transactions.plan import Taste
 from verification.simulation.transactions.world import run_seed
 from verification.simulation.world import Outcome
@@ -33,7 +33,8 @@ def each_fault(taste: Taste) -> Matrix:
     """A run for each home and kind of fault of a taste, and in between runs with all kinds."""
     tastes: list[Taste] = []
     for home in taste.homes:
-        kinds = tuple(dict.fromkeys(faults_of(home, taste.faults)))
+        lone = lone_faults_of(home) if taste.faults == FAULTS else ()
+        kinds = (*dict.fromkeys(faults_of(home, taste.faults)), *lone)
         for at in range(0, len(kinds), _ALONE):
             tastes += [replace(taste, homes=(home,), faults=(kind,)) for kind in kinds[at : at + _ALONE]]
             tastes.append(replace(taste, homes=(home,)))

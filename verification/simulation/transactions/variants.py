@@ -24,6 +24,7 @@ from kproxy.txn.views import Views
 from kproxy.txn.writes import Writes
 from verification.models.transaction_log.broken_views import HastyLoader
 from verification.simulation.transactions import broken_rules, group_scripts, invariants, scripts
+from verification.simulation.transactions.homes import LONE_FAULTS
 from verification.simulation.transactions.plan import Taste, WorldPlan, make_plan
 
 
@@ -171,6 +172,13 @@ VARIANTS: Final = (
         ),
         scripts.overdue_without_replicas,
         (invariants.TIMEOUT,),
+    ),
+    Variant(
+        "a transaction is timed out when its data are settled",
+        ((Owner, "time_out", broken_rules.times_out_when_settled),),
+        replace(_BUSY, faults=LONE_FAULTS, fault_count=(8, 12), lives=(1,), dies=1.0, timeouts_ms=(3_000,)),
+        (invariants.TIMEOUT,),
+        10,
     ),
     Variant(
         "data do not wait for their announcement",

@@ -24,7 +24,7 @@ from verification.simulation.transactions.control_calls import ControlClient, Co
 from verification.simulation.transactions.faults import FAULTS
 from verification.simulation.transactions.group_watch import GroupWatch
 from verification.simulation.transactions.history import TransactionHistory
-from verification.simulation.transactions.homes import HomePlan
+from verification.simulation.transactions.homes import LONE_FAULTS, HomePlan
 from verification.simulation.transactions.last_look import LastLook
 from verification.simulation.transactions.legacy import ByHand, LegacyTools, PerRequest
 from verification.simulation.transactions.member_groups import MemberGroups
@@ -44,6 +44,8 @@ _LEGACY: Final[Mapping[Way, Callable[[LegacyTools], Steps]]] = {
     Way.ON_OFFSET_COMMIT: Application,
     Way.PER_REQUEST: PerRequest,
 }
+#: Seconds after a transaction's time-out in which its kproxy has aborted it, if the log takes writes.
+_TIME_OUT_GRACE: Final = 10.0
 #: Of those whose transactions are in no order with those of others.
 _FIRST_NUMBER: Final = 1_000
 #: In the place of a kproxy's number: the brokers themselves.
@@ -224,6 +226,9 @@ class TransactionWorld(base.World):
                         nursery.start_soon(reader.run, place)
                 nursery.start_soon(self._watch_stable)
                 nursery.start_soon(self._look_back)
+                log_takes_writes = all(fault.kind in LONE_FAULTS for fault in self._plan.faults)
+                if log_takes_writes and not self._plan.place.is_native and self._plan.script is None:
+                    nursery.start_soon(self._watch_time_outs)
                 if self._moves:
                     nursery.start_soon(self._watch_groups)
 
@@ -262,6 +267,19 @@ class TransactionWorld(base.World):
             place, instance = rng.randrange(PLACES), rng.choice(self.places)
             await self.look(watchers[instance], place, instance)
             await trio.sleep(rng.choice((0.05, 0.3, 0.8)))
+
+    async def _watch_time_outs(self) -> None:
+        """Looks for transactions that a kproxy leaves open after their time-out though it can write to its log."""
+        while True:
+            await trio.sleep(0.5)
+            for instance in self.instances:
+                if not instance.up or instance.transactions is None:
+                    continue
+                for owner in instance.transactions.coordinator.owned():
+                    if owner.is_overdue(trio.current_time() - _TIME_OUT_GRACE):
+                        name = owner.keeper.transactional_id
+                        how = f"{name} is open at {instance.name} {_TIME_OUT_GRACE:.0f} s after its time-out"
+                        self.told.breaks(invariants.TIMEOUT, how)
 
     async def _look_back(self) -> None:
         """Fetches one batch, now here and now there, far before the end or near it: as readers do that lag or seek."""

@@ -1,7 +1,7 @@
 """Seeds spread over homes and kinds of faults."""
 
 from kproxy.proxy.coordinator_rules import Home
-from verification.simulation.transactions.homes import FAULTS, HOMES, faults_of
+from verification.simulation.transactions.homes import FAULTS, HOMES, faults_of, lone_faults_of
 from verification.simulation.transactions.matrix import Matrix, each_fault, repetition
 from verification.simulation.transactions.plan import Taste
 
@@ -11,7 +11,7 @@ def test_each_home_has_each_of_its_faults_alone_and_all_together() -> None:
     for home in HOMES:
         mine = [taste.faults for taste in tastes if taste.homes == (home,)]
         alone = [faults for faults in mine if len(faults) == 1]
-        assert sorted(alone) == sorted((kind,) for kind in set(faults_of(home, FAULTS)))
+        assert sorted(alone) == sorted((kind,) for kind in {*faults_of(home, FAULTS), *lone_faults_of(home)})
         assert mine.count(FAULTS) == len(mine) - len(alone) > 0
 
 
