@@ -20,6 +20,7 @@ from bench.processes import raise_file_limit
 from bench.recovery import recovery
 from bench.report import Figure, line, save, show
 from bench.restarts import restarts
+from bench.start import start
 from bench.targets import Target, leader, open_sink, open_targets
 from bench.tls import connections, tls
 from bench.transactions import CELL_SECONDS, PARTITIONS, transactions
@@ -47,6 +48,7 @@ SIZED: dict[str, Callable[[int], list[Figure]]] = {
 }
 """With a broker of their own."""
 ALONE: dict[str, Callable[[], list[Figure]]] = {
+    "start": start,
     "memory": cases.memory,
     "tls-connections": connections,
     "stall": cases.stalled_broker,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -16,9 +17,7 @@ import trio
 from kproxy import __version__
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
 from kproxy.config.os_limits import open_files_for
-from kproxy.control.config_api import config_routes
 from kproxy.control.control_server import serve_control
-from kproxy.control.fact_routes import fact_routes
 from kproxy.control.http import serve_http
 from kproxy.control.in_flight import InFlight
 from kproxy.control.logging import Logs
@@ -41,6 +40,9 @@ from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.tracing.opening import open_tracing
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
 
 log = structlog.get_logger("kproxy.app")
 
@@ -159,7 +161,13 @@ class _Process:
             if self._predecessor is None:
                 nursery.start_soon(self._cluster.run)
                 nursery.start_soon(transactions.run)
-            routes = [*config_routes(self._settings, self._logs), *fact_routes(facts)]
+
+            def routes() -> "Sequence[Route]":
+                from kproxy.control.config_api import config_routes
+                from kproxy.control.fact_routes import fact_routes
+
+                return [*config_routes(self._settings, self._logs), *fact_routes(facts)]
+
             refused = partial(self._stats.count_http_refused, "control")
             await nursery.start(serve_control, config, transactions.control, routes, refused, self._in_flight)
             if config.handover_socket is not None:

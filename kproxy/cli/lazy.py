@@ -1,12 +1,27 @@
 """A group of commands some of which are imported when they are used: ``--help`` must not wait for Spark or a demo."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import click
 
 _HELP_LIMIT: Final = 120
+
+
+@contextmanager
+def as_if_missing(module: str) -> Iterator[None]:
+    """What is imported within does without an optional ``module``, which takes long to import; no change if it is."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 class Elsewhere(NamedTuple):

@@ -7,7 +7,7 @@ import click
 
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.lazy import Elsewhere, LazyGroup
+from kproxy.cli.lazy import Elsewhere, LazyGroup, as_if_missing
 from kproxy.config import ConfigError, ExitCode, load_with_sources
 from kproxy.errors import KproxyError
 
@@ -131,7 +131,9 @@ def run(replace: bool, **params: Any) -> int:
     """Run the proxy until SIGTERM or SIGINT."""
     flags, environment = given_flags(params), _environment()
     loaded = load_with_sources(flags, environment)
-    from kproxy.app import run as run_proxy
+    # structlog would take rich, for tracebacks in colour; kproxy's are plain.
+    with as_if_missing("rich"):
+        from kproxy.app import run as run_proxy
 
     return run_proxy(loaded, lambda: load_with_sources(flags, environment), replace=replace)
 

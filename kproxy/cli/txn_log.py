@@ -1,6 +1,5 @@
 """``kproxy txn log``: the transaction log as it stands on the brokers, one line for each record."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.config import Config, ExitCode
 from kproxy.control.logging import configure_logging
 from kproxy.errors import KproxyError, RemoteProtocolError
@@ -162,9 +162,8 @@ def _json_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -
 
 def _plain(value: Any) -> Any:
     """A message as JSON has it: bytes in hexadecimal, tags that nobody knows left out."""
-    if dataclasses.is_dataclass(value):
-        names = (field.name for field in dataclasses.fields(value))
-        return {name: _plain(getattr(value, name)) for name in names if name != "unknown_tags"}
+    if isinstance(value, ProtocolStruct):
+        return {name: _plain(getattr(value, name)) for name in value.__slots__ if name != "unknown_tags"}
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else value

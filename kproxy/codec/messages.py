@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 from kproxy.codec._generated.api import APIS, ApiKey
 from kproxy.codec._generated.errors import ErrorCode
 from kproxy.codec.primitives import Counted
+from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "decode_request", "request_class", "response_class"]
 
 
-class Message:
-    """Base of the generated messages: mutable dataclasses that hold the fields of all versions.
+class Message(ProtocolStruct):
+    """Base of the generated messages: mutable structs that hold the fields of all versions.
 
     A field that a version lacks has its default after ``decode``. Tagged fields that the tables do not know are kept
     raw in ``unknown_tags`` and written again. A ``records`` field is a view into the decoded buffer.

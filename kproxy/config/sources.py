@@ -3,10 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from kproxy.config.model import Config
 from kproxy.config.option_checks import cross_check, fit_defaults
@@ -45,18 +42,6 @@ class Loaded:
 class _Given(NamedTuple):
     raw: Raw
     source: str
-
-
-class _UniqueKeyLoader(yaml.BaseLoader):
-    """All scalars stay text, so that YAML's own idea of ``off`` or ``1:30`` cannot change a value; no key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
 
 
 def load(flags: Mapping[str, str], environ: Mapping[str, str]) -> Config:
@@ -110,34 +95,14 @@ def load_one(name: str, flags: Mapping[str, str], environ: Mapping[str, str]) ->
 
 
 def _from_file(path: str) -> dict[str, _Given]:
+    from kproxy.config.yaml_file import read_file  # YAML takes long to import, and many have no file
+
     given: dict[str, _Given] = {}
-    for name, raw in _flatten(_read_file(path)):
+    for name, raw in _flatten(read_file(path)):
         if name in given:
             raise ConfigError([f"{name} is given twice in the configuration file {path}"])
         given[name] = _Given(raw, f"file {path}")
     return given
-
-
-def _read_file(path: str) -> dict[str, Any]:
-    try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
-    except OSError as error:
-        raise ConfigError([f"cannot read the configuration file {path}: {error.strerror}"]) from None
-    except UnicodeDecodeError:
-        raise ConfigError([f"the configuration file {path} is not UTF-8 text"]) from None
-    except yaml.YAMLError as error:
-        raise ConfigError([f"the configuration file {path} is not valid YAML: {_on_one_line(error)}"]) from None
-    if content in (None, ""):
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError([f"the configuration file {path} must hold lines of 'option: value'"])
-    return content
-
-
-def _on_one_line(error: yaml.YAMLError) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{where}{problem or ' '.join(str(error).split())}"
 
 
 def _flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Raw]]:

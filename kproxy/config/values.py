@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-import yaml
-
 from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.permits import PermitRule
@@ -266,6 +264,8 @@ def _codec(word: Any, *, stored: bool) -> int:
 def _parse_deliver_rules(raw: Raw) -> tuple[DeliverRule, ...]:
     wanted = 'must map a client.id pattern to {stored codec: codec to deliver}, such as {"old-*": {lz4: gzip}}'
     if isinstance(raw, str):
+        import yaml  # takes long, and few give such rules
+
         try:
             raw = yaml.load(raw, Loader=yaml.BaseLoader) or {}
         except yaml.YAMLError:

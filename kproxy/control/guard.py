@@ -3,18 +3,16 @@
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Address, StartupError
+from kproxy.config import Address
 from kproxy.control.problems import Problem, answer
 
 #: Sent by browsers only. A page of another site must not decide transactions, whatever its name resolves to.
 _BROWSER_HEADERS: Final = (b"origin", b"sec-fetch-site")
-_TOKEN_LENGTHS: Final = range(16, 1025)
 _HTTP_PORT: Final = 80
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -42,17 +40,6 @@ def host_names(address: Address) -> frozenset[bytes]:
     if address.port == _HTTP_PORT:
         names |= {name.removesuffix(f":{_HTTP_PORT}") for name in names}
     return frozenset(name.encode() for name in names)
-
-
-def read_token(path: Path) -> bytes:
-    """The token in a file; StartupError if there is none that is worth the name."""
-    try:
-        token = path.read_bytes().strip()
-    except OSError as error:
-        raise StartupError(f"cannot read control.token.file = '{path}': {error.strerror}") from None
-    if len(token) not in _TOKEN_LENGTHS or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise StartupError(f"control.token.file = '{path}' must hold 16 to 1024 printable characters without spaces")
-    return token
 
 
 def refusal(headers: Headers, rules: Rules) -> Refusal | None:

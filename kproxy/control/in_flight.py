@@ -1,7 +1,11 @@
 """Counts the requests of the control API that are under way: a decision is not cut off by the end of kproxy."""
 
+from typing import TYPE_CHECKING
+
 import trio
-from starlette.types import ASGIApp, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class InFlight:
@@ -12,10 +16,10 @@ class InFlight:
         self.count = 0
         self._changed = trio.lowlevel.ParkingLot()
 
-    def watch(self, app: ASGIApp) -> ASGIApp:
+    def watch(self, app: "ASGIApp") -> "ASGIApp":
         """The application, its requests counted."""
 
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(scope: "Scope", receive: "Receive", send: "Send") -> None:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return

@@ -1,44 +1,74 @@
-"""Sockets to listen on, and the HTTP server behind them."""
+"""Sockets to listen on, and the HTTP server behind them, which is loaded when its first client connects."""
 
 import errno
-import logging
 import socket
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import trio
-from hypercorn.config import Config as ServerConfig
-from hypercorn.trio import serve
-from starlette.types import ASGIApp
 
 from kproxy.config import Address, ExitCode, StartupError
 
 if TYPE_CHECKING:
-    from hypercorn.typing import ASGIFramework
+    from starlette.types import ASGIApp
 
-_SHUTDOWN_SECONDS: Final = 1.0
 _BACKLOG: Final = 100
+#: What the HTTP server and the pages import; each takes 10 to 40 ms.
+_PARTS: Final = (
+    "h2.connection",
+    "wsproto",
+    "hypercorn.trio",
+    "starlette.applications",
+    "prometheus_client",
+    "kproxy.control.control_api",
+)
 #: Nobody else may connect: who can write into the file decides transactions.
 _SOCKET_MODE: Final = 0o600
 
 
 async def serve_app(
-    app: ASGIApp,
+    build: "Callable[[], ASGIApp]",
     sockets: Sequence[socket.socket],
     *,
-    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; takes the listening sockets over."""
-    server = ServerConfig()
-    server.bind = [f"fd://{listener.detach()}" for listener in sockets]
-    server.include_server_header = False
-    server.graceful_timeout = _SHUTDOWN_SECONDS
-    server.errorlog = _quiet_log()
-    # Starlette and hypercorn name the types of ASGI differently; they are the same at run time.
-    await serve(cast("ASGIFramework", app), server, task_status=task_status)
+    """Serve the application that ``build`` returns until cancelled; takes the listening sockets over.
+
+    The HTTP server is imported, and ``build`` is called, when the first client connects: a kproxy that nobody asks
+    does not pay for them.
+    """
+    task_status.started()
+    try:
+        await _first_client(sockets)
+        await _import_in_parts()
+        from kproxy.control.asgi_server import AsgiServer
+
+        await AsgiServer(build()).serve(sockets)
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+async def _first_client(sockets: Sequence[socket.socket]) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def wait(listener: socket.socket) -> None:
+            await trio.lowlevel.wait_readable(listener)
+            nursery.cancel_scope.cancel()
+
+        for listener in sockets:
+            nursery.start_soon(wait, listener)
+
+
+async def _import_in_parts() -> None:
+    """Other tasks run between the parts."""
+    for module in _PARTS:
+        import_module(module)
+        await trio.lowlevel.checkpoint()
 
 
 async def bind_tcp(option: str, address: Address) -> list[socket.socket]:
@@ -92,9 +122,3 @@ def _clear_away(option: str, path: Path) -> None:
 
 def _cannot_listen(option: str, where: Address | Path, why: str | None) -> StartupError:
     return StartupError(f"cannot listen on {option} = '{where}': {why}", ExitCode.CANNOT_BIND)
-
-
-def _quiet_log() -> logging.Logger:
-    log = logging.getLogger("http")
-    log.setLevel(logging.WARNING)
-    return log

@@ -6,7 +6,6 @@ from functools import partial
 import trio
 
 from kproxy.config import Config
-from kproxy.config.acl_file import load_rules
 from kproxy.net.audit_log import AuditLog
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
@@ -46,5 +45,7 @@ def open_authorization(config: Config, stats: Stats) -> Authorization | None:
     """By ``acl.file``; None if there is none. StartupError if it can't be used."""
     if config.acl_file is None:
         return None
+    from kproxy.config.acl_file import load_rules  # YAML takes long to import
+
     read = partial(load_rules, super_users=config.super_users)
     return Authorization(WatchedFile(config.acl_file, read, "acl.file"), stats)

@@ -1,7 +1,6 @@
 """Quotas as the shell has them: the limits of ``quotas.file`` in force, and who hears of waits."""
 
 from kproxy.config import Config
-from kproxy.config.quota_file import load_quotas
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
 from kproxy.proxy.quotas.quota_rules import QuotaRules
@@ -42,5 +41,7 @@ def open_quotas(config: Config, stats: Stats) -> QuotaKeeper | None:
     """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
     if config.quotas_file is None:
         return None
+    from kproxy.config.quota_file import load_quotas  # YAML takes long to import
+
     file = WatchedFile(config.quotas_file, load_quotas, "quotas.file")
     return QuotaKeeper(file, config.quota_throttle_max_ms / 1000, stats)

@@ -8,7 +8,6 @@ older version keeps them until a MIRRORED record names the transaction, and woul
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -39,10 +38,10 @@ def places_of(record: TransactionOffsets) -> set[TopicPartition]:
 def superseded(record: TransactionOffsets, places: Collection[TopicPartition]) -> TransactionOffsets:
     """What is left of offsets when there are newer ones of these partitions; ``record`` itself is not changed."""
     topics = [
-        replace(topic, partitions=[row for row in topic.partitions if (topic.name, row.index) not in places])
+        topic.replaced(partitions=[row for row in topic.partitions if (topic.name, row.index) not in places])
         for topic in record.topics
     ]
-    return replace(record, topics=[topic for topic in topics if topic.partitions])
+    return record.replaced(topics=[topic for topic in topics if topic.partitions])
 
 
 def with_newest(records: Iterable[TransactionOffsets], newest: TransactionOffsets) -> list[TransactionOffsets]:

@@ -32,7 +32,7 @@ async def with_control(tmp_path: Path, given: dict[str, str], work: Callable[[li
     config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=path)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            await nursery.start(serve_control, config, FakeTransactions(), routes)
+            await nursery.start(serve_control, config, FakeTransactions(), lambda: routes)
             await trio.to_thread.run_sync(work, ["--socket", str(path)])
             nursery.cancel_scope.cancel()
 

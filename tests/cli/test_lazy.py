@@ -1,12 +1,14 @@
 """Commands of other modules: shown without being imported, run as if they were the group's own."""
 
+import importlib
 import subprocess
 import sys
 
 import click
+import pytest
 from click.testing import CliRunner
 
-from kproxy.cli.lazy import Elsewhere, LazyGroup
+from kproxy.cli.lazy import Elsewhere, LazyGroup, as_if_missing
 
 HEALTH = Elsewhere("kproxy.cli.health_command", "health", "What the group says of it.")
 
@@ -48,3 +50,16 @@ def test_every_command_of_kproxy_can_be_had_and_help_imports_no_heavy_module() -
         "for name in cli.list_commands(context): assert cli.get_command(context, name).help, name\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_module_is_missing_for_a_while_and_then_there() -> None:
+    name = "xml.dom.pulldom"
+    sys.modules.pop(name, None)
+    with as_if_missing(name), pytest.raises(ImportError):
+        importlib.import_module(name)
+    assert importlib.import_module(name).__name__ == name
+
+
+def test_a_module_that_is_imported_stays() -> None:
+    with as_if_missing("click"):
+        assert importlib.import_module("click") is click

@@ -29,7 +29,7 @@ async def beside(tmp_path: Path, facts: FakeFacts, work: Callable[[Address, Path
     with trio.fail_after(20), capture_logs():
         async with trio.open_nursery() as nursery:
             stats = Stats()
-            await nursery.start(serve_control, config, FakeTransactions(), fact_routes(facts))
+            await nursery.start(serve_control, config, FakeTransactions(), lambda: fact_routes(facts))
             page = await nursery.start(serve_http, config, stats, facts, FakeTransactions())
             await trio.to_thread.run_sync(work, page, tmp_path / "c.sock")
             nursery.cancel_scope.cancel()

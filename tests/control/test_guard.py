@@ -1,10 +1,8 @@
-from pathlib import Path
-
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from kproxy.config import Address, StartupError
-from kproxy.control.guard import Guard, Rules, by_rules, host_names, read_token, refusal
+from kproxy.config import Address
+from kproxy.control.guard import Guard, Rules, by_rules, host_names, refusal
 from tests.control.asgi import call
 
 TOKEN = b"correct-horse-battery"
@@ -115,22 +113,3 @@ async def test_a_websocket_is_closed() -> None:
         {"type": "websocket", "headers": []}, receive, send
     )
     assert [message["type"] for message in sent] == ["websocket.close"]
-
-
-def test_a_token_may_end_with_a_new_line(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_bytes(TOKEN + b"\n")
-    assert read_token(path) == TOKEN
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"short", b"x" * 1025, b"two words are not one token", b"\xff" * 20])
-def test_what_is_no_token_ends_the_start(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "token"
-    path.write_bytes(content)
-    with pytest.raises(StartupError, match="must hold 16 to 1024 printable characters"):
-        read_token(path)
-
-
-def test_a_token_file_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match=r"cannot read control.token.file"):
-        read_token(tmp_path / "none")

@@ -241,7 +241,7 @@ async def test_a_page_of_somebody_else_gets_nothing(tmp_path: Path, browser: Chr
 
         [listener] = await bind_tcp("evil", Address("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        await nursery.start(serve_app, Starlette(routes=[Route("/", show)]), [listener])
+        await nursery.start(serve_app, lambda: Starlette(routes=[Route("/", show)]), [listener])
 
         def tried(host: str) -> Any:
             browser.get(f"http://{host}:{port}/")

@@ -3,9 +3,13 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from kproxy.config import Address, ExitCode, StartupError
-from kproxy.control.serving import bind_tcp, unix_listener
+from kproxy.control.serving import bind_tcp, serve_app, unix_listener
 
 OPTION = "control.socket"
 
@@ -65,3 +69,35 @@ async def test_a_tcp_address_in_use_is_named_with_its_option() -> None:
         address = Address("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(StartupError, match=rf"cannot listen on control.http = '{address}'"):
             await bind_tcp("control.http", address)
+
+
+async def test_an_application_is_built_when_its_first_client_connects() -> None:
+    built = 0
+
+    def build() -> ASGIApp:
+        nonlocal built
+        built += 1
+        return PlainTextResponse("served")
+
+    sockets = await bind_tcp("http", Address("127.0.0.1", 0))
+    port = sockets[0].getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_app, build, sockets)
+        await trio.testing.wait_all_tasks_blocked()
+        assert built == 0
+        for _ in range(2):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                await client.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                answer = b"".join([part async for part in client])
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"served")
+        assert built == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_nobody_asked_closes_its_sockets() -> None:
+    sockets = await bind_tcp("http", Address("127.0.0.1", 0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_app, lambda: PlainTextResponse("never"), sockets)
+        nursery.cancel_scope.cancel()
+    assert all(listener.fileno() == -1 for listener in sockets)

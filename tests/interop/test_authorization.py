@@ -41,6 +41,7 @@ from kproxy.codec._generated import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import APIS, Message
+from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from kproxy.testing.kafka import RealKafka
 from tests.interop import records, session
@@ -288,9 +289,9 @@ def said(message: Any) -> Any:
     """What an answer says, as plain values, without what is different wherever it comes from."""
     if isinstance(message, list):
         return [said(item) for item in message]
-    if not hasattr(message, "__dataclass_fields__"):
+    if not isinstance(message, ProtocolStruct):
         return bytes(message) if isinstance(message, memoryview) else message
-    return {name: said(getattr(message, name)) for name in message.__dataclass_fields__ if name not in _OTHERWISE}
+    return {name: said(getattr(message, name)) for name in message.__slots__ if name not in _OTHERWISE}
 
 
 @pytest.mark.parametrize(("request_", "version"), REQUESTS)

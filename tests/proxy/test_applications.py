@@ -1,6 +1,5 @@
 """Which application a producer or a consumer belongs to, and what its consumer is told."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,7 +120,7 @@ def test_topics_by_id_are_recorded_by_their_names() -> None:
 @pytest.mark.parametrize("name", ["t" * 250, "t/1"])
 def test_offsets_of_a_topic_that_there_cannot_be_are_refused_and_not_recorded(name: str) -> None:
     request = commit_request()
-    request.topics.append(replace(request.topics[0], name=name))
+    request.topics.append(request.topics[0].replaced(name=name))
     assert [topic.name for topic in offsets_committed_by(request, {}).topics] == ["t"]
     answer: Any = committed(request, ErrorCode.NONE)
     found = [topic.partitions[0].error_code for topic in answer.topics]

@@ -1,7 +1,5 @@
 """The text of records: one line each, and what matters in it."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 
@@ -62,12 +60,12 @@ ONE, MEMBER = f"{TXN_BITS | 100}:2", f"{TXN_BITS | 200}:0"
             f"MEMBER 'pay' {MEMBER} name='task-4' joins {ONE} member_nonce=00000002 nonce=00000001",
         ),
         (
-            replace(bodies.claim(1, A), resumed_producer_id=0, resumed_epoch=4),
+            bodies.claim(1, A).replaced(resumed_producer_id=0, resumed_epoch=4),
             f"CLAIM 'pay' producer={TXN_BITS | 100} epochs=2-3 generation=1 client=7:0 resumed=0:4 timeout_ms=60000 "
             "instance='kproxy-1' client_id='app' nonce=00000001",
         ),
         (
-            replace(bodies.decision(1, A, False), reason="time-out"),
+            bodies.decision(1, A, False).replaced(reason="time-out"),
             f"DECISION 'pay' ABORT {ONE} next=7:0 reason='time-out' nonce=00000001",
         ),
         (

@@ -1,7 +1,6 @@
 """Group offsets until the broker has them: each partition's newest."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -89,12 +88,12 @@ def test_offsets_of_another_group_are_not_superseded_whatever_its_name() -> None
 @pytest.mark.parametrize(
     "longer",
     [
-        replace(SMALL, group_id="g" + 100 * "x"),
-        replace(SMALL, member_id=100 * "x"),
-        replace(SMALL, group_instance_id=100 * "x"),
-        replace(SMALL, topics=[replace(SMALL.topics[0], name="t" + 100 * "x")]),
-        replace(
-            SMALL, topics=[replace(SMALL.topics[0], partitions=[TransactionOffsetsPartition(0, 1, -1, 100 * "x")])]
+        SMALL.replaced(group_id="g" + 100 * "x"),
+        SMALL.replaced(member_id=100 * "x"),
+        SMALL.replaced(group_instance_id=100 * "x"),
+        SMALL.replaced(topics=[SMALL.topics[0].replaced(name="t" + 100 * "x")]),
+        SMALL.replaced(
+            topics=[SMALL.topics[0].replaced(partitions=[TransactionOffsetsPartition(0, 1, -1, 100 * "x")])]
         ),
     ],
     ids=["group", "member", "static member", "topic", "metadata"],
@@ -105,7 +104,7 @@ def test_the_size_counts_what_a_client_chooses(longer: TransactionOffsets) -> No
 
 def test_offsets_without_metadata_take_no_more_room() -> None:
     row = TransactionOffsetsPartition(0, 1, -1, None)
-    assert offsets_bytes(replace(SMALL, topics=[replace(SMALL.topics[0], partitions=[row])])) == offsets_bytes(SMALL)
+    assert offsets_bytes(SMALL.replaced(topics=[SMALL.topics[0].replaced(partitions=[row])])) == offsets_bytes(SMALL)
 
 
 def test_each_partition_takes_room() -> None:

@@ -175,24 +175,24 @@ def test_what_a_claim_aborted_is_not_taken_for_the_decision_before() -> None:
 
 def test_a_claim_on_behalf_of_another_leaves_the_client_as_it_is_by_then() -> None:
     nobody = Producer(-1, -1)
-    view = view_of(claim(1, P0, client=Producer(7, 3)), replace(decision(1, P0, True), next_client_epoch=4))
+    view = view_of(claim(1, P0, client=Producer(7, 3)), decision(1, P0, True).replaced(next_client_epoch=4))
     assert view.apply(claim(2, P2, client=nobody), Stand(2, 0))
     assert view.client == Producer(7, 4)
     assert view.claim is not None
     assert view.claim.client == view.client
     assert view.claim.resumed == nobody
-    first = replace(claim(1, P0, client=Producer(7, 4)), resumed_producer_id=7, resumed_epoch=3)
+    first = claim(1, P0, client=Producer(7, 4)).replaced(resumed_producer_id=7, resumed_epoch=3)
     view = view_of(first, claim(2, P2, client=nobody))
     assert view.claim is not None
     assert (view.claim.client, view.claim.resumed) == (Producer(7, 4), Producer(7, 3))
 
 
 def test_a_client_is_doomed_until_it_knows() -> None:
-    unasked, asked = decision(1, P0, False), replace(decision(1, P0, False), reason=ASKED)
+    unasked, asked = decision(1, P0, False), decision(1, P0, False).replaced(reason=ASKED)
     assert view_of(claim(1, P0), unasked).is_doomed
     assert not view_of(claim(1, P0), asked).is_doomed
     assert not view_of(claim(1, P0), decision(1, P0, True)).is_doomed
-    assert not view_of(claim(1, P0), replace(unasked, next_client_epoch=1)).is_doomed
+    assert not view_of(claim(1, P0), unasked.replaced(next_client_epoch=1)).is_doomed
 
 
 def test_a_client_that_was_replaced_leaves_nothing_doomed_behind() -> None:

@@ -1,18 +1,21 @@
 """The networks of one process: how its own connections reach brokers, and how those of clients do."""
 
+from typing import TYPE_CHECKING
+
 import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.broker_sasl.broker_credentials import Credentials, Password, Token
-from kproxy.net.broker_sasl.identities import IdentityNetworks
 from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
-from kproxy.net.broker_sasl.token_endpoint import client_credentials
 from kproxy.net.broker_sasl.token_sources import IssuedTokens, StoredToken, TokenSource
 from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.tls_network import open_network
 from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.net.broker_sasl.identities import IdentityNetworks
 
 log = structlog.get_logger("kproxy.upstream")
 
@@ -27,7 +30,7 @@ class Networks:
         own: Network,
         tokens: TokenSource | None = None,
         clients: Network | None = None,
-        identities: IdentityNetworks | None = None,
+        identities: "IdentityNetworks | None" = None,
     ) -> None:
         """``tokens`` and ``identities`` are kept fresh by ``run``; ``clients``: how they come to log in themselves."""
         self.own = own
@@ -66,6 +69,8 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
     own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats))
     identities = None
     if config.upstream_sasl_identities_file is not None:
+        from kproxy.net.broker_sasl.identities import IdentityNetworks  # its file is YAML, which takes long to import
+
         path = config.upstream_sasl_identities_file
         identities = IdentityNetworks(network, config.upstream_sasl_mechanism, path, stats)
     return Networks(own, tokens, network if config.clients_log_in else None, identities)
@@ -120,6 +125,8 @@ def _signed(region: str) -> TokenSource:
 
 
 def _asked_for(config: Config) -> TokenSource:
+    from kproxy.net.broker_sasl.token_endpoint import client_credentials  # HTTP takes long to import
+
     url, secret = (
         config.upstream_sasl_oauthbearer_token_endpoint_url,
         config.upstream_sasl_oauthbearer_client_secret_location,

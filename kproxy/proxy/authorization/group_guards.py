@@ -1,6 +1,5 @@
 """Guards of the requests of groups and of their offsets (``KafkaApis``)."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeResponseDescribedGroup
@@ -246,7 +245,7 @@ def _fetch_groups(access: Access, request: OffsetFetchRequest) -> Screened:
             row.topics.extend(refused_topics.pop(row.group_id, ()))
         answer.groups.extend(refused)
 
-    return Screened(request=replace(request, groups=kept), amend=amend)
+    return Screened(request=request.replaced(groups=kept), amend=amend)
 
 
 def _group_topics(access: Access, group: OffsetFetchRequestGroup) -> tuple[OffsetFetchRequestGroup, list[Any]]:
@@ -256,4 +255,4 @@ def _group_topics(access: Access, group: OffsetFetchRequestGroup) -> tuple[Offse
         return group, []
     topics = group.topics or []
     rows: list[Any] = [_ROWS(topic, error) for topic, error in zip(topics, errors, strict=True) if error]
-    return replace(group, topics=[topic for topic, error in zip(topics, errors, strict=True) if not error]), rows
+    return group.replaced(topics=[topic for topic, error in zip(topics, errors, strict=True) if not error]), rows

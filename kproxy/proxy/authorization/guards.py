@@ -5,7 +5,7 @@ the rest; what an answer holds beyond what its client may see is taken out of it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import Message, response_class
@@ -109,7 +109,7 @@ class Parts:
             answer = response_class(request.API_KEY)()
             setattr(answer, self._told, refused)
             return Screened(answer=answer)
-        return Screened(request=replace(request, **kept), amend=_adds(self._told, refused, amend))
+        return Screened(request=request.replaced(**kept), amend=_adds(self._told, refused, amend))
 
 
 def _adds(name: str, refused: Sequence[object], amend: Amend | None) -> Amend:

@@ -1,7 +1,6 @@
 """Guards of the requests that read, write and describe topics (``KafkaApis``)."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 from kproxy.codec._generated.describe_producers import (
@@ -115,7 +114,7 @@ def fetch(access: Access, request: FetchRequest, version: int) -> Screened:
     if screened.answer is not None or request.session_epoch == _NO_SESSION:
         return screened
     rest: Any = screened.request or request
-    return screened._replace(request=replace(rest, session_epoch=_NO_SESSION, forgotten_topics_data=[]))
+    return screened._replace(request=rest.replaced(session_epoch=_NO_SESSION, forgotten_topics_data=[]))
 
 
 def offset_for_leader_epoch(access: Access, request: Any, version: int) -> Screened:
@@ -148,7 +147,7 @@ def metadata(access: Access, request: MetadataRequest, version: int) -> Screened
         amend(answer)
         answer.topics.extend(rows)
 
-    return Screened(request=replace(request, topics=kept), amend=change)
+    return Screened(request=request.replaced(topics=kept), amend=change)
 
 
 def _may_make(access: Access, name: str) -> bool:

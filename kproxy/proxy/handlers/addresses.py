@@ -4,7 +4,6 @@ A broker for which kproxy has no port is left out, so that no client ever meets 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from kproxy.codec._generated.find_coordinator import (
@@ -45,7 +44,7 @@ class Metadata(_Addresses):
         own = any(is_own_topic(topic.name or "") for topic in request.topics or ())
         if own or (ctx.access is not None and not ctx.access.makes_topics):
             exchange.upstream_version = max(exchange.upstream_version, _FIRST_AUTO_CREATION)
-            request = replace(request, allow_auto_topic_creation=False)
+            request = request.replaced(allow_auto_topic_creation=False)
         asked: Message = request
         return asked
 
@@ -112,7 +111,7 @@ class FindCoordinator(_Addresses):
         rest = [key for key in request.coordinator_keys if not _is_told_here(ctx, key)]
         exchange.notes["keys"] = request.coordinator_keys
         if rest:
-            return replace(request, coordinator_keys=rest)
+            return request.replaced(coordinator_keys=rest)
         return Local(FindCoordinatorResponse(coordinators=_in_order(ctx, request.coordinator_keys, [])))
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:

@@ -5,7 +5,6 @@ ApiVersions alone. Features (KIP-584) are the broker's, so the same at all ports
 whether clients join partitions to transactions by writing, which kproxy serves in both ways.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
@@ -34,7 +33,7 @@ def own_answer(ctx: Context, said: ApiVersionsResponse) -> ApiVersionsResponse:
         ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
         for key, (first, last) in sorted(served.items())
     ]
-    return replace(said, api_keys=rows)
+    return said.replaced(api_keys=rows)
 
 
 def unsupported_version(newest: int) -> ApiVersionsResponse:

@@ -1,7 +1,7 @@
 """What kproxy asks the broker for one Fetch that it looks through: from where on, how much, and for how long."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from kproxy.codec._generated.fetch import (
@@ -75,15 +75,14 @@ class FetchQuestions:
         total = 0
         for key in keys:
             part = self._parts[key]
-            row = replace(part.asked, fetch_offset=part.position)
+            row = part.asked.replaced(fetch_offset=part.position)
             if part.position != part.start:
                 row.last_fetched_epoch = -1
             total += max(row.partition_max_bytes, 0)
             if key in limited:
                 row.partition_max_bytes = _LITTLE
-            by_topic.setdefault(id(part.topic), replace(part.topic, partitions=[])).partitions.append(row)
-        return replace(
-            self._request,
+            by_topic.setdefault(id(part.topic), part.topic.replaced(partitions=[])).partitions.append(row)
+        return self._request.replaced(
             max_wait_ms=wait_ms,
             max_bytes=self._bound(total),
             isolation_level=self._level,

@@ -4,7 +4,6 @@ What the state topic says decides which epochs a restarted kproxy fences: no cli
 runs the cluster can still do all this at the brokers themselves.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from kproxy.codec._generated.alter_configs import AlterConfigsResponse, AlterConfigsResponseAlterConfigsResourceResponse
@@ -75,7 +74,7 @@ class _Guarded(Handler):
             setattr(answer, self.told, refused)
             return Local(answer)
         exchange.notes["refused"] = refused
-        rest: Message = replace(request, **kept)
+        rest: Message = request.replaced(**kept)
         return rest
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:

@@ -1,6 +1,5 @@
 """DescribeTopicPartitions (75, KIP-966): the cursor of a page names no topic that its client may not describe."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from kproxy.codec._generated.describe_topic_partitions import (
@@ -54,4 +53,4 @@ def _page(
     request: DescribeTopicPartitionsRequest, cursor: DescribeTopicPartitionsResponseCursor
 ) -> DescribeTopicPartitionsRequest:
     start = DescribeTopicPartitionsRequestCursor(cursor.topic_name, cursor.partition_index)
-    return replace(request, response_partition_limit=_PAGE, cursor=start)
+    return request.replaced(response_partition_limit=_PAGE, cursor=start)

@@ -4,7 +4,6 @@ InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
 of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are between brokers: refused to clients.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -111,11 +110,11 @@ class TxnOffsetCommit(Transactional):
         legal = [topic for topic in request.topics if is_legal_topic(topic.name)]
         if len(legal) < len(request.topics):
             illegal = [topic for topic in request.topics if not is_legal_topic(topic.name)]
-            refused = offsets_committed(replace(request, topics=illegal), exchange.client_version, _NO_TOPIC)
+            refused = offsets_committed(request.replaced(topics=illegal), exchange.client_version, _NO_TOPIC)
             if not legal:
                 return Local(refused)
             exchange.notes[_REFUSED] = refused.topics
-            exchange.request = request = replace(request, topics=legal)
+            exchange.request = request = request.replaced(topics=legal)
         if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
             producer = Producer(request.producer_id, request.producer_epoch)
             member = ctx.memberships.reader(_client(ctx), producer, request.group_id)

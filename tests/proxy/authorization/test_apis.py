@@ -7,6 +7,7 @@ import pytest
 
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode
+from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.proxy.authorization.apis import GUARDS
 from kproxy.proxy.versions import FREE, HIDDEN
 from tests.proxy.authorization.screening import Screened, decoded
@@ -29,8 +30,8 @@ def errors(message: Any) -> Iterator[int]:
     if isinstance(message, list):
         for item in message:
             yield from errors(item)
-    elif hasattr(message, "__dataclass_fields__"):
-        for name in message.__dataclass_fields__:
+    elif isinstance(message, ProtocolStruct):
+        for name in message.__slots__:
             value = getattr(message, name)
             if name.endswith("error_code") and value:
                 yield value

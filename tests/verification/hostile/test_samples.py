@@ -12,7 +12,7 @@ def differences(one: Any, other: Any) -> int:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return sum(differences(*pair) for pair in zip(one, other, strict=True))
     if hasattr(one, "unknown_tags") and type(one) is type(other):
-        names = [name for name in type(one).__dataclass_fields__ if name != "unknown_tags"]
+        names = [name for name in type(one).__slots__ if name != "unknown_tags"]
         return sum(differences(getattr(one, name), getattr(other, name)) for name in names)
     return int(one != other)
 

@@ -1,6 +1,5 @@
 """What is put in the place of kproxy's rules of the brokers' transactions to see what happens without them."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from kproxy.codec._generated.end_txn import EndTxnRequest
@@ -43,7 +42,7 @@ async def without_a_generation(
     self: BrokerRequests, producer: Producer, protocol: Protocol, offsets: TransactionOffsets
 ) -> None:
     """Nobody is asked whether the consumer is still in its group."""
-    anybody = replace(offsets, generation_id=-1, member_id="", group_instance_id=None)
+    anybody = offsets.replaced(generation_id=-1, member_id="", group_instance_id=None)
     await _COMMIT_OFFSETS(self, producer, protocol, anybody)
 
 

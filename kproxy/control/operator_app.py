@@ -1,0 +1,51 @@
+"""The HTTP pages of operators, without a password: metrics, health, readiness, the status page and its facts."""
+
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from kproxy.config import Config
+from kproxy.control.control_api import error_answers, page_routes
+from kproxy.control.fact_routes import fact_routes
+from kproxy.control.fact_source import FactSource
+from kproxy.control.guard import Guard
+from kproxy.control.metrics import make_registry, render
+from kproxy.control.page import static_routes
+from kproxy.control.page_guard import page_refusal, page_rules
+from kproxy.control.transaction_control import TransactionControl
+from kproxy.proxy.facts import not_ready_reasons
+from kproxy.proxy.stats import Stats
+
+
+def make_app(
+    config: Config, stats: Stats, facts: FactSource, control: TransactionControl, token: bytes | None = None
+) -> ASGIApp:
+    """The ASGI application, with its guard. It reads only; but aborts a transaction for who has ``token``."""
+    rules = page_rules(config, token)
+    routes = [*_machine_routes(stats), *static_routes(rules), *fact_routes(facts), *page_routes(control)]
+    app = Starlette(routes=routes, exception_handlers=error_answers())
+    app.router.redirect_slashes = False
+    return Guard(app, lambda scope: page_refusal(scope, rules), partial(stats.count_http_refused, "http"))
+
+
+def _machine_routes(stats: Stats) -> list[Route]:
+    registry = make_registry(stats)
+
+    async def metrics(request: Request) -> Response:
+        page, content_type = render(registry, request.headers.get("accept", ""))
+        return Response(page, headers={"content-type": content_type})
+
+    async def healthz(request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(request: Request) -> Response:
+        reasons = not_ready_reasons(stats)
+        body = {"ready": not reasons, "brokers": stats.brokers, "reasons": reasons}
+        return JSONResponse(body, status_code=503 if reasons else 200)
+
+    pages = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+    return [Route(path, page) for path, page in pages.items()]

@@ -1,0 +1,19 @@
+"""The token that the control API asks for."""
+
+from pathlib import Path
+from typing import Final
+
+from kproxy.config import StartupError
+
+_TOKEN_LENGTHS: Final = range(16, 1025)
+
+
+def read_token(path: Path) -> bytes:
+    """The token in a file; StartupError if there is none that is worth the name."""
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise StartupError(f"cannot read control.token.file = '{path}': {error.strerror}") from None
+    if len(token) not in _TOKEN_LENGTHS or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise StartupError(f"control.token.file = '{path}' must hold 16 to 1024 printable characters without spaces")
+    return token
