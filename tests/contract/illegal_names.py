@@ -17,7 +17,6 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestOffsetForLeaderPartition,
@@ -54,10 +53,6 @@ def _list_offsets(name: str) -> Message:
 def _offset_commit(name: str) -> Message:
     topic = OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1)])
     return OffsetCommitRequest("illegal-names", -1, "", topics=[topic])
-
-
-def _offset_fetch(name: str) -> Message:
-    return OffsetFetchRequest("illegal-names", [OffsetFetchRequestTopic(name, [0])])
 
 
 def _leader_epoch(name: str) -> Message:
@@ -98,7 +93,6 @@ ASKED: Final = {
         lambda answer: answer.topics[0].partitions[0].error_code,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ),
-    "OffsetFetch": Asked(_offset_fetch, 5, lambda answer: answer.topics[0].partitions[0].error_code, ErrorCode.NONE),
     "OffsetForLeaderEpoch": Asked(
         _leader_epoch,
         3,
