@@ -19,7 +19,7 @@ MOST_BYTES: Final = 1 << 20
 _MOST_RECORDS: Final = 50_000
 
 
-class Came(NamedTuple):
+class ReceivedBatch(NamedTuple):
     """A batch of format v2 for a partition; ``arrival_ms`` is the time of records that had none of their own."""
 
     topic: str
@@ -52,7 +52,7 @@ class Repeats:
         self._bytes = 0
         self._hashed = 0
 
-    def came(self, connection: int, batches: Iterable[Came]) -> bool:
+    def came(self, connection: int, batches: Iterable[ReceivedBatch]) -> bool:
         """Keeps batches; whether a record of them came before, over another connection."""
         found = False
         for batch in batches:

@@ -25,7 +25,7 @@ from kproxy.net.broker_log_questions import (
     write_markers,
 )
 from kproxy.net.broker_log_reads import Failures, read_logs
-from kproxy.net.broker_log_tail import Spots, Tail, Wanted
+from kproxy.net.broker_log_tail import OffsetReads, Tail, Wanted
 from kproxy.net.cluster import Cluster
 from kproxy.proxy.stats import Stats
 
@@ -137,7 +137,7 @@ class BrokerLog:
         What is deleted already is left out. What can't be read yet is waited for, ``upstream_request_timeout_ms`` at
         most.
         """
-        spots = {place: Spots(wanted, partial(take, place)) for place, wanted in offsets.items()}
+        spots = {place: OffsetReads(wanted, partial(take, place)) for place, wanted in offsets.items()}
         self._stats.readbacks += len(spots)
         failed |= await read_logs(self._leaders, self._config, self._stats, spots)
 

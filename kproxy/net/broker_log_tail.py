@@ -15,7 +15,7 @@ _FIRST_BYTES: Final = 1 << 16
 #: So few offsets on, another batch may come along.
 _NEAR: Final = 1000
 
-Wish: TypeAlias = tuple[int, int]
+ReadRange: TypeAlias = tuple[int, int]
 """The offset to read from, and the most bytes."""
 
 
@@ -23,7 +23,7 @@ class Reader(Protocol):
     """Says what it wants of a log until it has enough."""
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> ReadRange | None:
         """What to read next; None: no more."""
 
     @property
@@ -37,7 +37,7 @@ class Reader(Protocol):
         """Takes note that the log begins at ``start``."""
 
 
-class Stretch:
+class LogRange:
     """The batches that overlap [first, end), and what comes along behind; up to ``max_bytes`` and a batch."""
 
     may_wait = False
@@ -51,7 +51,7 @@ class Stretch:
         self._most = min(_FIRST_BYTES, max_bytes)
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> ReadRange | None:
         """What to read next; None: no more."""
         return (self.following, min(self._most, self.room)) if self.following < self.end and self.room > 0 else None
 
@@ -69,7 +69,7 @@ class Stretch:
         self.following = max(self.following, start)
 
 
-class Spots:
+class OffsetReads:
     """The batches at some offsets, as they come; those that lie close together share a read."""
 
     may_wait = False
@@ -83,7 +83,7 @@ class Spots:
         self._skip()
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> ReadRange | None:
         """What to read next; None: no more."""
         return (self._following, self._most) if self._offsets else None
 
@@ -146,7 +146,7 @@ class Tail:
         #: The bytes did not suffice.
         self.too_long = False
         self.may_wait = False
-        self._window: Stretch | None = None
+        self._window: LogRange | None = None
         self._next()
 
     @property
@@ -155,7 +155,7 @@ class Tail:
         return tail_of(self._batches, self._epochs)[0]
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> ReadRange | None:
         """What to read next; None: no more."""
         return None if self._window is None else self._window.wish
 
@@ -203,7 +203,7 @@ class Tail:
         if self._is_enough():
             self._wait(self._end)
         elif self._room > 0:
-            self._window = Stretch(max(self._start, self._low - max(1, self._step)), self._low, self._room)
+            self._window = LogRange(max(self._start, self._low - max(1, self._step)), self._low, self._room)
         else:
             self._window, self.too_long = None, True
 
@@ -217,4 +217,4 @@ class Tail:
         rows = [each.row for each in self._wanted]
         missing = any(not holds(self._batches, row.producer_id, row.epoch, row.last_sequence) for row in rows)
         self.may_wait = missing and self._room > 0
-        self._window = Stretch(end, end + 1, self._room) if self.may_wait else None
+        self._window = LogRange(end, end + 1, self._room) if self.may_wait else None

@@ -14,7 +14,7 @@ from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.budget import Budget, Unfinished
-from kproxy.net.client_login.desk import LoginDesk
+from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.cluster import Cluster
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.intake import Finished, Intake
@@ -70,7 +70,7 @@ class Connection:
         wall: float,
         api: "TransactionApi | None" = None,
         reading: Reading | None = None,
-        logins: LoginDesk | None = None,
+        logins: LoginWorker | None = None,
     ) -> None:
         """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
 
@@ -168,7 +168,7 @@ class Connection:
         """As ``kproxy.dedup.unconfirmed.Wire``."""
         return -1 if self._broker is None else self._broker.node_id
 
-    def _had_all(self) -> bool:
+    def _received_all(self) -> bool:
         """Whether the client ended the connection in good order, behind the last byte of the last answer."""
         unsaid = self.session.link.to_client or self._writing_client
         return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
@@ -198,7 +198,7 @@ class Connection:
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
         finally:
-            self._coordinator_calls.closed(self.session.ctx.connection, had_all=self._had_all())
+            self._coordinator_calls.closed(self.session.ctx.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
         self.client.close()
@@ -389,19 +389,23 @@ class Connection:
         self.budget.hold(self, requests + answers)
         self.stats.buffered_bytes = self.budget.used
 
-    def start_errands(self) -> None:
+    def start_coordinator_calls(self) -> None:
         """Runs what has to be asked of a coordinator."""
         assert self._nursery is not None
         self.coordinator_calls_open += len(self.session.coordinator_calls)
         for coordinator_call in self.session.coordinator_calls:
-            self._nursery.start_soon(self._errand, coordinator_call, self._coordinator_calls.queue(coordinator_call))
+            self._nursery.start_soon(
+                self._coordinator_call, coordinator_call, self._coordinator_calls.queue(coordinator_call)
+            )
         self.session.coordinator_calls.clear()
 
-    async def _errand(self, coordinator_call: CoordinatorCall, work: Callable[[], Awaitable[Message | None]]) -> None:
+    async def _coordinator_call(
+        self, coordinator_call: CoordinatorCall, work: Callable[[], Awaitable[Message | None]]
+    ) -> None:
         answer = await work()
         self.session.coordinator_call_done(coordinator_call, answer, trio.current_time() + self.wall)
         self.coordinator_calls_open -= 1
-        self.start_errands()  # one may lead to another
+        self.start_coordinator_calls()  # one may lead to another
         if self._gathering:
             return
         # those that end at the same time go to the client together: a call for each would cost more than all else

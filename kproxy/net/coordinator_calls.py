@@ -43,10 +43,10 @@ class CoordinatorCalls:
         self._groups = groups
         self._last_commit = self._last
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
-        """Takes note that the client's connection has ended; ``had_all``: it surely has had every answer."""
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Takes note that the client's connection has ended; ``received_all``: it surely has had every answer."""
         if self._api is not None:
-            self._api.closed(connection, had_all=had_all)
+            self._api.closed(connection, received_all=received_all)
 
     def queue(self, coordinator_call: CoordinatorCall) -> Callable[[], Awaitable[Message | None]]:
         """Runs a coordinator call; its place in the order is that of this call. Gives None if there is no answer."""

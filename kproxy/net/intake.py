@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kproxy.dedup.identity import Identity, normal_host
-from kproxy.net.client_login.desk import LoginDesk
+from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy.principals import of_certificate
@@ -25,7 +25,7 @@ class Intake:
     """Takes the requests of one connection in order, and does what the session needs for them."""
 
     def __init__(
-        self, connection: "Connection", lanes: Lanes, keeper: RetryLedgerKeeper, logins: LoginDesk | None = None
+        self, connection: "Connection", lanes: Lanes, keeper: RetryLedgerKeeper, logins: LoginWorker | None = None
     ) -> None:
         """``lanes``, ``keeper`` and ``logins`` are those of the process."""
         self._connection = connection
@@ -61,7 +61,7 @@ class Intake:
                 await self._wait_for(need, frame)
                 connection.look_whether_empty()
             if session.coordinator_calls:
-                connection.start_errands()
+                connection.start_coordinator_calls()
         if not self._introduced and session.login is not None and session.login.passed:
             self._introduced = True
             connection.logged_in()

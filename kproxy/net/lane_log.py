@@ -17,7 +17,7 @@ from kproxy.net.cluster import Cluster
 from kproxy.net.lane_reader import LaneReader
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
-from kproxy.net.own_topic import Refused, TopicGone, pause
+from kproxy.net.own_topic import Refused, TopicDeleted, pause
 from kproxy.net.partition_client import PartitionClient
 from kproxy.proxy.stats import Stats
 
@@ -72,7 +72,7 @@ class LaneLog:
                 return client
             except (OSError, RemoteProtocolError) as error:
                 self._cluster.count_error("producer_state_log")
-                if isinstance(error, TopicGone):
+                if isinstance(error, TopicDeleted):
                     client = reader = None
                 if not told and trio.current_time() > began + _PATIENCE_SECONDS:
                     told = True
@@ -139,7 +139,7 @@ class LaneLog:
             while True:
                 try:
                     await writer.run()
-                except TopicGone:
+                except TopicDeleted:
                     log.warning(
                         "topic was deleted, and with it what a restarted kproxy would know; creating it again",
                         topic=TOPIC,

@@ -53,7 +53,7 @@ class Refused(Exception):
         self.error_code = error_code
 
 
-class TopicGone(OSError):
+class TopicDeleted(OSError):
     """The topic, or the partition, is not there (any more, or yet)."""
 
 
@@ -62,7 +62,7 @@ def check(what: str, topic: str, error_code: int) -> None:
     if not error_code:
         return
     if error_code in GONE:
-        raise TopicGone(f"{what}: {topic} is not there")
+        raise TopicDeleted(f"{what}: {topic} is not there")
     if error_code not in _KNOWN or error_code in _AGAIN or ErrorCode(error_code).retriable:
         raise OSError(f"{what} failed with error {error_code}")
     raise Refused(what, error_code)

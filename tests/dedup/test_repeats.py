@@ -3,15 +3,15 @@ import pytest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.dedup import repeats as module
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.repeats import MOST_BYTES, Came, Repeats
+from kproxy.dedup.repeats import MOST_BYTES, ReceivedBatch, Repeats
 
 NOW = 1_000
 ROOMY = 1 << 26
 
 
-def batch(*values: str, partition: int = 0, at: int = 5, codec: int = 0, arrival: int = NOW) -> Came:
+def batch(*values: str, partition: int = 0, at: int = 5, codec: int = 0, arrival: int = NOW) -> ReceivedBatch:
     rows = [Record(index, at, None, value.encode()) for index, value in enumerate(values)]
-    return Came("t", partition, bytes(build_batch(rows, codec=codec)), arrival)
+    return ReceivedBatch("t", partition, bytes(build_batch(rows, codec=codec)), arrival)
 
 
 def test_what_comes_again_over_the_same_connection_is_new() -> None:
@@ -24,7 +24,7 @@ def test_what_comes_again_over_the_same_connection_is_new() -> None:
     [batch("a", "b"), batch("b"), batch("new", "a"), batch("b", "a", codec=1)],
     ids=["as it was", "a part", "with others", "compressed and in another order"],
 )
-def test_a_record_that_comes_again_over_another_connection_is_known(again: Came) -> None:
+def test_a_record_that_comes_again_over_another_connection_is_known(again: ReceivedBatch) -> None:
     repeats = Repeats(ROOMY)
     assert not repeats.came(1, [batch("a", "b")])
     assert repeats.came(2, [batch("c"), again])
@@ -71,7 +71,7 @@ def test_what_was_hashed_takes_no_room_as_bytes_any_more() -> None:
     [batch("c"), batch("a", partition=1), batch("a", at=6), batch("a")._replace(topic="u")],
     ids=["value", "partition", "time", "topic"],
 )
-def test_other_records_are_not_taken_for_it(other: Came) -> None:
+def test_other_records_are_not_taken_for_it(other: ReceivedBatch) -> None:
     repeats = Repeats(ROOMY)
     repeats.came(1, [batch("a", "b")])
     assert not repeats.came(2, [other])

@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.net.broker_log_questions import ActiveProducer
-from kproxy.net.broker_log_tail import Reader, Spots, Stretch, Tail, Wanted
+from kproxy.net.broker_log_tail import LogRange, OffsetReads, Reader, Tail, Wanted
 
 PID, OTHER = 1 << 62 | 7, 3
 MIB = 1 << 20
@@ -47,7 +47,7 @@ class Log:
             reader.take(data[: max(first, min(size, most))])
 
 
-def offsets(reader: Stretch | Tail) -> list[int]:
+def offsets(reader: LogRange | Tail) -> list[int]:
     return [batch.header.base_offset for batch in reader.batches]
 
 
@@ -59,21 +59,21 @@ def log() -> Log:
 class TestStretch:
     def test_all_of_it_in_pieces_that_grow(self, log: Log) -> None:
         log.write(PID, 2000, size=100)
-        stretch = Stretch(10, 2000, MIB)
+        stretch = LogRange(10, 2000, MIB)
         log.run(stretch)
         assert offsets(stretch) == list(range(10, 2000))
         assert len(log.asked) <= 4
 
     def test_no_more_than_the_bytes_and_a_batch(self, log: Log) -> None:
         log.write(PID, 10, size=1000)
-        stretch = Stretch(0, 10, 1)
+        stretch = LogRange(0, 10, 1)
         log.run(stretch)
         assert offsets(stretch) == [0]
 
     def test_what_is_deleted_is_passed_over(self, log: Log) -> None:
         log.write(PID, 10)
         log.start = 4
-        stretch = Stretch(0, 10, MIB)
+        stretch = LogRange(0, 10, MIB)
         log.run(stretch)
         assert offsets(stretch) == list(range(4, 10))
         stretch.cut(2)
@@ -86,7 +86,7 @@ class TestSpots:
         log.write(PID, 3000)
         found: list[int] = []
         wanted = [2999, 5, 7, 8, 9, 1500, 5]
-        log.run(Spots(wanted, lambda batch: found.append(batch.header.base_offset)), most=most)
+        log.run(OffsetReads(wanted, lambda batch: found.append(batch.header.base_offset)), most=most)
         assert found == sorted(set(wanted))
         assert len(log.asked) <= len(set(wanted))
 
@@ -94,11 +94,11 @@ class TestSpots:
         log.write(PID, 20)
         log.start = 8
         found: list[int] = []
-        log.run(Spots([2, 3, 9], lambda batch: found.append(batch.header.base_offset)))
+        log.run(OffsetReads([2, 3, 9], lambda batch: found.append(batch.header.base_offset)))
         assert found == [9]
 
     def test_no_offset_is_no_wish(self) -> None:
-        assert Spots([], lambda _: None).wish is None
+        assert OffsetReads([], lambda _: None).wish is None
 
 
 class TestTail:

@@ -9,7 +9,7 @@ import structlog
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.cluster import Cluster
-from kproxy.net.own_topic import OwnTopic, Refused, TopicGone, check
+from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap, is_own_topic
@@ -95,7 +95,7 @@ async def test_who_may_not_look_at_the_settings_does_without() -> None:
 
 def test_errors_are_told_apart() -> None:
     check("Fetch", "t", 0)
-    with pytest.raises(TopicGone, match="Fetch: t is not there"):
+    with pytest.raises(TopicDeleted, match="Fetch: t is not there"):
         check("Fetch", "t", ErrorCode.UNKNOWN_TOPIC_ID)
     for code in (ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, 9999):
         with pytest.raises(OSError, match="failed"):

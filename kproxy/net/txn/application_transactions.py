@@ -178,10 +178,10 @@ class Application:
 
     # -- connections
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
+    def closed(self, connection: int, *, received_all: bool) -> None:
         """Takes note of the end of a connection, of a producer or of the consumer."""
         for turn in (*self._ending, self.current):
-            turn.closed(connection, had_all=had_all)
+            turn.closed(connection, received_all=received_all)
         if connection in self._consumers:
             self._consumers.discard(connection)
             if self.current.written:
@@ -227,7 +227,7 @@ class ApplicationsByRule:
         """As ``Application.parties``, of all."""
         return set().union(*(application.parties() for application in self._applications.values()))
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
+    def closed(self, connection: int, *, received_all: bool) -> None:
         """Takes note of the end of a connection."""
         for application in self._applications.values():
-            application.closed(connection, had_all=had_all)
+            application.closed(connection, received_all=received_all)

@@ -337,7 +337,7 @@ class Coordinator:
         try:
             await work()
         except (OSError, KproxyError) as error:
-            log.info("will be tried again", transactional_id=transactional_id, reason=str(error))
+            log.info("will be retried", transactional_id=transactional_id, reason=str(error))
         finally:
             self._ending.discard(transactional_id)
 

@@ -81,7 +81,7 @@ class ImplicitTransactions:
         connections = self._applications.parties().union(*(capture.parties for capture in begun))
         return Parties(connections, {capture.client_id for capture in begun})
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
-        """Takes note of the end of a connection; ``had_all``: its client surely has had every answer."""
-        self.begun.closed(connection, had_all=had_all)
-        self._applications.closed(connection, had_all=had_all)
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Takes note of the end of a connection; ``received_all``: its client surely has had every answer."""
+        self.begun.closed(connection, received_all=received_all)
+        self._applications.closed(connection, received_all=received_all)

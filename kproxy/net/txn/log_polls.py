@@ -13,7 +13,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.cluster import Cluster
-from kproxy.net.own_topic import OwnTopic, Refused, TopicGone, check, pause
+from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check, pause
 from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_requests import log_records, log_starts
@@ -223,6 +223,6 @@ class LogPolls:
         if isinstance(error, Refused) and not self._told_refused:
             self._told_refused = True
             self._topic.tell_refused(error)
-        elif isinstance(error, TopicGone) and any(self._topic_id) and not self._told_gone:
+        elif isinstance(error, TopicDeleted) and any(self._topic_id) and not self._told_gone:
             self._told_gone = True
             log.warning("the topic of the transaction log was deleted; waiting for it", topic=self._topic.name)

@@ -15,7 +15,7 @@ import trio
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.repeats import Came, Repeats
+from kproxy.dedup.repeats import ReceivedBatch, Repeats
 from kproxy.net.txn.decider import Decider
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
@@ -91,7 +91,7 @@ class ManagedTransaction:
 
     def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
         """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
-        found = (Came(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
+        found = (ReceivedBatch(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
         if self.doomed is None and self._repeats.came(connection, found):
             self.failed("records of the client came again over another connection")
 
@@ -128,9 +128,9 @@ class ManagedTransaction:
         self._open -= 1
         self._through.unpark_all()
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
-        """Takes note of the end of a connection; ``had_all``: its client surely has had every answer."""
-        if connection in self._connections and not had_all:
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Takes note of the end of a connection; ``received_all``: its client surely has had every answer."""
+        if connection in self._connections and not received_all:
             self.failed("a connection of the client ended, which may not have had every answer")
 
     # -- the end
@@ -277,10 +277,10 @@ class ManagedTransactions:
         finally:
             self.remove(capture)
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
+    def closed(self, connection: int, *, received_all: bool) -> None:
         """Takes note of the end of a connection."""
         for capture in self._open.values():
-            capture.closed(connection, had_all=had_all)
+            capture.closed(connection, received_all=received_all)
 
     async def run(self) -> None:
         """Dooms what is open for too long, and later lets its client go where nobody has asked; for ever."""

@@ -16,7 +16,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.broker_log_reads import read_logs
-from kproxy.net.broker_log_tail import Wish
+from kproxy.net.broker_log_tail import ReadRange
 from kproxy.net.cluster import Cluster
 from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.stats import Stats
@@ -137,7 +137,7 @@ class _Scan:
         self._met = False
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> ReadRange | None:
         """What to read next; None: no more."""
         return None if self._met or self.position >= self._end else (self.position, _READ_BYTES)
 

@@ -20,7 +20,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.cluster import Cluster
-from kproxy.net.own_topic import Refused, TopicGone, check
+from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.txn_error import TxnError
 
@@ -85,7 +85,7 @@ class TopicPolicies:
     async def _learn(self, topic: str) -> _Known:
         try:
             compacted = await self._ask(topic)
-        except TopicGone:
+        except TopicDeleted:
             return _Known(False, 0.0)  # once it is there it may be another
         except Refused as refused:
             self._warn(topic, str(refused))

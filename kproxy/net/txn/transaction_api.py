@@ -94,10 +94,10 @@ class TransactionApi:
                 return None
             return failed(ask.request, version, error.error_code)
 
-    def closed(self, connection: int, *, had_all: bool) -> None:
-        """Takes note that a client's connection has ended; ``had_all``: it surely has had every answer."""
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Takes note that a client's connection has ended; ``received_all``: it surely has had every answer."""
         self._coordinator.closed(connection)
-        self.implicit_transactions.closed(connection, had_all=had_all)
+        self.implicit_transactions.closed(connection, received_all=received_all)
         self.memberships.closed(connection, self._cluster.network.wall())
 
     async def abort(self, ask: AbortRequest) -> Message:

@@ -357,7 +357,7 @@ async def test_a_client_that_may_send_again_dooms_its_part() -> None:
         await a.initialize()
         await b.begin("m")
         await b.write("m", "1")
-        b.at.transactions.implicit_transactions.begun.closed(1, had_all=False)
+        b.at.transactions.implicit_transactions.begun.closed(1, received_all=False)
         assert await refused(b.prepare("m")) is ErrorCode.TRANSACTION_ABORTABLE
         assert await seen(cast, a) == []
 

@@ -33,7 +33,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _BEARER: Final = "OAUTHBEARER"
 
 
-class LoginDesk:
+class LoginWorker:
     """Serves the logins of all connections."""
 
     def __init__(self, config: Config) -> None:
@@ -117,14 +117,14 @@ class _Queue:
         self.waiting = 0
 
 
-def open_desk(config: Config) -> LoginDesk | None:
+def open_desk(config: Config) -> LoginWorker | None:
     """None if clients do not log in at kproxy. StartupError."""
     if not config.sasl_enabled_mechanisms:
         return None
     plain = set(config.sasl_enabled_mechanisms) & {"PLAIN", _BEARER}
     if plain and config.ssl_certificate_location is None and not config.listen.is_loopback:
         log.warning("passwords or tokens are sent without TLS", mechanisms=sorted(plain))
-    return LoginDesk(config)
+    return LoginWorker(config)
 
 
 def _credential_file(config: Config) -> CredentialFile | None:

@@ -17,7 +17,7 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import write_credentials
-from kproxy.net.client_login.desk import LoginDesk, open_desk
+from kproxy.net.client_login.login_worker import LoginWorker, open_desk
 from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
 from kproxy.proxy.client_login.stored_credentials import Credentials, Verifier, make_verifier
 from kproxy.proxy.permits import PermitRule
@@ -235,7 +235,7 @@ async def test_a_password_is_hashed_once_and_a_guess_each_time(
         return play.gate.passed
 
     monkeypatch.setattr(Verifier, "is_of", is_of)
-    desk = LoginDesk(config(**options))
+    desk = LoginWorker(config(**options))
     words = (PASSWORD, PASSWORD, "guess", "guess", PASSWORD)
     assert [await lets_in(word) for word in words] == [True, True, False, False, True]
     assert hashed == [PASSWORD, "guess", "guess"]
@@ -269,7 +269,7 @@ async def test_guesses_from_one_sender_leave_a_processor_to_others(
         return play.gate.passed
 
     monkeypatch.setattr(Verifier, "is_of", is_of)
-    desk = LoginDesk(config(**options))
+    desk = LoginWorker(config(**options))
     async with trio.open_nursery() as nursery:
         for number in range(200):
             nursery.start_soon(log_in, f"guess {number}", guesser.format(number))
@@ -287,7 +287,7 @@ def config(**given: Any) -> Config:
 
 async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StartupError, match=r"sasl.credentials.location: .*/users: No such file") as caught:
-        LoginDesk(config(sasl_enabled_mechanisms=("PLAIN",), sasl_credentials_location=tmp_path / "users"))
+        LoginWorker(config(sasl_enabled_mechanisms=("PLAIN",), sasl_credentials_location=tmp_path / "users"))
     assert caught.value.exit_code == ExitCode.USAGE
     real = builtins.__import__
 
@@ -298,7 +298,7 @@ async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(builtins, "__import__", without_jwt)
     with pytest.raises(StartupError, match=r"OAUTHBEARER .* needs PyJWT: pip install 'kproxy\[oauth\]'"):
-        LoginDesk(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url="file:///k"))
+        LoginWorker(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url="file:///k"))
 
 
 async def test_without_mechanisms_nobody_has_to_log_in() -> None:
@@ -311,5 +311,5 @@ async def test_without_mechanisms_nobody_has_to_log_in() -> None:
 )
 async def test_keys_over_plain_http_are_warned_of(url: str, warned: bool) -> None:
     with capture_logs() as logged:
-        LoginDesk(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url=url))
+        LoginWorker(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url=url))
     assert [row["url"] for row in logged if row["log_level"] == "warning"] == [url] * warned
