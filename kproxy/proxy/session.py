@@ -407,6 +407,7 @@ class Session:
         if unknown and not learnt:
             return unknown
         self.link.expected.popleft()
+        self.ctx.pipelines = bool(self.link.expected)
         lowered = handler.lower(self.ctx, exchange, response)
         self.ctx.conversions = None
         self._lowered(head.slot, handler, exchange, lowered, frame)
@@ -449,6 +450,7 @@ class Session:
     ) -> Waiting | None:
         """Goes on with an answer that had to wait, or says what it waits for now; may be called before its time."""
         self.link.now = self.ctx.now = now
+        self.ctx.pipelines = bool(self.link.expected)
         answer = waiting.handler.resume(self.ctx, waiting.exchange, told)
         if isinstance(answer, Park):
             waiting.reason = answer

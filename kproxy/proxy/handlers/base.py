@@ -100,6 +100,8 @@ class Context:
     decisions: Decisions | None = None
     #: The last stable offsets that are reported, by all connections of this process.
     stable: LastStable = field(default_factory=LastStable)
+    #: The broker owes more responses: none that holds records may wait, or they would pile up behind it.
+    pipelines: bool = False
     #: Whether the offsets of groups may stand in kproxy's transaction log.
     follows_groups: bool = False
     #: Whether clients that can't say so read committed data only.

@@ -295,7 +295,7 @@ class FetchReading:
             stable.looked_at(row)
             if part.undecided is None or stable.reported(row.place) == UNKNOWN:
                 rows.append(row)
-        return stable.question_for(rows, self._ctx.now)
+        return None if self._ctx.pipelines else stable.question_for(rows, self._ctx.now)
 
     def _say(self) -> FetchResponse | AsItIs | Restated:
         response = self._response
