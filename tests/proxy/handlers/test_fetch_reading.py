@@ -152,6 +152,16 @@ def test_where_only_the_last_stable_offset_differs_it_is_put_into_the_brokers_an
     assert (row.last_stable_offset, row.high_watermark, row.records) == (3, log.end, log.read(0, 1))
 
 
+def test_a_response_does_not_wait_while_the_broker_owes_others() -> None:
+    """They would pile up behind it, of a client that reads none."""
+    client = java(log_of([("plain", 1, 0), ("plain", 1, 0)]), max_bytes=1)
+    client.ask()
+    client.ask()
+    client.broker.serve()
+    assert len(client.play.session.link.to_client) == 1
+    assert len(client.play.session.waiting) == 1
+
+
 def test_a_request_that_asks_for_just_that_goes_as_it_came() -> None:
     client = java(log_of([("plain", 1, 0)]))
     frame = client.play.frame(client.request(), 12)
