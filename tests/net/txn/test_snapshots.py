@@ -214,6 +214,7 @@ async def test_nothing_is_deleted_unless_all_chunks_are_acknowledged(fake: FakeS
         assert await loaded(fake) == await one.at_end() == truth
 
 
+@pytest.mark.idle_clock
 async def test_a_deletion_that_fails_is_told_and_made_up_for(fake: FakeServer) -> None:
     async with instance(fake, deadline_s=0.5) as one:
         truth = await one.fill(3)
