@@ -8,7 +8,16 @@ import helm_python
 import pytest
 import yaml
 
-from tests.support.manifests import Manifest, assert_closed, configuration, documents, kproxy_containers, only, validate
+from tests.support.manifests import (
+    Manifest,
+    assert_closed,
+    assert_commands_find_kproxy,
+    configuration,
+    documents,
+    kproxy_containers,
+    only,
+    validate,
+)
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "kproxy"
 BROKERS = {"bootstrapServers": ["kafka-1:9092", "kafka-2:9092"]}
@@ -84,6 +93,26 @@ def test_a_client_stays_with_an_instance(kind: str, policy: str | None) -> None:
     validate(service)
     assert service["spec"]["sessionAffinity"] == "ClientIP"
     assert service["spec"].get("externalTrafficPolicy") == policy
+
+
+def test_clients_find_a_pod_that_is_not_ready() -> None:
+    """No gateway is ready in a Kafka outage; its clients know no other name than the pod's."""
+    services = {found["metadata"]["name"]: found["spec"] for found in _render(BROKERS) if found["kind"] == "Service"}
+    assert services["edge-kproxy-pods"]["publishNotReadyAddresses"] is True
+    # A client that bootstraps is better served by an instance that reaches a broker.
+    assert "publishNotReadyAddresses" not in services["edge-kproxy"]
+
+
+def test_commands_find_the_control_socket_in_the_pod() -> None:
+    manifests = _render(BROKERS)
+    pod = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    assert_commands_find_kproxy(configuration(manifests, _environment(pod["containers"][0], "edge-kproxy-0")), pod)
+
+
+def test_the_control_socket_can_be_off() -> None:
+    manifests = _render(BROKERS | {"config": {"control.socket": "off"}})
+    pod = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    assert configuration(manifests, _environment(pod["containers"][0], "edge-kproxy-0")).control_socket is None
 
 
 def test_a_pod_has_time_to_end() -> None:
@@ -206,6 +235,7 @@ def test_a_sidecar_in_another_chart(application: Path) -> None:
     config = configuration(manifests, _environment(kproxy, "shipper-7d9f"))
     assert str(config.listen) == "127.0.0.1:19092"
     assert config.instance_id == "shipper-7d9f"
+    assert_commands_find_kproxy(config, pod)
     assert {mount["name"] for mount in kproxy["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.manifests import Manifest, assert_closed, configuration, documents, kproxy_containers, only, validate
+from tests.support.manifests import (
+    Manifest,
+    assert_closed,
+    assert_commands_find_kproxy,
+    configuration,
+    documents,
+    kproxy_containers,
+    only,
+    validate,
+)
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
@@ -45,6 +54,11 @@ def test_kproxy_takes_its_configuration(sidecar: list[Manifest]) -> None:
     assert config.shutdown_grace_ms < 1000 * pod["terminationGracePeriodSeconds"]
     assert config.http is not None
     assert [port["containerPort"] for port in kproxy["ports"] if port["name"] == "http"] == [config.http.port]
+
+
+def test_commands_find_the_control_socket_in_the_pod(sidecar: list[Manifest]) -> None:
+    pod = only(sidecar, "Deployment")["spec"]["template"]["spec"]
+    assert_commands_find_kproxy(configuration(sidecar, {}), pod)
 
 
 def test_every_file_that_the_configuration_names_is_mounted(sidecar: list[Manifest]) -> None:

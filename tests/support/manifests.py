@@ -1,12 +1,14 @@
 """Kubernetes manifests: read, compared with Kubernetes' own schemas, and what kproxy makes of their configuration."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
 
 import kubernetes_validate
 import yaml
 
+from kproxy.client import DEFAULT_SOCKET
 from kproxy.config import Config, load
 
 Manifest: TypeAlias = dict[str, Any]
@@ -51,8 +53,18 @@ def configuration(manifests: list[Manifest], environment: dict[str, str]) -> Con
         return load({"config": file.name}, environment)
 
 
+def assert_commands_find_kproxy(config: Config, pod: Manifest) -> None:
+    """``kubectl exec POD -c kproxy -- kproxy txn list`` works: its default socket is open, on a volume to write to."""
+    assert str(config.control_socket) == DEFAULT_SOCKET
+    [kproxy] = kproxy_containers(pod)
+    folder = str(Path(DEFAULT_SOCKET).parent)
+    [name] = [mount["name"] for mount in kproxy["volumeMounts"] if mount["mountPath"] == folder]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == name]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Mi"}
+
+
 def assert_closed(pod: Manifest) -> None:
-    """No root, nothing to write to, no rights, none of the cluster's credentials."""
+    """No root, a read-only image, no rights, none of the cluster's credentials."""
     assert pod["automountServiceAccountToken"] is False
     for container in kproxy_containers(pod):
         context = pod.get("securityContext", {}) | container["securityContext"]

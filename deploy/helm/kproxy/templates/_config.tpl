@@ -7,6 +7,7 @@
 {{- $_ := set $config "shutdown.grace.ms" .Values.shutdownGraceMs -}}
 {{- $_ := set $config "http" "0.0.0.0:19644" -}}
 {{- $_ := set $config "log.format" "json" -}}
+{{- $_ := set $config "control.socket" "/run/kproxy/control.sock" -}}
 {{- if .Values.gateway.enabled -}}
 {{- $first := add .Values.gateway.port 1 -}}
 {{- $_ := set $config "listen" (printf "0.0.0.0:%d" (int .Values.gateway.port)) -}}

@@ -19,6 +19,8 @@ envFrom: {{- toYaml . | nindent 2 }}
 resources: {{- toYaml .Values.resources | nindent 2 }}
 volumeMounts:
   - {name: kproxy-config, mountPath: /etc/kproxy, readOnly: true}
+  # The control socket, where kproxy txn and the other commands look for it.
+  - {name: kproxy-run, mountPath: /run/kproxy}
   {{- if .Values.tls.secretName }}
   - {name: kproxy-tls, mountPath: /run/secrets/kproxy/tls, readOnly: true}
   {{- end }}
@@ -51,6 +53,8 @@ readinessProbe:
 - name: kproxy-config
   configMap:
     name: {{ include "kproxy.fullname" . }}
+- name: kproxy-run
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- with .Values.tls.secretName }}
 - name: kproxy-tls
   secret: {secretName: {{ . }}, defaultMode: 0444}
