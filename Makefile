@@ -37,12 +37,13 @@ CHECKED = $(addprefix tests/,codec config dedup net proxy txn)
 check: $(STAMP)  ## unit and core tests, before a commit: under 2 minutes on two cores (JOBS=2)
 	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadfile -m "not (spark or kafka or java or browser)" $(CHECKED) $(ARGS)
 
-lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date
+lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date, wording and links of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p kproxy -p bench -p verification
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
+	$(BIN)/python -m tools.check_words
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs: $(STAMP)   ## the documentation as a site, in build/site; checks every link
