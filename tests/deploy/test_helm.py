@@ -1,5 +1,6 @@
 """The chart, with Helm's own code: linted, rendered in both modes, and what Kubernetes and kproxy make of it."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import helm_python
 import pytest
 import yaml
 
+from kproxy.config import Config, options
 from tests.support.manifests import (
     Manifest,
     assert_closed,
@@ -31,7 +33,12 @@ EVERYTHING: dict[str, Any] = BROKERS | {
     "env": [{"name": "KPROXY_LOG_LEVEL", "value": "debug"}],
     "envFrom": [{"secretRef": {"name": "more"}}],
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "networkPolicy": {"enabled": True, "monitoring": [{"namespaceSelector": {"matchLabels": {"team": "watch"}}}]},
+    "networkPolicy": {
+        "enabled": True,
+        "clients": [{"namespaceSelector": {"matchLabels": {"kafka": "client"}}}],
+        "monitoring": [{"namespaceSelector": {"matchLabels": {"team": "watch"}}}],
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}], "ports": [{"protocol": "TCP", "port": 4318}]}],
+    },
     "serviceAccount": {"annotations": {"a": "b"}},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
@@ -140,12 +147,69 @@ def test_one_port_for_all_brokers() -> None:
     values = BROKERS | {"gateway": {"brokerHostPattern": "broker-{id}.kafka.example"}}
     with pytest.raises(helm_python.HelmRenderError, match=r"give tls\.secretName"):
         _render(values)
-    manifests = _render(values | {"tls": {"secretName": "t"}, "networkPolicy": {"enabled": True}})
+    manifests = _render(
+        values | {"tls": {"secretName": "t"}, "networkPolicy": {"enabled": True, "clients": [{"podSelector": {}}]}}
+    )
     [kproxy] = kproxy_containers(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
     config = configuration(manifests, _environment(kproxy, "edge-kproxy-0"))
     assert config.broker_host_pattern == "broker-{id}.kafka.example"
     [ports] = (only(manifests, "NetworkPolicy")["spec"]["ingress"][0]["ports"],)
     assert ports == [{"protocol": "TCP", "port": 9092, "endPort": 9092}]
+
+
+def _policy(values: dict[str, Any]) -> Manifest:
+    manifests = _render(BROKERS | values)
+    policy = only(manifests, "NetworkPolicy")
+    validate(policy)
+    return policy["spec"]
+
+
+CLIENTS = [{"namespaceSelector": {"matchLabels": {"kafka": "client"}}}]
+
+
+def test_the_installation_of_the_docs_lets_clients_and_prometheus_in() -> None:
+    page = (CHART.parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```yaml\n(# edge\.yaml\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    values = yaml.safe_load(block)
+    manifests = _render(values)
+    assert only(manifests, "PodMonitor")
+    clients, _, monitoring = only(manifests, "NetworkPolicy")["spec"]["ingress"]
+    assert clients == {
+        "from": values["networkPolicy"]["clients"],
+        "ports": [{"protocol": "TCP", "port": 9092, "endPort": 9112}],
+    }
+    assert monitoring == {
+        "from": values["networkPolicy"]["monitoring"],
+        "ports": [{"protocol": "TCP", "port": 19644}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"networkPolicy": {}}, r"networkPolicy\.clients is empty"),
+        ({"podMonitor": {"enabled": True}}, r"networkPolicy\.monitoring is empty"),
+        ({"bootstrapServers": ["b-1.msk:9098"]}, r"b-1\.msk:9098 has a port that is not in networkPolicy\.brokerPorts"),
+        ({"config": {"otel.exporter.otlp.endpoint": "http://otel:4318"}}, r"otel\.exporter\.otlp\.endpoint"),
+        ({"config": {"sasl.oauthbearer.jwks.endpoint.url": "https://idp/keys"}}, r"networkPolicy\.extraEgress"),
+        ({"config": {"upstream.sasl.oauthbearer.token.endpoint.url": "https://idp/t"}}, r"networkPolicy\.extraEgress"),
+    ],
+)
+def test_a_network_policy_that_shuts_out_somebody_is_refused(values: dict[str, Any], message: str) -> None:
+    policy = {"enabled": True, "clients": CLIENTS} if "networkPolicy" not in values else {"enabled": True}
+    with pytest.raises(helm_python.HelmRenderError, match=message):
+        _render(BROKERS | values | {"networkPolicy": policy})
+    assert _render(BROKERS | values | {"networkPolicy": {"enabled": False}})
+
+
+def test_keys_in_a_file_need_no_way_out() -> None:
+    values = {"config": {"sasl.oauthbearer.jwks.endpoint.url": "file:///etc/kproxy/keys.json"}}
+    assert len(_policy(values | {"networkPolicy": {"enabled": True, "clients": CLIENTS}})["egress"]) == 2
+
+
+def test_a_network_policy_lets_out_what_is_listed() -> None:
+    extra = EVERYTHING["networkPolicy"]["extraEgress"]
+    assert _policy(EVERYTHING)["egress"][2:] == extra
 
 
 def test_files_stand_beside_the_configuration() -> None:
@@ -185,6 +249,24 @@ def test_what_is_given_as_config_beats_the_chart() -> None:
     assert (file["shutdown.grace.ms"], file["log.level"], file["log.format"]) == (3000, "error", "json")
 
 
+def test_every_default_is_a_value_that_the_schema_allows() -> None:
+    rejected = []
+    for name, entry in options(Config).items():
+        if entry.default_is_text or entry.required:
+            continue
+        try:
+            _render(BROKERS | {"config": {name: yaml.safe_load(entry.default_text or '""')}})
+        except helm_python.HelmError as error:
+            rejected.append(f"{name}: {error}")
+    assert rejected == []
+
+
+def test_a_large_number_stays_whole() -> None:
+    """Helm reads numbers as floats; kproxy would refuse 1.34217728e+08."""
+    manifests = _render(BROKERS | {"config": {"buffer.memory": 2_134_217_728, "log.level": "debug"}})
+    assert configuration(manifests, {"KPROXY_INSTANCE_ID": "a"}).buffer_memory == 2_134_217_728
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -193,6 +275,9 @@ def test_what_is_given_as_config_beats_the_chart() -> None:
         (BROKERS | {"replicas": 2}, "replicas"),
         (BROKERS | {"gateway": {"replicas": 0}}, "minimum"),
         (BROKERS | {"config": {"Log Level": "debug"}}, "Log Level"),
+        (BROKERS | {"config": {"log.levle": "debug"}}, "log.levle. not allowed"),
+        (BROKERS | {"config": {"log": {"level": "debug"}}}, "additional properties .log. not allowed"),
+        (BROKERS | {"config": {"buffer.memory": 1}}, "buffer.memory"),
         (BROKERS | {"tls": {"clientAuth": "yes"}}, "clientAuth"),
         (BROKERS | {"files": {"kproxy.yaml": ""}}, "kproxy.yaml"),
     ],

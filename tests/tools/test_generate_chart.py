@@ -1,0 +1,29 @@
+"""The chart's schema has kproxy's options, and nothing else of it changes."""
+
+import json
+from typing import Any
+
+from kproxy.config import Config, options
+from tools import generate_chart
+
+OTHERS = '{"properties": {"config": {"type": "string"}, "files": {"type": "object"}}}'
+
+
+def keys(name: str) -> dict[str, Any]:
+    return json.loads(generate_chart.render_schema(OTHERS))["properties"]["config"]["properties"][name]
+
+
+def test_the_keys_of_config_are_the_options() -> None:
+    schema = json.loads(generate_chart.render_schema(OTHERS))
+    assert schema["properties"]["config"]["properties"].keys() == options(Config).keys()
+    assert schema["properties"]["config"]["additionalProperties"] is False
+    assert schema["properties"]["files"] == {"type": "object"}
+
+
+def test_numbers_have_bounds() -> None:
+    assert keys("buffer.memory")["anyOf"][0] == {"type": "integer", "minimum": 65536, "maximum": 1 << 40}
+    assert keys("idempotence.enable")["type"] == ["boolean", "string"]
+
+
+def test_the_schema_is_up_to_date() -> None:
+    assert generate_chart.main(["--check"]) == 0
