@@ -1,4 +1,8 @@
-"""Writes kproxy's options into the schema of the chart's values; with ``--check`` tells whether it is up to date."""
+"""Writes what the chart has of the rest of the repository; with ``--check`` only tells whether it is up to date.
+
+These are kproxy's options, as the keys of ``config`` in the schema of the values, and copies of the alerting rules and
+of the dashboard: Helm reads no file outside of the chart.
+"""
 
 import json
 import re
@@ -7,9 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kproxy.config import Config, Option, options
+from tools import generate_dashboard
 from tools.one_page import write_or_check
 
-CHART: Final = Path(__file__).parent.parent / "deploy" / "helm" / "kproxy"
+DEPLOY: Final = Path(__file__).parent.parent / "deploy"
+CHART: Final = DEPLOY / "helm" / "kproxy"
+RULES: Final = DEPLOY / "prometheus" / "kproxy.rules.yml"
 SCHEMA: Final = CHART / "values.schema.json"
 _INTEGER: Final = re.compile(r"integer, (-?\d+) to (\d+)")
 
@@ -45,9 +52,18 @@ def _values(label: str) -> dict[str, Any]:
     return {}
 
 
+def pages() -> dict[Path, str]:
+    """Return the text of each file that this tool makes."""
+    return {
+        SCHEMA: render_schema(SCHEMA.read_text(encoding="utf-8")),
+        CHART / "files" / RULES.name: RULES.read_text(encoding="utf-8"),
+        CHART / "files" / generate_dashboard.PAGE.name: generate_dashboard.render(),
+    }
+
+
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference."""
-    return write_or_check(SCHEMA, render_schema(SCHEMA.read_text(encoding="utf-8")), arguments)
+    return max(write_or_check(page, text, arguments) for page, text in pages().items())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ Manifest: TypeAlias = dict[str, Any]
 OLDEST: Final = "1.30"
 NEWEST: Final = kubernetes_validate.latest_version()
 #: Made by operators: their schemas are not Kubernetes'.
-_CUSTOM: Final = ("PodMonitor",)
+_CUSTOM: Final = ("PodMonitor", "PrometheusRule")
 
 
 def documents(text: str) -> list[Manifest]:
