@@ -49,10 +49,11 @@ EVERYTHING: dict[str, Any] = BROKERS | {
 
 def _environment(container: Manifest, pod: str) -> dict[str, str]:
     """What Kubernetes makes of a container's ``env`` for a pod of a name; only options."""
+    fields = {"metadata.name": pod, "metadata.labels['apps.kubernetes.io/pod-index']": pod.rpartition("-")[2]}
     values: dict[str, str] = {}
     for entry in container["env"]:
-        text = entry.get("value", pod).replace("$(KPROXY_INSTANCE_ID)", values.get("KPROXY_INSTANCE_ID", ""))
-        values[entry["name"]] = text
+        text = entry["value"] if "value" in entry else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        values[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], text)
     return {name: text for name, text in values.items() if name != "KPROXY_CONFIG"}
 
 
@@ -93,6 +94,75 @@ def test_a_client_stays_with_an_instance(kind: str, policy: str | None) -> None:
     validate(service)
     assert service["spec"]["sessionAffinity"] == "ClientIP"
     assert service["spec"].get("externalTrafficPolicy") == policy
+
+
+PER_POD = {"enabled": True, "host": "kproxy-{index}.example", "annotations": {"dns": "kproxy-{index}.example"}}
+
+
+def test_each_pod_has_a_load_balancer() -> None:
+    service = {"loadBalancerSourceRanges": ["10.0.0.0/8"]}
+    manifests = render(
+        BROKERS | {"gateway": {"replicas": 2, "brokerPorts": 3, "service": service, "perPodService": PER_POD}}
+    )
+    services = {found["metadata"]["name"]: found for found in manifests if found["kind"] == "Service"}
+    assert services.keys() == {"edge-kproxy", "edge-kproxy-pods", "edge-kproxy-0", "edge-kproxy-1"}
+    validate(services["edge-kproxy-1"])
+    assert services["edge-kproxy-1"]["metadata"]["annotations"] == {"dns": "kproxy-1.example"}
+    spec = services["edge-kproxy-1"]["spec"]
+    assert spec["type"] == "LoadBalancer"
+    assert spec["externalTrafficPolicy"] == "Local"
+    assert spec["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
+    assert spec["selector"]["statefulset.kubernetes.io/pod-name"] == "edge-kproxy-1"
+    assert spec["publishNotReadyAddresses"] is True
+    assert [(port["port"], port["targetPort"]) for port in spec["ports"]] == [
+        (port, port) for port in range(9092, 9096)
+    ]
+    [kproxy] = kproxy_containers(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
+    config = configuration(manifests, _environment(kproxy, "edge-kproxy-1"))
+    assert str(config.advertised_address) == "kproxy-1.example:9092"
+    assert config.broker_port_range == range(9093, 9096)
+    # A ClusterIP has no load balancer.
+    assert "loadBalancerSourceRanges" not in services["edge-kproxy"]["spec"]
+
+
+def test_a_load_balancer_admits_the_source_ranges() -> None:
+    service = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"]}
+    [found] = [each for each in render(BROKERS | {"gateway": {"service": service}}) if each["kind"] == "Service"][:1]
+    validate(found)
+    assert found["spec"]["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
+
+
+@pytest.mark.parametrize(
+    ("gateway", "message"),
+    [
+        ({"perPodService": {"enabled": True}}, r"perPodService\.host is empty"),
+        ({"perPodService": PER_POD, "brokerHostPattern": "b-{id}.example"}, r"perPodService and brokerHostPattern"),
+        ({"perPodService": PER_POD | {"host": "one.example"}}, "perPodService/host"),
+    ],
+)
+def test_load_balancers_that_would_not_work_are_refused(gateway: dict[str, Any], message: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=message):
+        render(BROKERS | {"gateway": gateway, "tls": {"secretName": "t"}})
+
+
+def test_a_pod_takes_what_is_added() -> None:
+    added = {
+        "extraVolumes": [{"name": "plugins", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "plugins", "mountPath": "/plugins"}],
+        "priorityClassName": "high",
+        "gateway": {
+            "extraContainers": [{"name": "agent", "image": "agent:1"}],
+            "updateStrategy": {"type": "OnDelete"},
+        },
+    }
+    stateful = only(render(BROKERS | added), "StatefulSet")
+    validate(stateful)
+    assert stateful["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    pod = stateful["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "high"
+    assert [container["name"] for container in pod["containers"]] == ["kproxy", "agent"]
+    assert added["extraVolumes"][0] in pod["volumes"]
+    assert added["extraVolumeMounts"][0] in pod["containers"][0]["volumeMounts"]
 
 
 def test_clients_find_a_pod_that_is_not_ready() -> None:
@@ -234,6 +304,19 @@ def test_the_notes_say_where_clients_go() -> None:
         notes = chart.render(EVERYTHING, name="edge", namespace="kafka")["kproxy/templates/NOTES.txt"]
     assert "    edge-kproxy.kafka.svc:9092\n" in notes
     assert "The certificate in gateway-tls must bear this name and\n*.edge-kproxy-pods.kafka.svc." in notes
+    assert "outside the cluster" not in notes
+
+
+def test_the_notes_say_where_clients_outside_go() -> None:
+    gateway: dict[str, Any] = {"replicas": 2, "perPodService": PER_POD}
+    tls = {"tls": {"secretName": "t"}}
+    with helm_python.Chart.load(CHART) as chart:
+        notes = chart.render(BROKERS | tls | {"gateway": gateway}, name="edge")["kproxy/templates/NOTES.txt"]
+        assert "must bear this name and\nkproxy-{index}.example, with the number of each pod." in notes
+        assert "    kproxy-0.example:9092,kproxy-1.example:9092\n" in notes
+        gateway = {"service": {"type": "LoadBalancer"}}
+        notes = chart.render(BROKERS | {"gateway": gateway}, name="edge")["kproxy/templates/NOTES.txt"]
+    assert "Clients outside the cluster can bootstrap but not continue" in notes
 
 
 def test_what_is_given_as_config_beats_the_chart() -> None:

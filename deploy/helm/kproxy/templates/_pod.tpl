@@ -33,6 +33,9 @@ volumeMounts:
   {{- range .Values.secretMounts }}
   - {name: {{ printf "kproxy-%s" .name }}, mountPath: {{ .mountPath | quote }}, readOnly: true}
   {{- end }}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Alive: restarted if not. Ready: clients are served. */}}
@@ -70,5 +73,8 @@ readinessProbe:
 {{- range .Values.secretMounts }}
 - name: kproxy-{{ .name }}
   secret: {secretName: {{ .secretName }}, defaultMode: 0444}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
