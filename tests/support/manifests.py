@@ -13,9 +13,8 @@ from kproxy.config import Config, load
 
 Manifest: TypeAlias = dict[str, Any]
 
-#: The oldest that the native sidecar and a pause before SIGTERM need, and the newest that there are schemas of.
-OLDEST: Final = "1.30"
-NEWEST: Final = kubernetes_validate.latest_version()
+#: The oldest that the native sidecar and a pause before SIGTERM need, one between, and the newest that has schemas.
+RELEASES: Final = ("1.30", "1.33", kubernetes_validate.latest_version())
 #: Made by operators: their schemas are not Kubernetes'.
 _CUSTOM: Final = ("PodMonitor", "PrometheusRule")
 
@@ -28,7 +27,7 @@ def documents(text: str) -> list[Manifest]:
 def validate(manifest: Manifest) -> None:
     """kubernetes_validate.ValidationError if a version of Kubernetes would not take it, or would drop a part of it."""
     if manifest["kind"] not in _CUSTOM:
-        for version in (OLDEST, NEWEST):
+        for version in RELEASES:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
