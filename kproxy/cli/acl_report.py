@@ -3,12 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from kproxy.cli.tables import new_console, new_table
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType, Rule, Rules, Subject
-
-_PIPE_WIDTH = 160
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
@@ -30,7 +26,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 
 def print_rules(rules: Sequence[Rule], super_users: Collection[str]) -> None:
     """A table, one line for each rule."""
-    table = Table("line", "rule", "permission", "principals", "operations", "resources", "hosts", "client.ids")
+    table = new_table("line", "rule", "permission", "principals", "operations", "resources", "hosts", "client.ids")
     for rule in rules:
         table.add_row(
             str(rule.line),
@@ -42,9 +38,9 @@ def print_rules(rules: Sequence[Rule], super_users: Collection[str]) -> None:
             ", ".join(pattern.text for pattern in rule.hosts),
             ", ".join(rule.client_ids),
         )
-    _console().print(table, markup=False)
+    new_console().print(table, markup=False)
     if super_users:
-        _console().print(f"super users: {', '.join(sorted(super_users))}", markup=False, highlight=False)
+        new_console().print(f"super users: {', '.join(sorted(super_users))}", markup=False, highlight=False)
 
 
 def explained(rules: Rules, subject: Subject, operation: Operation, type_: ResourceType, name: str) -> dict[str, Any]:
@@ -76,7 +72,7 @@ def explained(rules: Rules, subject: Subject, operation: Operation, type_: Resou
 
 def print_explained(found: dict[str, Any]) -> None:
     """The decision as a sentence, and a table of the rules."""
-    console = _console()
+    console = new_console()
     word = "allowed" if found["allowed"] else "DENIED"
     client = f" with client.id {found['client_id']}" if found["client_id"] else ""
     what = f"{found['operation']} on {found['resource_type']} {found['resource_name']}"
@@ -84,7 +80,7 @@ def print_explained(found: dict[str, Any]) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
     if not found["rules"]:
         return
-    table = Table("line", "rule", "permission", "")
+    table = new_table("line", "rule", "permission", "")
     for rule in found["rules"]:
         style = "bold" if rule["applies"] else "dim"
         table.add_row(str(rule["line"]), rule["name"] or "-", rule["permission"], rule["why"], style=style)
@@ -101,8 +97,3 @@ def _why(allowed: bool, rule: Rule | None, is_super: bool) -> str:
 
 def _permission(rule: Rule) -> str:
     return "allow" if rule.allows else "deny"
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

@@ -63,12 +63,15 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
 
 
 @config.command()
+@click.option("--changed", is_flag=True, help="Only options that do not have their default.")
 @control_options
-def show(as_json: bool, **where: Any) -> int:
+def show(as_json: bool, changed: bool, **where: Any) -> int:
     """Show the configuration in force, and where each value comes from."""
     from kproxy.cli.config_report import print_running
 
     found = control_client(**where).config()
+    if changed:
+        found["options"] = [row for row in found["options"] if row["source"] != "default"]
     if as_json:
         print_json(found)
     else:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from kproxy.cli.flags import OPTIONS
 from kproxy.config import Loaded, show
 
-_PIPE_WIDTH = 160
-
 
 def print_json(loaded: Loaded | None, problems: list[str]) -> None:
     """One JSON object: ``ok``, ``problems``, and ``options`` with value and source of each."""
@@ -35,17 +33,15 @@ def print_running(rows: Iterable[Mapping[str, str | int]]) -> None:
 
 
 def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Column
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPE_WIDTH)
+    from kproxy.cli.tables import new_console, new_table
+
     name_column = Column("option", no_wrap=True, overflow="ignore")  # to be copied whole
-    table = Table(name_column, *columns, title=title)
+    table = new_table(name_column, *columns, title=title)
     for row in rows:
         table.add_row(*row, style="dim" if "default" in row else "bold")
-    console.print(table, markup=False)
+    new_console().print(table, markup=False)
 
 
 def _entry(loaded: Loaded, name: str) -> dict[str, object]:

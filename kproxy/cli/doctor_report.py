@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from kproxy.cli.tables import new_console, new_table
 from kproxy.doctor.checks import Told, worst
 from kproxy.doctor.findings import Level
 
-_PIPE_WIDTH: Final = 200
 _STYLES: Final = {Level.OK: "green", Level.SKIPPED: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
@@ -23,10 +21,8 @@ def as_object(told: Sequence[Told]) -> dict[str, Any]:
 
 def print_findings(told: Sequence[Told]) -> None:
     """A table, one line for each finding, and the sum."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPE_WIDTH)
-    table = Table("check", "", "found", "what to do")
+    console = new_console()
+    table = new_table("check", "", "found", "what to do")
     for row in told:
         level, found, advice = row.finding
         style = _STYLES[level]

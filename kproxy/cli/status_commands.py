@@ -21,7 +21,7 @@ _WHERE: Final = """\b
 Where kproxy is found:
   its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
   else its status page (http), at 127.0.0.1:19644 or where KPROXY_HTTP says
-  --url takes the address of http, or that of control.http with --token-file"""
+  --url (or KPROXY_URL) takes the address of http, or that of control.http with --token-file"""
 
 
 @click.command(epilog=_WHERE)

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 
 from kproxy.cli.printable import printable
+from kproxy.cli.tables import new_console, new_facts, new_table
 
-_PIPE_WIDTH: Final = 220
 _UNITS: Final = ("B", "kB", "MB", "GB")
 _STEP: Final = 1000
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -22,12 +22,10 @@ _Fact = Mapping[str, Any]
 
 def print_status(found: _Fact, brokers: _Fact) -> None:
     """A table of name and value, and one of the brokers."""
-    table = Table(show_header=False, title=f"kproxy {found['version']}, instance {found['instance_id']}")
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    table = new_facts(f"kproxy {found['version']}, instance {printable(found['instance_id'])}")
     for name, value in _status_lines(found):
         table.add_row(name, printable(value))
-    console = _console()
+    console = new_console()
     console.print(table, markup=False)
     _print_brokers(console, brokers)
     _print_errors(console, found)
@@ -40,7 +38,7 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "connections", f"{found['connections']:,} of at most {found['max_connections']:,}"
     yield "traffic", traffic(found["per_second"])
     yield "requests/s", _bars(found["history"]["requests"])
-    yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches on their way"
+    yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches in flight"
     yield "unacknowledged", f"for {_span(found['unacknowledged_ms'])}" if found["unacknowledged_ms"] else "nothing"
     yield "in doubt", f"{found['in_doubt']:,} batches"
     yield "duplicates", f"{found['records_matched']:,} records kept out"
@@ -114,7 +112,7 @@ def print_clients(found: _Fact) -> None:
         "traffic",
         "last error (UTC)",
     )
-    _print_rows(_console(), "clients", names, rows, found)
+    _print_rows(new_console(), "clients", names, rows, found)
 
 
 def print_lanes(found: _Fact) -> None:
@@ -144,7 +142,7 @@ def print_lanes(found: _Fact) -> None:
         "unacknowledged",
         "in doubt",
     )
-    _print_rows(_console(), "lanes", names, rows, found)
+    _print_rows(new_console(), "lanes", names, rows, found)
 
 
 def _print_rows(
@@ -153,9 +151,7 @@ def _print_rows(
     if not rows:
         console.print(f"no {title}")
         return
-    table = Table(title=title)
-    for name in names:
-        table.add_column(name, overflow="fold")
+    table = new_table(*(Column(name, overflow="fold") for name in names), title=title)
     for row in rows:
         table.add_row(*map(printable, row))
     console.print(table, markup=False)
@@ -215,8 +211,3 @@ def _bars(values: Sequence[float]) -> str:
 def time(ms: int) -> str:
     """A moment, to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

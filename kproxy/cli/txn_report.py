@@ -3,21 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.table import Table
-
 from kproxy.cli.printable import printable
+from kproxy.cli.tables import new_console, new_facts, new_table
 from kproxy.txn.described import Described, Listed, Part
-
-_PIPE_WIDTH = 160
 
 
 def print_list(rows: Sequence[Listed]) -> None:
     """A table, one line for each transactional id; a sentence if there are none."""
     if not rows:
-        _console().print("no transactional ids")
+        new_console().print("no transactional ids")
         return
-    table = Table(
+    table = new_table(
         "transactional id", "state", "client.id", "producer id", "epoch", "began (UTC)", "instance", "undecided parts"
     )
     for row in rows:
@@ -36,17 +32,15 @@ def print_list(rows: Sequence[Listed]) -> None:
                 ),
             )
         )
-    _console().print(table, markup=False)
+    new_console().print(table, markup=False)
 
 
 def print_described(found: Described) -> None:
     """A table of name and value."""
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    table = new_facts()
     for name, value in _lines(found):
         table.add_row(name, printable(value))
-    _console().print(table, markup=False)
+    new_console().print(table, markup=False)
 
 
 def _lines(found: Described) -> Iterator[tuple[str, str]]:
@@ -80,8 +74,3 @@ def _joined(words: Iterable[str]) -> str:
 
 def _time(ms: int | None) -> str:
     return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

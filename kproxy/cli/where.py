@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 WHERE: Final = """\b
 Where kproxy is found:
   its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
-  its loopback port (control.http), at --url and with --token-file"""
+  its loopback port (control.http), at --url or KPROXY_URL, with --token-file"""
 
 
 def control_options(command: _Command) -> _Command:
@@ -22,7 +22,13 @@ def control_options(command: _Command) -> _Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--token-file", metavar="FILE", envvar="KPROXY_CONTROL_TOKEN_FILE", help="Token for --url."),
-        click.option("--url", metavar="URL", help="http://HOST:PORT of control.http, in place of the socket."),
+        click.option(
+            "--url",
+            metavar="URL",
+            envvar="KPROXY_URL",
+            show_envvar=True,
+            help="HOST:PORT or http://HOST:PORT of control.http or http, in place of the socket.",
+        ),
         click.option(
             "--socket",
             "socket_path",
@@ -38,7 +44,12 @@ def control_options(command: _Command) -> _Command:
 
 
 def control_client(socket_path: str, url: str | None, token_file: str | None) -> ControlClient:
-    """The client for what was given. UsageError if that can't be."""
+    """Return the client of the kproxy that was named.
+
+    :raises click.UsageError: the address or the token file cannot be used.
+    """
+    if url and "://" not in url:
+        url = f"http://{url}"
     try:
         # The socket asks for no token, so that one in the environment is left unread.
         return ControlClient(socket_path, url=url, token_file=token_file if url else None)

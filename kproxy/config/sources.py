@@ -17,9 +17,9 @@ CONFIG_FILE_VARIABLE = "KPROXY_CONFIG"
 _OPTIONS = options(Config)
 _PREFIX = "KPROXY_"
 # Kubernetes sets such variables in every pod if there is a service called kproxy or kproxy-something;
-# KPROXY_CACHE is where the demo and the tests keep their downloads.
+# KPROXY_CACHE is where the demo and the tests keep their downloads; KPROXY_URL names a running kproxy for the commands.
 _FOREIGN_VARIABLE = re.compile(
-    r"KPROXY_(CONFIG|CACHE|(\w+_)?(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?))"
+    r"KPROXY_(CONFIG|CACHE|URL|(\w+_)?(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?))"
 )
 
 

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,12 +46,22 @@ async def test_the_configuration_in_force(tmp_path: Path, capsys: Out) -> None:
     await with_control(tmp_path, {"max.connections": "7"}, work)
     table, brace, text = capsys.readouterr().out.partition("{\n")
     row = next(line for line in table.splitlines() if "max.connections " in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+    assert re.split(" {2,}", row.strip()) == [
         "max.connections", "7", "connections", "flag --max-connections", "reload",
     ]  # fmt: skip
     assert {"name": "log.level", "value": "info", "unit": "", "source": "default", "change": "reload"} in json.loads(
         brace + text
     )["options"]
+
+
+async def test_only_what_was_changed(tmp_path: Path, capsys: Out) -> None:
+    def work(where: list[str]) -> None:
+        assert main(["config", "show", "--changed", "--json", *where]) == ExitCode.OK
+
+    await with_control(tmp_path, {"max.connections": "7"}, work)
+    names = {row["name"] for row in json.loads(capsys.readouterr().out)["options"]}
+    assert "max.connections" in names
+    assert "log.level" not in names
 
 
 async def test_a_reload_says_by_option_what_it_did(tmp_path: Path, capsys: Out) -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -14,23 +15,23 @@ def loaded(**flags: str) -> Loaded:
 
 
 def row_of(name: str, table: str) -> list[str]:
-    """The cells of an option's row."""
-    [line] = [line for line in table.splitlines() if name in line.replace("\u2502", " ").split()[:1]]
-    return [cell.strip() for cell in line.split("\u2502")[1:-1]]
+    """The cells of an option's row that are not empty."""
+    [line] = [line for line in table.splitlines() if name in line.split()[:1]]
+    return re.split(" {2,}", line.strip())
 
 
 def test_a_table_that_goes_into_a_pipe_has_one_line_for_each_option(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(loaded(listen="[::1]:9092"))
     table = capsys.readouterr().out
-    assert row_of("listen", table) == ["listen", "[::1]:9092", "", "flag --listen"]
+    assert row_of("listen", table) == ["listen", "[::1]:9092", "flag --listen"]
     assert row_of("max.frame.bytes", table) == ["max.frame.bytes", "104857600", "bytes", "default"]
 
 
 def test_a_default_that_is_worked_out_is_described_and_off_is_off(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(loaded(http="off"))
     table = capsys.readouterr().out
-    assert row_of("advertised.broker.ports", table) == ["advertised.broker.ports", "(broker.ports)", "", "default"]
-    assert row_of("http", table)[3] == "flag --http"
+    assert row_of("advertised.broker.ports", table) == ["advertised.broker.ports", "(broker.ports)", "default"]
+    assert row_of("http", table)[-1] == "flag --http"
     assert not row_of("http", table)[1].startswith("127.0.0.1")
 
 

@@ -178,7 +178,7 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["commit"], "ID"),
         (["commit", "t", "--member", "m"], "give --owner, as begin or describe shows it, or --batch-id"),
         (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
-        (["list", "--url", "localhost:1"], "--url 'localhost:1' must be http://HOST:PORT"),
+        (["list", "--url", "ftp://localhost:1"], "--url 'ftp://localhost:1' must be http://HOST:PORT"),
         (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),
     ],
 )

@@ -21,3 +21,16 @@ def test_what_cannot_be_is_a_fault_of_usage(tmp_path: Path, url: str, token: str
 
 def test_the_socket_asks_for_no_token(tmp_path: Path) -> None:
     control_client("/x", None, str(tmp_path / "not read"))
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:19645", "http://127.0.0.1:19645"])
+def test_an_address_needs_no_scheme(url: str) -> None:
+    assert vars(control_client("/x", url, None))["_tcp"] == ("127.0.0.1", 19645)
+
+
+def test_the_environment_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KPROXY_URL", "kproxy:1")
+    seen: list[object] = []
+    command = click.command()(control_options(lambda **given: seen.append(given["url"])))
+    command.main([], standalone_mode=False)
+    assert seen == ["kproxy:1"]

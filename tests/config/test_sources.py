@@ -130,6 +130,7 @@ def test_unknown_flag_name() -> None:
 @pytest.mark.parametrize(
     "variable",
     [
+        "KPROXY_URL",
         "KPROXY_PORT",
         "KPROXY_SERVICE_HOST",
         "KPROXY_SERVICE_PORT",

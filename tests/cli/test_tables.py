@@ -1,0 +1,22 @@
+"""Tables in a pipe are plain columns, one line for each row, whatever its length."""
+
+import pytest
+
+from kproxy.cli.tables import new_console, new_facts, new_table
+
+
+def test_rows_in_a_pipe_have_no_lines_around_them_and_are_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    table = new_table("name", "value", title="things")
+    table.add_row("one", "x" * 300)
+    new_console().print(table)
+    title, header, row = capsys.readouterr().out.splitlines()
+    assert title.strip() == "things"
+    assert header.split() == ["name", "value"]
+    assert row.split() == ["one", "x" * 300]
+
+
+def test_facts_have_no_header(capsys: pytest.CaptureFixture[str]) -> None:
+    table = new_facts()
+    table.add_row("state", "ready")
+    new_console().print(table)
+    assert capsys.readouterr().out.split() == ["state", "ready"]
