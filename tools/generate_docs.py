@@ -25,7 +25,9 @@ Only `bootstrap.servers` is required. Each option has three spellings:
 A flag overrides the environment, the environment overrides the file, and the file overrides the default. In the file
 `log: {level: debug}` means the same as `log.level: debug`. An unknown option or an invalid value is an error; kproxy
 reports all errors at once. `kproxy config check` takes the same options as `kproxy run` and prints every value with
-its source (`--json` for scripts); `kproxy config show` prints those of a running kproxy.
+its source (`--json` for scripts). It also loads every file that `kproxy run` loads before it serves: certificates,
+keys, authorization rules, quotas, users, passwords and the token. It ends with the exit code that `kproxy run` would
+have, and connects to nothing. `kproxy config show` prints those of a running kproxy.
 
 After `kproxy config reload`, or SIGHUP, a running kproxy reads them again ([operations.md](operations.md#reload)).
 *Change* says when a new value takes effect: `reload` at once, `new connections` for connections that are opened from

@@ -7,7 +7,7 @@ import click
 
 from kproxy.cli.flags import ConfigCommand, given_flags
 from kproxy.cli.where import WHERE, control_client, control_options, print_json
-from kproxy.config import ConfigError, ExitCode, load_with_sources
+from kproxy.config import ConfigError, ExitCode, StartupError, load_with_sources
 from kproxy.config.log_levels import LEVELS, SUBSYSTEMS
 from kproxy.config.sources import CONFIG_FILE
 
@@ -42,7 +42,12 @@ def config(ctx: click.Context) -> None:
     ],
 )
 def check(file: str | None, as_json: bool, **params: Any) -> int:
-    """Check the configuration and print every value with its source; takes the options of run."""
+    """Check the configuration and print every value with its source; takes the options of run.
+
+    It loads every file that run loads before it serves, and ends with the exit code of run if one cannot be used. It
+    connects to nothing.
+    """
+    from kproxy.cli.config_files import load_files
     from kproxy.cli.config_report import print_json as print_report
     from kproxy.cli.config_report import print_table
 
@@ -55,6 +60,13 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
             raise
         print_report(None, error.problems)
         return ExitCode.USAGE
+    try:
+        load_files(loaded.config)
+    except StartupError as error:
+        if not as_json:
+            raise
+        print_report(loaded, [str(error)])
+        return error.exit_code
     if as_json:
         print_report(loaded, [])
     else:

@@ -121,6 +121,64 @@ def test_a_file_is_checked(tmp_path: Path, capsys: Out) -> None:
     assert "the file is given twice" in capsys.readouterr().err
 
 
+FILES = {
+    "ssl.certificate.location": "x.crt",
+    "upstream.ssl.ca.location": "ca.crt",
+    "upstream.sasl.password.location": "password",
+    "upstream.sasl.identities.file": "identities.yaml",
+    "acl.file": "acl.yaml",
+    "quotas.file": "quotas.yaml",
+    "sasl.credentials.location": "users",
+    "control.token.file": "token",
+}
+NEEDED = {
+    "ssl.certificate.location": {"ssl.key.location": "/none.key"},
+    "upstream.ssl.ca.location": {"upstream.security.protocol": "ssl"},
+    "upstream.sasl.password.location": {"upstream.security.protocol": "sasl_plaintext", "upstream.sasl.username": "u"},
+    "upstream.sasl.identities.file": {
+        "upstream.security.protocol": "sasl_plaintext",
+        "upstream.sasl.mechanism": "SCRAM-SHA-256",
+        "upstream.sasl.username": "u",
+        "upstream.sasl.password.location": "env:HOME",
+        "upstream.sasl.identity": "mapped",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
+        "sasl.oauthbearer.expected.audience": "kproxy",
+    },
+    "acl.file": {},
+    "quotas.file": {},
+    "sasl.credentials.location": {"sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+    "control.token.file": {"control.http": "127.0.0.1:19645"},
+}
+
+
+@pytest.mark.parametrize("option", FILES)
+def test_a_file_that_an_option_names_is_loaded(option: str, tmp_path: Path, capsys: Out) -> None:
+    """The exit code is that of ``kproxy run``, which begins with the same files."""
+    path = tmp_path / FILES[option]
+    given = {"bootstrap.servers": "127.0.0.1:1", "listen": "127.0.0.1:0", option: str(path)} | NEEDED[option]
+    file = tmp_path / "kproxy.yaml"
+    file.write_text(json.dumps(given))
+    checked = main(["config", "check", str(file)])
+    found = capsys.readouterr()
+    assert str(path) in found.err
+    assert found.out == ""
+    assert main(["config", "check", "--json", str(file)]) == checked
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert str(path) in report["problems"][0]
+    assert main(["run", "--config", str(file)]) == checked
+    assert str(path) in capsys.readouterr().err
+
+
+def test_all_bad_files_are_named_at_once(tmp_path: Path, capsys: Out) -> None:
+    given = [f"--acl-file={tmp_path}/acl.yaml", f"--quotas-file={tmp_path}/quotas.yaml"]
+    assert main(["config", "check", "--bootstrap-servers=kafka:9092", *given]) == ExitCode.USAGE
+    message = capsys.readouterr().err
+    assert f"{tmp_path}/acl.yaml" in message
+    assert f"{tmp_path}/quotas.yaml" in message
+
+
 def test_help(capsys: Out) -> None:
     assert main(["config"]) == ExitCode.OK
     assert "kproxy config reload" in capsys.readouterr().out

@@ -30,4 +30,13 @@ def test_it_fits_what_kproxy_does() -> None:
     grace = options(Config)["shutdown.grace.ms"]
     assert int(service["TimeoutStopSec"].removesuffix("s")) * 1000 > int(grace.default_text)
     assert service["RestartPreventExitStatus"] == str(int(ExitCode.USAGE))
+    # The last of the two; the first is the check.
     assert service["ExecReload"].startswith("/bin/kill -HUP")
+
+
+def test_a_wrong_configuration_neither_starts_again_and_again_nor_is_reloaded() -> None:
+    lines = UNIT.read_text(encoding="utf-8").splitlines()
+    # RestartPreventExitStatus holds for ExecStart alone: a check in ExecStartPre would be restarted for ever.
+    assert not [line for line in lines if line.startswith(("ExecStartPre", "ExecCondition"))]
+    reloads = [line for line in lines if line.startswith("ExecReload")]
+    assert reloads == ["ExecReload=/usr/bin/env kproxy config check", "ExecReload=/bin/kill -HUP $MAINPID"]
