@@ -7,6 +7,7 @@ from kproxy.errors import KproxyError
 
 _LONGEST = 600
 _PYTHON_CAUSE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+_JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(\S.*)", re.MULTILINE)
 _QUERY_ID = re.compile(r"^\[STREAM_FAILED\] Query .*?\[.*?\] terminated with exception: ")
 _NOISE = re.compile(r"\s*SQLSTATE: \w+;?|\s*(Return Message: )?Traceback \(most recent call last\):")
 
@@ -18,10 +19,11 @@ class PipelineFailed(KproxyError):
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of a message, and the Python exception that caused it where one is buried in it."""
+    """Return the first line of a message, with the exception of Python and of Java that caused it, if it names any."""
     text = str(error).strip()
     first = _NOISE.sub("", _QUERY_ID.sub("", text.splitlines()[0] if text else type(error).__name__)).rstrip(";. ")
     causes = _PYTHON_CAUSE.findall(text)
-    if causes and causes[-1] not in first:
-        first = f"{first}: {causes[-1]}"
+    for cause in (causes[-1:], _JAVA_CAUSE.findall(text)[-1:]):
+        if cause and cause[0].rstrip(".: ") not in first:
+            first = f"{first}: {cause[0]}"
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."

@@ -32,6 +32,22 @@ def test_the_cause_in_a_function_of_the_driver() -> None:
     )
 
 
+def test_the_cause_in_java_of_a_function_of_the_driver() -> None:
+    text = (
+        "[STREAM_FAILED] Query p [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
+        "Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "a.py", line 644, in _call_proxy\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o261.parquet.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure\n"
+        "\tat org.apache.spark.Foo\n"
+        "Caused by: java.io.IOException: No space left on device\n"
+        "\tat java.base/java.io.Foo\n"
+    )
+    assert one_line(ValueError(text)).endswith(
+        "An error occurred while calling o261.parquet.: java.io.IOException: No space left on device"
+    )
+
+
 def test_none_is_without_words() -> None:
     assert one_line(TimeoutError()) == "TimeoutError"
     assert len(one_line(ValueError("x" * 5000))) < 700
