@@ -33,6 +33,11 @@ class Row:
     tracebacks: int
     alive: bool
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether memory is more than a tenth above what it was before."""
+        return _too_much(*self.memory)
+
     def faults(self, most_stretch: float) -> list[str]:
         """What is not as it has to be; ``most_stretch``: the longest stretch allowed, in seconds."""
         found = []
@@ -40,7 +45,7 @@ class Row:
             found.append("kproxy has ended")
         if self.tracebacks:
             found.append(f"{self.tracebacks} tracebacks")
-        if _too_much(*self.memory):
+        if self.has_grown:
             found.append(f"memory grew by {(self.memory[1] - self.memory[0]) / _MIB:.0f} MiB")
         if self.files[1] > self.files[0] * (1 + _TENTH) + _OWN_FILES:
             found.append(f"{self.files[1] - self.files[0]} files left open")
