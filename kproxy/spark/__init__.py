@@ -8,11 +8,30 @@ from typing import TYPE_CHECKING
 from kproxy.spark.source import KproxyDataSource
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["KproxyDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes ``format("kproxy")`` known to this session, for batch and streaming, reading and writing."""
+    """Make ``format("kproxy")`` known to this session, for batch and streaming, reading and writing."""
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        _complete_environment(spark.sparkContext)
     spark.dataSource.register(KproxyDataSource)
+
+
+def _complete_environment(context: "SparkContext") -> None:
+    """Set the variables that Spark adds to the environment of its Python workers when a streaming source starts.
+
+    All sources of a format share one map of variables (``PythonFunction.envVars``, a Java HashMap). Spark's
+    PythonStreamingSourceRunner adds three entries when a query starts. If another query's task is serialized at that
+    moment it is damaged, and the query fails with OptionalDataException. Replacing the values of entries that are there
+    already is harmless.
+    """
+    conf = context.getConf()
+    context.environment.setdefault("SPARK_LOCAL_DIRS", str(conf.get("spark.local.dir", "/tmp")))
+    context.environment.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")
+    context.environment.setdefault("SPARK_BUFFER_SIZE", str(conf.get("spark.buffer.size", "65536")))
