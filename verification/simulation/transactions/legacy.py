@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_CLIENTS
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.batches import plain_request
@@ -99,6 +100,8 @@ class ByHand(Legacy):
         self._client_id = ""
         self._begun = 0
         self._writer: MemberWriter | None = None
+        self._owner: OwnerId | None = None
+        """Of its transaction: kproxy refuses a late commit, whose id another one has by then."""
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
         """As ``Steps``; it repeats nothing."""
@@ -123,7 +126,7 @@ class ByHand(Legacy):
         for _ in range(_TRIES):
             await self._through()
             try:
-                await self._ask("begin", make)
+                self._owner = (await self._ask("begin", make)).owner
             except Refused as error:
                 if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise self._over(error) from error
@@ -144,8 +147,8 @@ class ByHand(Legacy):
             await trio.sleep(_PAUSE)
         self._sent.clear()
 
-    async def _ask(self, what: str, make: Callable[[], Ask]) -> None:
-        await self._tools.control.ask(what, [self._tools.instance], make, _PATIENCE, self._sent)
+    async def _ask(self, what: str, make: Callable[[], Ask]) -> Described:
+        return await self._tools.control.ask(what, [self._tools.instance], make, _PATIENCE, self._sent)
 
     async def _abort_what_is_open(self) -> None:
         """A beginning whose answer was lost, or somebody else's."""
@@ -171,13 +174,14 @@ class ByHand(Legacy):
         """As ``Steps``. What is not told to be committed is gone."""
         if not claimed.begun:
             return
-        tools, tid, batch_id = self._tools, self._tools.plan.transactional_id, claimed.name
+        tools, tid, batch_id, owner = self._tools, self._tools.plan.transactional_id, claimed.name, self._owner
         if committed:
             tools.history.asks(claimed)
         try:
             if committed:
                 await self._ask(
-                    f"commit {claimed.name}", lambda: lambda control: control.commit(tid, batch_id=batch_id)
+                    f"commit {claimed.name}",
+                    lambda: lambda control: control.commit(tid, batch_id=batch_id, owner=owner),
                 )
             else:
                 await self._ask(f"abort {claimed.name}", lambda: lambda control: control.abort(tid))
