@@ -53,6 +53,9 @@ class Causes:
         """Whether there was one for an error."""
         if code in _UNKNOWN and (self._may_have_expired() or self._was_given_up()):
             return True
+        # An abort of what was lost with the id succeeds. The next EndTxn, of an empty transaction, finds no state.
+        if code == ErrorCode.INVALID_TXN_STATE and self._was_given_up():
+            return True
         if code in _FENCED and self._may_be_replaced():
             return True
         return self._history.is_native and self._is_lost(code)
