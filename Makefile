@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SITE   := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
@@ -44,10 +45,10 @@ lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date, wor
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
 	$(BIN)/python -m tools.check_words
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(SITE) --quiet
 
 docs: $(STAMP)   ## the documentation as a site, in build/site; checks every link
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(SITE)
 
 generate: $(STAMP) ## write the generated files again
 	@for tool in $(GENERATORS); do echo "$$tool"; $(BIN)/python -m $$tool || exit 1; done

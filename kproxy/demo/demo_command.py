@@ -4,19 +4,14 @@ import sys
 
 import click
 
+from kproxy.demo.broker_option import broker_option
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.signals import end_on_signals
 
 
 @click.command()
 @click.option("--records", default=100_000, show_default=True, type=click.IntRange(1, 10**9), help="Records to send.")
-@click.option(
-    "--broker",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "kafka", "fake"]),
-    help="A real Kafka 4.3.0 (needs Java 17+ and Maven), the embedded fake, or the real one where it can be had.",
-)
+@broker_option
 @click.option("--keep", is_flag=True, help="Leave broker and proxy running at the end, until Ctrl-C.")
 def demo(records: int, broker: str, keep: bool) -> None:
     """See a client of the Kafka 0.9 era refused by Kafka 4.3, then working through kproxy with nothing lost.

@@ -10,12 +10,14 @@ from typing import Final
 import click
 from rich.console import Console
 
+from kproxy.codec.topic_names import is_legal_topic
+from kproxy.demo.broker_option import broker_option
 from kproxy.demo.demo_broker import Broker, open_broker
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.sidecar import Sidecar, open_kproxy
 from kproxy.demo.signals import end_on_signals, wait_for_interrupt
 
-_TOPIC: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})(?::([1-9][0-9]{0,2}))?")
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,2}")
 _PARTITIONS: Final = 3
 _EXAMPLES: Final = """\b
 Examples:
@@ -25,13 +27,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option(
-    "--broker",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "kafka", "fake"]),
-    help="A real Kafka 4.3.0 (needs Java 17 or later, and Maven), the embedded fake broker, or the real one if it can.",
-)
+@broker_option
 @click.option(
     "--topic",
     "topics",
@@ -59,13 +55,13 @@ def sandbox(broker: str, topics: tuple[str, ...], listen: str, http: str, as_jso
 
 
 def _parse_topic(text: str) -> tuple[str, int]:
-    match = _TOPIC.fullmatch(text)
-    if match is None or match[1] in (".", ".."):
+    name, colon, count = text.partition(":")
+    if not is_legal_topic(name) or (colon and not _COUNT.fullmatch(count)):
         raise click.BadParameter(
             f"{text!r}: a name of letters, digits, '.', '_' and '-', and optionally ':' and 1 to 999 partitions",
             param_hint="--topic",
         )
-    return match[1], int(match[2] or _PARTITIONS)
+    return name, int(count or _PARTITIONS)
 
 
 def _run(console: Console, kind: str, topics: list[tuple[str, int]], sidecar: Sidecar, as_json: bool) -> None:
