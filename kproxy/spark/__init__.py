@@ -27,11 +27,13 @@ def _complete_environment(context: "SparkContext") -> None:
     """Set the variables that Spark adds to the environment of its Python workers when a streaming source starts.
 
     All sources of a format share one map of variables (``PythonFunction.envVars``, a Java HashMap). Spark's
-    PythonStreamingSourceRunner adds three entries when a query starts. If another query's task is serialized at that
-    moment it is damaged, and the query fails with OptionalDataException. Replacing the values of entries that are there
-    already is harmless.
+    PythonStreamingSourceRunner adds up to four entries when a query starts. If another query's task is serialized at
+    that moment it is damaged, and the query fails with OptionalDataException. Replacing the values of entries that are
+    there already is harmless.
     """
     conf = context.getConf()
     context.environment.setdefault("SPARK_LOCAL_DIRS", str(conf.get("spark.local.dir", "/tmp")))
     context.environment.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")
     context.environment.setdefault("SPARK_BUFFER_SIZE", str(conf.get("spark.buffer.size", "65536")))
+    # Since Spark 4.3; earlier workers do not read it.
+    context.environment.setdefault("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")

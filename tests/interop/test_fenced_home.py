@@ -125,6 +125,7 @@ def test_each_transaction_of_librdkafka_has_an_epoch_of_its_own_at_the_broker(st
     for value, ends in (("1", True), ("no", False), ("2", True)):
         first.begin_transaction()
         first.produce(stage.name, value)
+        first.flush(PATIENCE_S)  # an abort drops what librdkafka has not sent yet
         offsets = [TopicPartition(stage.name, 0, int(value) if ends else 9)]
         consumer = Consumer({"bootstrap.servers": stage.kproxy.bootstrap, "group.id": source})
         first.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)

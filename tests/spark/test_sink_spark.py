@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _PATIENCE = 300.0
 _PARTITIONS = 2
+_ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @dataclass
@@ -126,7 +127,7 @@ def test_an_older_driver_is_fenced(stage: Stage) -> None:
     stage.lines("0.txt", "a")
     query = stage.start(waits=True)
     try:
-        _until(lambda: stage.seen() == ["a"])
+        _until(lambda: stage.seen() == ["a"], query)
         stage.control.initialize(stage.id)
         stage.lines("1.txt", "b")
         with pytest.raises(StreamingQueryException, match=r"another driver has taken transactional\.id"):
@@ -139,8 +140,13 @@ def test_an_older_driver_is_fenced(stage: Stage) -> None:
 def test_kproxy_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
     values = [f"{number:03}" for number in range(40)]
     stage.lines("0.txt", *values)
-    query = stage.start("concat(value, if(java_method('java.lang.Thread', 'sleep', 50L) is null, '', '')) as value")
-    _until(lambda: bool(_open_parts(stage)))
+    # One row is one Arrow batch, so that the first row is written while the others still sleep.
+    stage.spark.conf.set(_ROWS_PER_BATCH, "1")
+    try:
+        query = stage.start("concat(value, if(java_method('java.lang.Thread', 'sleep', 50L) is null, '', '')) as value")
+    finally:
+        stage.spark.conf.unset(_ROWS_PER_BATCH)
+    _until(lambda: bool(_open_parts(stage)), query)
     stage.kproxy.kill()
     stage.kproxy.start()
     stage.kproxy.wait_ready()
@@ -187,8 +193,9 @@ def _open_parts(stage: Stage) -> Any:
         return ()
 
 
-def _until(true: Any) -> None:
+def _until(true: Any, query: "StreamingQuery") -> None:
     deadline = time.monotonic() + _PATIENCE
     while not true():
+        assert query.isActive, query.exception()
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.1)
