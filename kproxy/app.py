@@ -27,7 +27,7 @@ from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
 from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.sasl_networks import open_networks
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.heap import settle
 from kproxy.net.quotas import open_quotas

@@ -15,7 +15,7 @@ from kproxy.config import Config, ExitCode
 from kproxy.control.logging import configure_logging
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.broker_sasl.sasl_networks import open_networks
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import Refused
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic

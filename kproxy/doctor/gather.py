@@ -20,7 +20,7 @@ from kproxy.config import Address, Config
 from kproxy.doctor.examined import NOT_TOLD, Examined, SeenBroker
 from kproxy.doctor.quorum_clock import clock_skew
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import is_own_topic
 

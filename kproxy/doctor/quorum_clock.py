@@ -14,7 +14,7 @@ from kproxy.codec._generated.describe_quorum import (
 )
 from kproxy.codec.messages import ApiKey
 from kproxy.doctor.examined import ClockSkew
-from kproxy.net.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import BrokerClient
 
 _TOPIC: Final = "__cluster_metadata"
 #: The first version with timestamps.

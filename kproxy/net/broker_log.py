@@ -14,7 +14,6 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import Batch
-from kproxy.net.broker_log_leaders import Leaders, LogError
 from kproxy.net.broker_log_questions import (
     EARLIEST,
     LATEST,
@@ -26,7 +25,8 @@ from kproxy.net.broker_log_questions import (
 )
 from kproxy.net.broker_log_reads import Failures, read_logs
 from kproxy.net.broker_log_tail import OffsetReads, Tail, Wanted
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders, LogError
 from kproxy.proxy.stats import Stats
 
 __all__ = ["ActiveProducer", "Batch", "BrokerLog", "Failures", "LogError", "Marker", "Survey"]

@@ -29,7 +29,7 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.broker_log_leaders import Question
+from kproxy.net.brokers.leaders import Question
 
 LATEST: Final = -1
 """In ListOffsets: the high watermark."""

@@ -9,9 +9,9 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets
 from kproxy.net.broker_log_tail import Reader
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.proxy.stats import Stats
 
 Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]

@@ -13,9 +13,9 @@ from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.login_worker import LoginWorker
-from kproxy.net.cluster import Cluster
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.lane_leases import Lanes

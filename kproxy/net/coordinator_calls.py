@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kproxy.codec.messages import Message
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import ask_coordinator
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,

@@ -12,8 +12,8 @@ from kproxy.codec.batch_reader import entry_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Question
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
+from kproxy.net.brokers.leaders import Question
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import check
 from kproxy.net.partition_client import NoLeader, PartitionClient

@@ -3,7 +3,7 @@
 from zlib import crc32
 
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, TopicPlan
 
 TOPIC = "__kproxy_producer_state"

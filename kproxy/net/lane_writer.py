@@ -19,7 +19,7 @@ from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import Refused, check, pause
 from kproxy.net.partition_client import NoLeader, PartitionClient

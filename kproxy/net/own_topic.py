@@ -21,7 +21,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.proxy.routing import Address
 
 log = structlog.get_logger("kproxy.own_topic")

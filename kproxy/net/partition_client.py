@@ -5,8 +5,8 @@ from typing import TypeVar
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.proxy.routing import VersionRange
 
 M = TypeVar("M", bound=Message)

@@ -9,7 +9,7 @@ from kproxy import __version__
 from kproxy.codec.messages import api_name
 from kproxy.config import Config, show
 from kproxy.dedup.identity import Identity
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.connection import Connection
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server

@@ -14,9 +14,9 @@ from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.login_worker import open_desk
-from kproxy.net.cluster import Cluster
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper

@@ -20,8 +20,8 @@ from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log import BrokerLog, LogError
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.proxy.routing import Address
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
 from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.sasl_networks import open_networks
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.proxy.routing import ClusterMap

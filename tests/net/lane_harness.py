@@ -12,7 +12,7 @@ from kproxy.config import Address, Config
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.socket_network import SocketNetwork

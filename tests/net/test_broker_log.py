@@ -15,8 +15,8 @@ from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log import Batch, BrokerLog, Failures
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Edit
 from kproxy.testing.fake_broker.topics import Partition

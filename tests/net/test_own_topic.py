@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic

@@ -10,7 +10,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap

@@ -5,7 +5,7 @@ from typing import Any, Final
 import trio
 
 from kproxy.config import Address, Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.server import Server
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap

@@ -9,9 +9,9 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ApiKey
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_sasl.broker_credentials import Credentials
 from kproxy.net.broker_sasl.renewing_io import RenewingIO
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.proxy.broker_login.login import Login, LoginFrames
 from kproxy.proxy.broker_login.refusal import LoginRefused

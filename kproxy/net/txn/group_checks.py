@@ -8,8 +8,8 @@ from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeR
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import ask_coordinator, serves
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import ask_coordinator, serves
 
 _NO_GENERATION: Final = -1
 #: Static membership is younger than Heartbeat (KIP-345).

@@ -14,7 +14,7 @@ from kproxy.codec._generated.offset_fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.net.txn.waits import Changes

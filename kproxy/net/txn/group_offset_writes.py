@@ -1,7 +1,7 @@
 """Offsets of consumer groups in transactions: whether the group has moved on, and their way to the broker."""
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.group_checks import check_member
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.txn.ids import Producer

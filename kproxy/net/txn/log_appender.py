@@ -23,8 +23,8 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import check, pause
 from kproxy.net.partition_client import NoLeader
 from kproxy.net.txn.log_connections import LogConnections

@@ -9,9 +9,9 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
-from kproxy.net.cluster import Cluster
-from kproxy.net.idle_connections import IdleConnections
+from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.pool import IdleConnections
 from kproxy.net.partition_client import NoLeader
 from kproxy.proxy.routing import Address
 

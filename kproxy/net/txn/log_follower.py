@@ -10,9 +10,9 @@ import trio
 
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.own_topic import OwnTopic, Refused, pause
 from kproxy.net.txn.log_partition import NOTHING, LogPartition, LogSink
 from kproxy.net.txn.log_polls import LogPolls

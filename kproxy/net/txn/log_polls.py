@@ -10,9 +10,9 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
-from kproxy.net.broker_log_leaders import Leaders
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check, pause
 from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition

@@ -18,8 +18,8 @@ from kproxy.codec._generated.list_offsets import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_log_questions import EARLIEST
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.proxy.routing import VersionRange
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, TopicPlan
 
 TOPIC: Final = "__kproxy_transaction_state"

@@ -9,7 +9,7 @@ import trio
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.offset_writes import PREFIX, fence, write
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn.log_records import Entry

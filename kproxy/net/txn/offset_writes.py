@@ -27,8 +27,8 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import GROUP, TRANSACTION, ask_coordinator, errors_in, serves
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, ask_coordinator, errors_in, serves
 from kproxy.txn.ids import Producer
 from kproxy.txn.logged_group_offsets import Unmirrored
 

@@ -8,7 +8,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.traces import NoTraces, Traces

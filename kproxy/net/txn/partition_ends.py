@@ -13,7 +13,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import LogError
+from kproxy.net.brokers.leaders import LogError
 from kproxy.net.txn.owner_services import Ends, Topics
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written

@@ -11,9 +11,9 @@ from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.own_topic import Refused, pause
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession

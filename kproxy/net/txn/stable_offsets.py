@@ -13,11 +13,11 @@ from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_leaders import Leaders
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import ReadRange
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.stats import Stats
 from kproxy.txn.last_stable import LastStable, Question

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 
 #: The first Metadata version that takes ids.
 _BY_ID = 10

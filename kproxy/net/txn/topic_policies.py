@@ -19,7 +19,7 @@ from kproxy.codec._generated.describe_configs import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.txn_error import TxnError

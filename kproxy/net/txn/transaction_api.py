@@ -18,8 +18,8 @@ from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import ask_coordinator
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions

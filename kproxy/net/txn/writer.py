@@ -19,7 +19,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.resend import OLD_S
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.pipelined_client import PipelinedClient
+from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
 from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written

@@ -9,8 +9,8 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
-from kproxy.net.pipelined_client import PipelinedClient
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.proxy.routing import Address, Broker
 from kproxy.proxy.stats import Stats
 

@@ -14,8 +14,8 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config
 from kproxy.config.secrets import SecretLocation
-from kproxy.net.broker_client import BrokerClient
 from kproxy.net.broker_sasl.sasl_networks import open_networks
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.broker_login.refusal import LoginRefused

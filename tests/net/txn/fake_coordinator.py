@@ -8,7 +8,7 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.stats import Stats
 from kproxy.txn.ids import Producer

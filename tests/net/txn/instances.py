@@ -13,7 +13,7 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap

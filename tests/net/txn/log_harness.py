@@ -9,7 +9,7 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.config import Address, Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic

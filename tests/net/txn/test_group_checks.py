@@ -14,8 +14,8 @@ from kproxy.codec._generated.consumer_group_describe import (
 from kproxy.codec._generated.heartbeat import HeartbeatResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net import coordinator_lookup
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers import coordinators as coordinator_lookup
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.group_checks import check_member
 from kproxy.proxy.routing import ClusterMap

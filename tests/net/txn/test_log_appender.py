@@ -15,7 +15,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import Refused
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn import log_appender as module

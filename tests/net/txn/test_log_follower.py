@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.broker_log_leaders import Told
+from kproxy.net.brokers.leaders import Told
 from kproxy.net.txn import log_follower
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Close, CloseAfter, Edit, open_fake_cluster

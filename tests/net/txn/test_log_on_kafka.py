@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, Refused
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import AppendFenced, AppendRefused, LogAppender

@@ -12,7 +12,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net import coordinator_lookup
+from kproxy.net.brokers import coordinators as coordinator_lookup
 from kproxy.net.txn import group_offset_requests, offset_mirror
 from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState

@@ -9,7 +9,7 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.broker_log_leaders import LogError
+from kproxy.net.brokers.leaders import LogError
 from kproxy.net.txn import partition_ends
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.txn.txn_error import TxnError

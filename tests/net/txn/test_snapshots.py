@@ -17,7 +17,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import LogAppender

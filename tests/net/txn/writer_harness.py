@@ -9,7 +9,7 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.config import Address, Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections

@@ -5,7 +5,7 @@ from typing import Any, Final
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.coordinator_lookup import TRANSACTION
+from kproxy.net.brokers.coordinators import TRANSACTION
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.txn.client_sequences import ClientSequences, Order

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.coordinator_choice import CoordinatorChoice
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced

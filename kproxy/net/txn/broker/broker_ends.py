@@ -13,7 +13,7 @@ import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats

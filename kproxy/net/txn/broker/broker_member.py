@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_member import TransactionMemberNative
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
 from kproxy.net.txn.broker.member_ids import MemberIds

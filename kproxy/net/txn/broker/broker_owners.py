@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests

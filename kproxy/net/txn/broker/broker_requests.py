@@ -38,8 +38,8 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import GROUP, TRANSACTION
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import GROUP, TRANSACTION
 from kproxy.net.txn.broker.coordinator_connections import CoordinatorConnections
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
 

@@ -9,8 +9,8 @@ from kproxy.codec._generated.describe_configs import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import TRANSACTION
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import TRANSACTION
 from kproxy.txn.txn_error import TxnError
 
 _NEWEST: Final = 4

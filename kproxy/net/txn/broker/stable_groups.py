@@ -12,8 +12,8 @@ import trio
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import ask_coordinator
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import ask_coordinator
 
 #: One group, and only what is stable.
 _VERSION: Final = 7

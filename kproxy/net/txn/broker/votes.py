@@ -10,7 +10,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import Also, prepared_parts

@@ -15,7 +15,7 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
 from kproxy.net.txn.broker.managed_coordinator import ManagedCoordinator

@@ -9,7 +9,7 @@ import trio
 from kproxy.codec._generated.find_coordinator import FindCoordinatorResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net.coordinator_lookup import GROUP, TRANSACTION
+from kproxy.net.brokers.coordinators import GROUP, TRANSACTION
 from kproxy.net.txn.broker.coordinator_connections import CoordinatorConnections
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats

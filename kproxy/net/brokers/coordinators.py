@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
+from kproxy.net.brokers.cluster import Cluster
 
 _TRIES: Final = 10
 _PAUSE_SECONDS = 0.2

@@ -11,8 +11,8 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.cluster import Cluster
-from kproxy.net.idle_connections import IdleConnections
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.pool import IdleConnections
 from kproxy.proxy.routing import Address
 
 """A topic's name and a partition's index."""

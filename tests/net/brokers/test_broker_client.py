@@ -12,7 +12,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Close, Drop, FakeServer, open_fake_cluster

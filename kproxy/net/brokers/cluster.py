@@ -13,7 +13,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import TopicRef
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
 from kproxy.proxy.stats import Stats

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kproxy.config import Config
-from kproxy.net.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
 

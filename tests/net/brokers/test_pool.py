@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec.messages import ApiKey
-from kproxy.net.idle_connections import IdleConnections
+from kproxy.net.brokers.pool import IdleConnections
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import CloseAfter
 from tests.net.harness import Proxied, proxied

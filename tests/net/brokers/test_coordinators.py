@@ -17,9 +17,9 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinator_lookup
-from kproxy.net.cluster import Cluster
-from kproxy.net.coordinator_lookup import TRANSACTION, ask_coordinator, errors_in, serves
+from kproxy.net.brokers import coordinators as coordinator_lookup
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.coordinators import TRANSACTION, ask_coordinator, errors_in, serves
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats

@@ -11,7 +11,7 @@ from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, Fin
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, Message
-from kproxy.net.pipelined_client import PipelinedClient
+from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Call, Close, Delay, Drop, FakeServer, open_fake_cluster
