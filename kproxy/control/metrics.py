@@ -1,38 +1,31 @@
-"""The Prometheus page, made from the counters of ``Stats`` at the moment somebody asks for it."""
+"""The Prometheus page, made from the counters of ``Stats`` when it is asked for.
 
+Most families are declared beside their counters (``kproxy.proxy.metric_fields``); here are those made of several.
+"""
+
+import math
+import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import accumulate
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from kproxy import __version__
 from kproxy.codec.messages import ApiKey, api_name
-from kproxy.control.connection_metrics import connection_families, process_families
-from kproxy.control.families import add_durations, age, counter, printable, single
-from kproxy.control.transaction_metrics import transaction_families
-from kproxy.proxy.quotas.quota_rules import Limit
+from kproxy.proxy.durations import LATENCY_BUCKETS, Durations
+from kproxy.proxy.metric_fields import METRIC, Kind
+from kproxy.proxy.metric_fields import Metric as Declared
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.transaction_stats import TransactionStats
 
-_UNREAD = ("gone", "too_long", "too_many", "unreadable")
-_REFUSALS = (
-    "acks",
-    "elements",
-    "evicted",
-    "forged_producer_id",
-    "idle",
-    "malformed",
-    "own_topic",
-    "quota",
-    "slow_frame",
-    "slow_reader",
-    "tls_handshake",
-    "topic_name",
-    "transactional_id",
-)
-_UPSTREAM_ERRORS = ("authentication", "connect", "disconnected", "metadata", "protocol", "timeout")
+_BOUNDS = tuple("+Inf" if bound == LATENCY_BUCKETS[-1] else repr(bound) for bound in LATENCY_BUCKETS)
 
 
 def make_registry(stats: Stats) -> CollectorRegistry:
@@ -53,202 +46,129 @@ class StatsCollector(Collector):
     """Turns counters into metric families."""
 
     def __init__(self, stats: Stats, now: Callable[[], float] = time.time) -> None:
-        """``now`` gives the seconds since the epoch: ages are told, not moments."""
+        """``now`` gives the seconds since the epoch."""
         self._stats = stats
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """All families, in the order of the page."""
-        yield from process_families(self._stats)
-        yield from connection_families(self._stats)
-        yield from self._requests()
-        yield from self._bytes()
-        yield from self._batches()
-        yield from self._retries()
-        yield from self._recovery()
-        yield from transaction_families(self._stats.transactions, self._now())
-        yield from self._faults()
+        now = self._now()
+        info = {(__version__, platform.python_version()): 1}
+        text = "Always 1; its labels name the version that runs."
+        yield _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python")), info)
+        yield from _declared(self._stats, now)
+        yield from _clients(self._stats)
+        yield from _requests(self._stats)
+        yield from _declared(self._stats.transactions, now)
+        yield from _transactions(self._stats.transactions, now)
 
-    def _requests(self) -> Iterator[Metric]:
-        total = CounterMetricFamily(
-            "kproxy_requests", "Requests of clients that were answered.", labels=("api_key", "api_version")
-        )
-        seconds = HistogramMetricFamily(
-            "kproxy_request_duration_seconds",
-            "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",
-            labels=("api_key", "api_version"),
-        )
-        seen = {api_name(ApiKey.PRODUCE), *(api_name(key) for key, _ in self._stats.requests)}
-        bytes_in: Counter[tuple[str, ...]] = Counter()
-        bytes_out: Counter[tuple[str, ...]] = Counter()
-        for (key, version), stat in sorted(self._stats.requests.items()):
-            labels = (api_name(key), str(version))
-            total.add_metric(labels, stat.count)
-            add_durations(seconds, labels, stat)
-            bytes_in[labels[:1]] += stat.bytes_in
-            bytes_out[labels[:1]] += stat.bytes_out
-        yield total
-        yield seconds
-        yield counter("kproxy_request_bytes", "Bytes of requests that were answered.", ("api_key",), bytes_in)
-        yield counter("kproxy_response_bytes", "Bytes of responses to clients.", ("api_key",), bytes_out)
-        yield counter(
-            "kproxy_requests_unanswered",
-            "Requests without a response, for which kproxy closed the connection: the client sees a disconnect.",
-            ("api_key",),
-            single({api_name(key): count for key, count in self._stats.requests_unanswered.items()}, seen),
-        )
-        # A sum, because two client ids may become one when they are made printable.
-        legacy: Counter[tuple[str, ...]] = Counter()
-        for (key, version, client_id, software), count in self._stats.legacy_requests.items():
-            legacy[api_name(key), str(version), printable(client_id), printable(software)] += count
-        yield counter(
-            "kproxy_legacy_requests",
-            "Requests in versions that Kafka 4 removed, by client: upgrade these clients before they connect directly.",
-            ("api_key", "api_version", "client_id", "client_software"),
-            legacy,
-        )
 
-    def _bytes(self) -> Iterator[Metric]:
-        stats = self._stats
-        client = {("in",): stats.client_bytes_in, ("out",): stats.client_bytes_out}
-        upstream = {("in",): stats.upstream_bytes_in, ("out",): stats.upstream_bytes_out}
-        yield counter("kproxy_client_bytes", "Bytes from (in) and to (out) clients.", ("direction",), client)
-        yield counter("kproxy_upstream_bytes", "Bytes from (in) and to (out) brokers.", ("direction",), upstream)
-        yield GaugeMetricFamily(
-            "kproxy_buffered_bytes",
-            "Bytes held in buffers; if they stay near kproxy_buffered_bytes_limit, brokers or consumers are "
-            "slower than producers.",
-            value=stats.buffered_bytes,
-        )
-        yield GaugeMetricFamily(
-            "kproxy_buffered_bytes_limit",
-            "Above this kproxy stops reading: three quarters of buffer.memory.",
-            value=stats.buffered_bytes_limit,
-        )
+def _declared(stats: Stats | TransactionStats, now: float) -> Iterator[Metric]:
+    for field in fields(stats):
+        declared: Declared | None = field.metadata.get(METRIC)
+        if declared is not None:
+            name = f"kproxy_{declared.name or field.name}"
+            yield _family(name, declared, getattr(stats, field.name), now)
 
-    def _batches(self) -> Iterator[Metric]:
-        stats = self._stats
-        yield CounterMetricFamily("kproxy_batches_stamped", "Batches stamped.", value=stats.batches_stamped)
-        yield CounterMetricFamily("kproxy_records_stamped", "Records in stamped batches.", value=stats.records_stamped)
-        for what, counts in (("batches", stats.batches_converted), ("records", stats.records_converted)):
-            yield counter(
-                f"kproxy_{what}_converted",
-                f"{what.capitalize()} converted from (up) or to (down) an old format.",
-                ("direction", "magic"),
-                {(direction, str(magic)): count for (direction, magic), count in counts.items()},
-            )
-        yield GaugeMetricFamily("kproxy_producer_ids_active", "Producer ids in use.", value=stats.producer_ids_active)
-        yield GaugeMetricFamily("kproxy_batches_in_flight", "Stamped batches in flight.", value=stats.sends_in_flight)
 
-    def _retries(self) -> Iterator[Metric]:
-        stats = self._stats
-        yield GaugeMetricFamily(
-            "kproxy_oldest_unacknowledged_seconds",
-            "Age of the oldest batch without an outcome, 0 if there is none; if it keeps growing, check the "
-            "leader of its partition.",
-            value=age(stats.oldest_unacknowledged, self._now()),
-        )
-        yield GaugeMetricFamily(
-            "kproxy_batches_in_doubt",
-            "Batches whose clients may not have received the response. Batches of connections that closed in good "
-            "order after the response do not count. If it stays high, clients often time out or disconnect: raise "
-            "their time-outs.",
-            value=stats.in_doubt,
-        )
-        yield CounterMetricFamily(
-            "kproxy_records_matched",
-            "Records recognised as retries: answered, not written; each would have been a duplicate.",
-            value=stats.records_matched,
-        )
-        yield CounterMetricFamily(
-            "kproxy_records_stripped",
-            "Of the matched records, those taken out of a batch whose others were new.",
-            value=stats.records_stripped,
-        )
-        yield CounterMetricFamily(
-            "kproxy_requests_dropped",
-            "Produce requests read after their connection had closed, and dropped because a newer connection had "
-            "used the partition.",
-            value=stats.requests_dropped,
-        )
-        yield CounterMetricFamily(
-            "kproxy_requests_timed_out",
-            "Produce requests answered REQUEST_TIMED_OUT while kproxy keeps sending; if it rises, brokers are "
-            "slower than the clients' time-outs.",
-            value=stats.requests_timed_out,
-        )
+def _family(name: str, declared: Declared, value: Any, now: float) -> Metric:
+    text, labels = declared.text, declared.labels
+    if declared.kind is Kind.HISTOGRAM:
+        return _add_durations(HistogramMetricFamily(name, text, labels=()), (), value)
+    if declared.kind is Kind.AGE:
+        return GaugeMetricFamily(name, text, value=0.0 if value is None else max(now - value, 0.0))
+    family = CounterMetricFamily if declared.kind is Kind.COUNTER else GaugeMetricFamily
+    if labels:
+        return _add(family(name, text, labels=labels), {**dict.fromkeys(declared.expected, 0), **value})
+    return family(name, text, value=value)
 
-    def _recovery(self) -> Iterator[Metric]:
-        stats = self._stats
-        yield CounterMetricFamily(
-            "kproxy_readbacks", "Reads of a partition's log to compare with retries.", value=stats.readbacks
-        )
-        yield CounterMetricFamily(
-            "kproxy_readback_bytes",
-            "Bytes read from partitions' logs to compare with retries.",
-            value=stats.readback_bytes,
-        )
-        yield counter(
-            "kproxy_readbacks_failed",
-            "Reads that failed, so that records counted as new: each may have let a duplicate through; check the "
-            "reason, and recovery.max.bytes.",
-            ("reason",),
-            single(stats.readbacks_failed, _UNREAD),
-        )
-        yield counter(
-            "kproxy_fences",
-            "Markers that fenced a producer epoch. refused: the broker refused the marker, and kproxy waited "
-            "instead; grant it ClusterAction on the cluster.",
-            ("outcome",),
-            single(stats.fences, ("done", "refused")),
-        )
-        yield CounterMetricFamily(
-            "kproxy_recoveries",
-            "Partitions searched for what a former kproxy, or an abandoned producer id, had sent.",
-            value=stats.recoveries,
-        )
-        yield CounterMetricFamily(
-            "kproxy_recovery_seconds",
-            "Total time of recoveries; producers of these partitions wait meanwhile.",
-            value=stats.recovery_seconds,
-        )
 
-    def _faults(self) -> Iterator[Metric]:
-        stats = self._stats
-        yield CounterMetricFamily(
-            "kproxy_epoch_bumps", "Producer epochs that kproxy abandoned.", value=stats.epoch_bumps
-        )
-        yield counter("kproxy_resends", "Batches sent again.", ("reason",), single(stats.resends))
-        yield counter("kproxy_refusals", "Requests or batches refused.", ("reason",), single(stats.refusals, _REFUSALS))
-        yield counter(
-            "kproxy_http_requests_refused",
-            "Refused requests to the status page (http) and the control API (control). token: a wrong or old "
-            "token; host, origin: a web page of another site.",
-            ("listener", "reason"),
-            stats.http_refused,
-        )
-        yield counter(
-            "kproxy_authorization_refusals",
-            "Refusals by rules of acl.file; the log names operation, resource and principal.",
-            ("operation", "resource_type"),
-            stats.authorization_refusals,
-        )
-        yield counter(
-            "kproxy_throttles",
-            "Times that a client was muted because it exceeded a limit of quotas.file.",
-            ("limit",),
-            single(stats.throttles, (limit.value for limit in Limit if limit is not Limit.CONNECTIONS)),
-        )
-        yield counter(
-            "kproxy_throttle_seconds",
-            "Total time for which clients were muted; if it rises by a second each second, a client is always at "
-            "its limit.",
-            ("limit",),
-            {(limit,): seconds for limit, seconds in stats.throttle_seconds.items()},
-        )
-        yield counter(
-            "kproxy_upstream_errors",
-            "Faults towards brokers.",
-            ("kind",),
-            single(stats.upstream_errors, _UPSTREAM_ERRORS),
-        )
+def _clients(stats: Stats) -> Iterator[Metric]:
+    # A sum, because two names may become one when they are made printable.
+    software: Counter[tuple[str, str]] = Counter()
+    for (name, version), count in stats.software.open.items():
+        software[_printable(name), _printable(version)] += count
+    text = "Client connections open, by the client's software name; unknown for clients that send none."
+    labels = ("client_software", "client_software_version")
+    yield _add(GaugeMetricFamily("kproxy_client_software_connections", text, labels=labels), software)
+    for peer, text, count_in, count_out in (
+        ("client", "Bytes from (in) and to (out) clients.", stats.client_bytes_in, stats.client_bytes_out),
+        ("upstream", "Bytes from (in) and to (out) brokers.", stats.upstream_bytes_in, stats.upstream_bytes_out),
+    ):
+        yield _counter(f"kproxy_{peer}_bytes", text, ("direction",), {"in": count_in, "out": count_out})
+
+
+def _requests(stats: Stats) -> Iterator[Metric]:
+    seconds = HistogramMetricFamily(
+        "kproxy_request_duration_seconds",
+        "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",
+        labels=("api_key", "api_version"),
+    )
+    counts: dict[tuple[str, str], int] = {}
+    bytes_in: Counter[str] = Counter()
+    bytes_out: Counter[str] = Counter()
+    for (key, version), stat in sorted(stats.requests.items()):
+        labels = (api_name(key), str(version))
+        counts[labels] = stat.count
+        _add_durations(seconds, labels, stat)
+        bytes_in[labels[0]] += stat.bytes_in
+        bytes_out[labels[0]] += stat.bytes_out
+    yield _counter("kproxy_requests", "Requests of clients that were answered.", ("api_key", "api_version"), counts)
+    yield seconds
+    yield _counter("kproxy_request_bytes", "Bytes of requests that were answered.", ("api_key",), bytes_in)
+    yield _counter("kproxy_response_bytes", "Bytes of responses to clients.", ("api_key",), bytes_out)
+    seen = {api_name(ApiKey.PRODUCE), *(api_name(key) for key, _ in stats.requests)}
+    yield _counter(
+        "kproxy_requests_unanswered",
+        "Requests without a response, for which kproxy closed the connection: the client sees a disconnect.",
+        ("api_key",),
+        dict.fromkeys(seen, 0) | {api_name(key): count for key, count in stats.requests_unanswered.items()},
+    )
+    # A sum, because two client ids may become one when they are made printable.
+    legacy: Counter[tuple[str, ...]] = Counter()
+    for (key, version, client_id, software), count in stats.legacy_requests.items():
+        legacy[api_name(key), str(version), _printable(client_id), _printable(software)] += count
+    yield _counter(
+        "kproxy_legacy_requests",
+        "Requests in versions that Kafka 4 removed, by client: upgrade these clients before they connect directly.",
+        ("api_key", "api_version", "client_id", "client_software"),
+        legacy,
+    )
+
+
+def _transactions(stats: TransactionStats, now: float) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "kproxy_transaction_prepared_seconds_left",
+        "Time until the broker aborts the first prepared member; +Inf if there is none.",
+        value=math.inf if stats.prepared_until is None else max(0.0, stats.prepared_until - now),
+    )
+    lag = GaugeMetricFamily(
+        "kproxy_last_stable_offset_lag",
+        "Offsets between the last stable offset and the high watermark, of the partitions with the most; if it keeps "
+        "growing, an undecided transaction blocks read_committed consumers.",
+        labels=("topic", "partition"),
+    )
+    yield _add(lag, {(_printable(topic), part): count for (topic, part), count in stats.last_stable_lag.items()})
+
+
+def _counter(name: str, text: str, labels: Sequence[str], counts: Mapping[Any, float]) -> Metric:
+    return _add(CounterMetricFamily(name, text, labels=labels), counts)
+
+
+def _add(family: CounterMetricFamily | GaugeMetricFamily, counts: Mapping[Any, float]) -> Metric:
+    """The family with its samples, by the value of its label or by a tuple of the values of its labels."""
+    for key, count in sorted(counts.items()):
+        family.add_metric(list(map(str, key)) if isinstance(key, tuple) else [key], count)
+    return family
+
+
+def _add_durations(family: HistogramMetricFamily, labels: Sequence[str], durations: Durations) -> Metric:
+    """The family with one histogram; its buckets are cumulative."""
+    buckets = list(zip(_BOUNDS, accumulate(durations.buckets), strict=True))
+    family.add_metric(labels, buckets, durations.seconds_sum)
+    return family
+
+
+def _printable(label: str) -> str:
+    """A label that a client may have chosen: one lone surrogate must not break the whole page."""
+    return label.encode("utf-8", "replace").decode()

@@ -1,11 +1,15 @@
-"""Counters that the data path raises and the metrics page reads.
+"""Counters that the data path raises and the metrics page shows.
 
-Plain attributes and dictionaries: counting must cost next to nothing, all formatting happens when somebody asks.
+Plain attributes and dictionaries: counting must cost next to nothing; the page is formatted when it is requested.
 """
+
+# ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
 
 from dataclasses import dataclass, field
 
 from kproxy.proxy.durations import Durations, Requests
+from kproxy.proxy.metric_fields import counter, counters, durations, gauge, gauges, moment
+from kproxy.proxy.quotas.quota_rules import Limit
 from kproxy.proxy.software import SoftwareCounts
 from kproxy.proxy.transaction_stats import TransactionStats
 
@@ -13,6 +17,21 @@ OTHER_CLIENTS = "(other)"
 """Stands for all clients beyond ``legacy_clients_max``, both as client.id and as software."""
 
 _LABEL_LIMIT = 128
+_REFUSALS = (
+    "acks",
+    "elements",
+    "evicted",
+    "forged_producer_id",
+    "idle",
+    "malformed",
+    "own_topic",
+    "quota",
+    "slow_frame",
+    "slow_reader",
+    "tls_handshake",
+    "topic_name",
+    "transactional_id",
+)
 
 
 @dataclass(slots=True)
@@ -24,23 +43,42 @@ class Stats:
 
     legacy_clients_max: int = 200
 
-    ready: bool = False
-    brokers: int = 0
+    ready: bool = gauge("1 if clients are served.")
+    brokers: int = gauge("Brokers known.")
+    loop_delays: Durations = durations(
+        "Delay of the event loop, measured about four times a second; if it rises, one core is not enough: run more "
+        "instances.",
+        "loop_delay_seconds",
+    )
+    spans: dict[str, int] = counters(
+        "Spans of traces: exported, dropped because the queue was full, failed to be exported.",
+        "outcome",
+        expected=("dropped", "exported", "failed"),
+    )
 
-    connections: dict[str, int] = field(default_factory=dict)
-    """Open, by listener: ``bootstrap``, or the id of the broker whose port it is."""
-    connections_accepted: dict[str, int] = field(default_factory=dict)
-    """Since the beginning, by listener."""
-    connections_limit: int = 0
+    connections: dict[str, int] = gauges(
+        "Client connections open; listener is bootstrap, or the id of the broker whose port it is.", "listener"
+    )
+    connections_limit: int = gauge("Limit of client connections, max.connections; further ones are refused.")
+    connections_accepted: dict[str, int] = counters("Client connections since the start.", "listener")
+    connections_refused: dict[str, int] = counters(
+        "Client connections refused.", "reason", expected=("accept", "max_connections", "max_connections_per_ip")
+    )
+    logins: dict[tuple[str, str], int] = counters(
+        "Logins of clients by SASL; result is accepted, renewed, refused for its credentials, or unsupported for its "
+        "mechanism.",
+        "mechanism",
+        "result",
+        name="client_logins",
+    )
     software: SoftwareCounts = field(default_factory=SoftwareCounts)
-    """Open connections by what the client's software calls itself."""
-    connections_refused: dict[str, int] = field(default_factory=dict)
-    """By reason."""
+    """Open connections by the name that the client's software sends."""
+    upstream_connections_open: int = gauge("Connections to brokers open.", "upstream_connections")
 
     requests: dict[tuple[int, int], Requests] = field(default_factory=dict)
     """By API key and version."""
     requests_unanswered: dict[int, int] = field(default_factory=dict)
-    """By API key: their connections were ended, as no answer could be had."""
+    """By API key."""
     legacy_requests: dict[tuple[int, int, str, str], int] = field(default_factory=dict)
     """Requests in versions that Kafka 4 removed, by API key, version, client.id and client software."""
 
@@ -48,65 +86,92 @@ class Stats:
     client_bytes_out: int = 0
     upstream_bytes_in: int = 0
     upstream_bytes_out: int = 0
-    upstream_connections_open: int = 0
-    upstream_errors: dict[str, int] = field(default_factory=dict)
-    """By kind."""
+    buffered_bytes: int = gauge(
+        "Bytes held in buffers; if they stay near kproxy_buffered_bytes_limit, brokers or consumers are slower than "
+        "producers."
+    )
+    buffered_bytes_limit: int = gauge("Above this kproxy stops reading: three quarters of buffer.memory.")
 
-    batches_stamped: int = 0
-    records_stamped: int = 0
-    batches_converted: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By direction ("up": from a producer, "down": to a consumer) and the magic of the old format."""
-    records_converted: dict[tuple[str, int], int] = field(default_factory=dict)
-    """As ``batches_converted``."""
+    batches_stamped: int = counter("Batches stamped.")
+    records_stamped: int = counter("Records in stamped batches.")
+    batches_converted: dict[tuple[str, int], int] = counters(
+        "Batches converted from (up) or to (down) an old format.", "direction", "magic"
+    )
+    records_converted: dict[tuple[str, int], int] = counters(
+        "Records converted from (up) or to (down) an old format.", "direction", "magic"
+    )
+    producer_ids_active: int = gauge("Producer ids in use.")
+    sends_in_flight: int = gauge("Stamped batches in flight.", "batches_in_flight")
 
-    logins: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Clients' logins by SASL, by mechanism and result: "accepted", "renewed", "refused" or "unsupported"."""
+    oldest_unacknowledged: float | None = moment(
+        "Age of the oldest batch without an outcome, 0 if there is none; if it keeps growing, check the leader of its "
+        "partition.",
+        "oldest_unacknowledged_seconds",
+    )
+    in_doubt: int = gauge(
+        "Batches whose clients may not have received the response. Batches of connections that closed in good order "
+        "after the response do not count. If it stays high, clients often time out or disconnect: raise their "
+        "time-outs.",
+        "batches_in_doubt",
+    )
+    records_matched: int = counter(
+        "Records recognised as retries: answered, not written; each would have been a duplicate."
+    )
+    records_stripped: int = counter("Of the matched records, those taken out of a batch whose others were new.")
+    requests_dropped: int = counter(
+        "Produce requests read after their connection had closed, and dropped because a newer connection had used the "
+        "partition."
+    )
+    requests_timed_out: int = counter(
+        "Produce requests answered REQUEST_TIMED_OUT while kproxy keeps sending; if it rises, brokers are slower than "
+        "the clients' time-outs."
+    )
 
-    producer_ids_active: int = 0
-    sends_in_flight: int = 0
-    epoch_bumps: int = 0
-    resends: dict[str, int] = field(default_factory=dict)
-    """By reason."""
-    refusals: dict[str, int] = field(default_factory=dict)
-    """By reason."""
-    http_refused: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Requests to kproxy's own pages, by listener ("http", "control") and reason ("host", "origin", "token", ...)."""
-    authorization_refusals: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By operation and type of resource."""
-    throttles: dict[str, int] = field(default_factory=dict)
-    """How often clients had to wait, by the limit."""
-    throttle_seconds: dict[str, float] = field(default_factory=dict)
-    """For how long in all, by the limit."""
-    buffered_bytes: int = 0
-    buffered_bytes_limit: int = 0
-    loop_delays: Durations = field(default_factory=Durations)
-    """How late the event loop came to what was due, looked at a few times in each second."""
+    readbacks: int = counter("Reads of a partition's log to compare with retries.")
+    readback_bytes: int = counter("Bytes read from partitions' logs to compare with retries.")
+    readbacks_failed: dict[str, int] = counters(
+        "Reads that failed, so that records counted as new: each may have let a duplicate through; check the reason, "
+        "and recovery.max.bytes.",
+        "reason",
+        expected=("gone", "too_long", "too_many", "unreadable"),
+    )
+    fences: dict[str, int] = counters(
+        "Markers that fenced a producer epoch. refused: the broker refused the marker, and kproxy waited instead; "
+        "grant it ClusterAction on the cluster.",
+        "outcome",
+        expected=("done", "refused"),
+    )
+    recoveries: int = counter("Partitions searched for what a former kproxy, or an abandoned producer id, had sent.")
+    recovery_seconds: float = counter("Total time of recoveries; producers of these partitions wait meanwhile.")
 
-    in_doubt: int = 0
-    """Batches on ended connections whose clients may not have had the answer."""
-    records_matched: int = 0
-    """Records recognised as retries and answered, not written."""
-    records_stripped: int = 0
-    """Of these, the ones that were taken out of a batch whose others were new."""
-    requests_dropped: int = 0
-    """Produce requests behind the end of their connection which a newer one had outrun."""
-    requests_timed_out: int = 0
-    """Produce requests answered REQUEST_TIMED_OUT while kproxy goes on to send."""
-    readbacks: int = 0
-    """Reads of a partition's log to compare with retries."""
-    readback_bytes: int = 0
-    readbacks_failed: dict[str, int] = field(default_factory=dict)
-    """By reason; what could not be read was taken as new (a record is never lost for it)."""
-    fences: dict[str, int] = field(default_factory=dict)
-    """Markers that fenced an epoch, by outcome: "done", or "refused" where kproxy waited instead."""
-    recoveries: int = 0
-    """Partitions looked through for what a former kproxy, or a lane given up, had sent."""
-    recovery_seconds: float = 0.0
-    oldest_unacknowledged: float | None = None
-    """When the oldest batch whose fate is open was taken, in seconds since the epoch; None if there is none."""
-
-    spans: dict[str, int] = field(default_factory=dict)
-    """Of traces, by what became of them: "exported", "dropped" as the queue was full, "failed" to be exported."""
+    epoch_bumps: int = counter("Producer epochs that kproxy abandoned.")
+    resends: dict[str, int] = counters("Batches sent again.", "reason")
+    refusals: dict[str, int] = counters("Requests or batches refused.", "reason", expected=_REFUSALS)
+    http_refused: dict[tuple[str, str], int] = counters(
+        "Refused requests to the status page (http) and the control API (control). token: a wrong or old token; host, "
+        "origin: a web page of another site.",
+        "listener",
+        "reason",
+        name="http_requests_refused",
+    )
+    authorization_refusals: dict[tuple[str, str], int] = counters(
+        "Refusals by rules of acl.file; the log names operation, resource and principal.", "operation", "resource_type"
+    )
+    throttles: dict[str, int] = counters(
+        "Times that a client was muted because it exceeded a limit of quotas.file.",
+        "limit",
+        expected=tuple(limit.value for limit in Limit if limit is not Limit.CONNECTIONS),
+    )
+    throttle_seconds: dict[str, float] = counters(
+        "Total time for which clients were muted; if it rises by a second each second, a client is always at its "
+        "limit.",
+        "limit",
+    )
+    upstream_errors: dict[str, int] = counters(
+        "Faults towards brokers.",
+        "kind",
+        expected=("authentication", "connect", "disconnected", "metadata", "protocol", "timeout"),
+    )
 
     transactions: TransactionStats = field(default_factory=TransactionStats)
 

@@ -1,9 +1,12 @@
 """Counters of transactions: the coordinator, the follower of the log and the filter of Fetch raise them."""
 
+# ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kproxy.proxy.durations import Durations
+from kproxy.proxy.metric_fields import counter, counters, durations, gauge, moment
 
 
 @dataclass(slots=True)
@@ -14,47 +17,71 @@ class TransactionStats:
     """
 
     partitions_max: int = 100
-    """Partitions whose last stable offset is told; if there are more, those that lag most."""
+    """Partitions whose lag is shown; if there are more, those that lag most."""
 
-    open: int = 0
-    """Transactions that this instance has begun and not decided."""
-    oldest_open: float | None = None
-    """When the oldest of them began, in seconds since the epoch; None if there is none."""
-    prepared: int = 0
-    """Of all instances: parts that are prepared and wait for their owner's decision."""
+    open: int = gauge("Transactions that this kproxy has begun and not yet decided.", "transactions_open")
+    oldest_open: float | None = moment(
+        "Age of the oldest open transaction, 0 if there is none; read_committed consumers wait at it.",
+        "transaction_oldest_seconds",
+    )
+    prepared: int = gauge(
+        "Prepared parts that wait for their owner; no time-out ends them, except where the broker decides: if they "
+        "stay, commit or abort them.",
+        "transactions_prepared",
+    )
     prepared_until: float | None = None
     """When the broker may abort the first of them, in seconds since the epoch; None if it has none of them."""
-    torn: int = 0
-    """Members that were committed when the broker had aborted them already."""
-    commits: int = 0
-    """Commits of this instance that the log shows."""
-    aborts: dict[str, int] = field(default_factory=dict)
-    """By reason, such as "client", "timeout", "fenced", "failed", "rebalance", "operator"."""
-    claims: dict[str, int] = field(default_factory=dict)
-    """By outcome: "won", or "lost" to another instance."""
-    fenced: int = 0
-    """Requests of producers that a newer one of the same transactional id has replaced."""
-    appends: Durations = field(default_factory=Durations)
-    """From the append of a decision until its fate is known."""
+    torn: int = counter(
+        "Members of committed transactions that the broker aborted before it received the decision: their records are "
+        "missing.",
+        "transactions_torn",
+    )
+    commits: int = counter("Transactions committed.", "transactions_committed")
+    aborts: dict[str, int] = counters(
+        "Transactions aborted.",
+        "reason",
+        name="transactions_aborted",
+        expected=("client", "failed", "fenced", "initialized"),
+    )
+    claims: dict[str, int] = counters(
+        "Claims of transactional ids; if many are lost, connections of one producer reach several instances.",
+        "outcome",
+        name="transaction_claims",
+        expected=("won", "lost"),
+    )
+    fenced: int = counter(
+        "Requests of producers that a newer producer of their transactional id has fenced.", "transactions_fenced"
+    )
+    appends: Durations = durations(
+        "Time to append a decision to the transaction log, until its outcome is known.", "transaction_append_seconds"
+    )
 
-    unknown: int = 0
-    """Producer ids that readers have met, and of which the log says nothing."""
-    oldest_unknown: float | None = None
-    """Since when the first of them is unknown, in seconds since the epoch; None if there is none."""
-    rejected: int = 0
-    """Those that this instance has rejected."""
+    unknown: int = gauge(
+        "Producer ids of transactions that consumers have met but the transaction log does not contain: read_committed "
+        "consumers wait there; kproxy's log names them.",
+        "unknown_producer_ids",
+    )
+    oldest_unknown: float | None = moment(
+        "Time since consumers met the first unknown producer id, 0 if there is none.",
+        "unknown_producer_id_oldest_seconds",
+    )
+    rejected: int = counter("Unknown producer ids that this kproxy has rejected.", "producer_ids_rejected")
 
-    log_lag: int = 0
-    """Records of the transaction log that are not applied yet, over all its partitions."""
-    log_losses: Mapping[str, int] = field(default_factory=dict)
-    """How often the log was found to have lost records, by what happened: recreated, truncated, beginning."""
-    log_load_seconds: float = 0.0
-    """How long the log took to load, the last time it was loaded."""
+    log_lag: int = gauge(
+        "Records of the transaction log not applied yet; if it grows, decisions become visible late.",
+        "transaction_log_lag",
+    )
+    log_losses: Mapping[str, int] = counters(
+        "Times that a partition of the transaction log was found to have lost records, by what happened.",
+        "reason",
+        name="transaction_log_losses",
+        expected=("beginning", "recreated", "truncated"),
+    )
+    log_load_seconds: float = gauge("Duration of the last load of the transaction log.", "transaction_log_load_seconds")
 
     last_stable_lag: dict[tuple[str, int], int] = field(default_factory=dict)
     """High watermark less last stable offset, by topic and partition, where that is not 0."""
-    hidden_bytes: int = 0
-    "Bytes of batches that were hidden from Fetch responses."
+    hidden_bytes: int = counter("Bytes of batches that were hidden from Fetch responses.")
 
     def aborted(self, reason: str) -> None:
         """Counts one abort."""
