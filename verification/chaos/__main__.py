@@ -29,7 +29,11 @@ _EVERY_S = 0.5
 @click.command()
 @click.option("--seconds", type=click.FloatRange(10), default=120, show_default=True, help="How long faults go on.")
 @click.option("--seed", type=int, help="Of the faults; printed. Any one if not given.")
-@click.option("--kproxies", type=click.IntRange(1, 3), default=1, show_default=True, help="Each with its own clients.")
+@click.option(
+    "--kproxies",
+    type=click.IntRange(1, 3),
+    help="Each with its own clients. One if not given, or two that share the log of transactions.",
+)
 @click.option(
     "--only",
     type=click.Choice(FAMILIES),
@@ -44,7 +48,7 @@ _EVERY_S = 0.5
 )
 @click.option("--keep", is_flag=True, help="Keep history and logs also when nothing was found.")
 def main(
-    seconds: float, seed: int | None, kproxies: int, only: tuple[str, ...], load: tuple[str, ...], keep: bool
+    seconds: float, seed: int | None, kproxies: int | None, only: tuple[str, ...], load: tuple[str, ...], keep: bool
 ) -> None:
     """Let clients produce through kproxy to three brokers while networks, brokers and kproxy itself fail.
 
@@ -62,7 +66,7 @@ def main(
     elif not verdict.clean:
         again = " ".join([f"--seconds {seconds:.0f} --seed {seed}", *(f"--only {family}" for family in only)])
         again += "".join(f" --load {name}" for name in load)
-        again += f" --kproxies {kproxies}" if kproxies > 1 else ""
+        again += f" --kproxies {kproxies}" if kproxies else ""
         console.print(f"again: make chaos ARGS='{again}'; look at {directory}", soft_wrap=True)
     sys.exit(0 if verdict.clean else 1)
 

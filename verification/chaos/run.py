@@ -16,9 +16,9 @@ from verification.chaos.nemesis import Nemesis
 from verification.chaos.producer import LegacyProducer
 from verification.chaos.recorder import Recorder
 from verification.chaos.relayed_kafka import RelayedKafka
-from verification.chaos.released import ReleasedProducer
+from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
 from verification.chaos.schedule import FAMILIES, make_schedule
-from verification.chaos.transactional_load import TRANSACTIONAL_TOPICS, Client, TransactionalLoad, options
+from verification.chaos.transactional_load import OTHER_TOPICS, TRANSACTIONAL_TOPICS, Client, TransactionalLoad, options
 from verification.chaos.verdict import (
     Bar,
     Verdict,
@@ -42,16 +42,24 @@ LOADS: Final = ("plain", "transactions")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to be like."""
+    """What a run is to be like.
+
+    :param kproxies: how many; None: one, or two that share the transaction log if there are transactions.
+    """
 
     seconds: float
     seed: int
-    kproxies: int = 1
+    kproxies: int | None = None
     brokers: int = 3
     families: Sequence[str] = FAMILIES
     released: bool = True
     """Whether released clients take part in the plain load, too."""
     loads: Sequence[str] = LOADS
+
+    @property
+    def instances(self) -> int:
+        """The number of kproxies."""
+        return self.kproxies or (2 if "transactions" in self.loads else 1)
 
     @property
     def topics(self) -> Mapping[str, int]:
@@ -74,7 +82,7 @@ class Run:
         self._kafka = kafka
         self._directory = directory
         upstream = ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports)
-        names = [f"kproxy-{n + 1}" for n in range(plan.kproxies)]
+        names = [f"kproxy-{n + 1}" for n in range(plan.instances)]
         self.kproxies = [KproxyProcess(name, upstream, directory, options(name, directory)) for name in names]
         self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in self.kproxies]
         self._upstream_relays = [
@@ -110,7 +118,7 @@ class Run:
 
     def _make_topics(self) -> None:
         with ClusterClient(self._kafka.bootstrap) as client:
-            more = TRANSACTIONAL_TOPICS if self._transactions else {}
+            more = {**TRANSACTIONAL_TOPICS, **OTHER_TOPICS} if self._transactions else {}
             for topic, partitions in {**self.plan.topics, **more}.items():
                 client.create_topic(topic, partitions, self._kafka.brokers)
 
@@ -132,15 +140,22 @@ class Run:
                 producers.append((str(client.job["name"]), producer))
         return producers
 
-    def _make_consumers(self) -> list[LegacyConsumer]:
+    def _make_consumers(self) -> list[LegacyConsumer | ReleasedProducer]:
         addresses = [("127.0.0.1", kproxy.advertised[0]) for kproxy in self.kproxies]
         places = [(topic, partition) for topic, count in self.plan.topics.items() for partition in range(count)]
-        return [
+        consumers: list[LegacyConsumer | ReleasedProducer] = [
             LegacyConsumer(
                 f"reader.{topic}.{partition}", topic, partition, addresses[n % len(addresses)], self.recorder
             )
             for n, (topic, partition) in enumerate(places)
         ]
+        if places and self.plan.released:
+            # kproxy's fences write control records into these topics, too.
+            job = {"name": "old-reader.plain", "topics": self.plan.topics, "uncommitted": False}
+            bootstrap = f"127.0.0.1:{addresses[-1][1]}"
+            client = ReleasedClient("old_reader", job, KAFKA_PYTHON)
+            consumers.append(ReleasedProducer(client, bootstrap, self.recorder, self._directory))
+        return consumers
 
     async def _clients_and_faults(self) -> None:
         plan = self.plan
@@ -157,7 +172,7 @@ class Run:
                     nursery.start_soon(producer.run)
                 self.phase = "faults"
                 schedule = make_schedule(
-                    plan.seed, plan.seconds, kproxies=plan.kproxies, brokers=plan.brokers, families=plan.families
+                    plan.seed, plan.seconds, kproxies=plan.instances, brokers=plan.brokers, families=plan.families
                 )
                 end = trio.current_time() + plan.seconds
                 await self.nemesis.run(schedule)
@@ -177,7 +192,7 @@ class Run:
             await trio.sleep(_METRICS_S)
         await trio.sleep(_QUIET_S)
         if self._transactions is not None:
-            self._bars.append(await self._transactions.settle())
+            self._bars += await self._transactions.settle()
             await self._transactions.read_to_the_end()
         in_flight = await self._in_flight()
         self._bars.append(Bar("sends in flight at the end", f"{in_flight:.0f}", not in_flight))
@@ -204,6 +219,9 @@ class Run:
         with (self._directory / "batches.log").open("w", encoding="utf-8") as batches:
             for operation in read_everything(self._kafka.bootstrap, self.plan.topics, batches):
                 self.recorder.add(operation)
+            if self._transactions is not None:
+                for operation in self._transactions.read_uncommitted(self._kafka.bootstrap, batches):
+                    self.recorder.add(operation)
         self.recorder.flush()
         history = list(read_history(self.recorder.path))
         bars = [

@@ -1,11 +1,13 @@
-"""Transactions in all homes at a time: who writes them, who reads what is committed, and who asks where all is decided.
+"""Transactions in all homes at the same time: their producers, readers of what is committed, and lag monitors.
 
-Of the topic at home in the brokers everything is read and asked without kproxy; of the other one through it.
+The topic whose transactions the brokers decide is read without kproxy; the other one through every kproxy. One reader
+that does not know control records reads both through a kproxy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import trio
 
@@ -13,10 +15,13 @@ from kproxy.client import ControlClient
 from verification.chaos.kproxy_process import KproxyProcess
 from verification.chaos.link import Address
 from verification.chaos.recorder import Recorder
-from verification.chaos.released import LIBRDKAFKA, ReleasedClient, ReleasedProducer
+from verification.chaos.released import KAFKA_PYTHON, LIBRDKAFKA, ReleasedClient, ReleasedProducer
+from verification.chaos.shared_ids import INPUTS, SharedIds
 from verification.chaos.stable_offsets import StableOffsets
+from verification.chaos.twins import Twin
 from verification.chaos.unaware import ByHand, PerRequest, Unaware, places_of
-from verification.chaos.verdict import Bar
+from verification.chaos.verdict import Bar, read_everything
+from verification.history import Operation
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
@@ -25,13 +30,15 @@ BROKERS: Final = "chaos.broker"
 OWN: Final = "chaos.own"
 TRANSACTIONAL_TOPICS: Final = {BROKERS: 4, OWN: 4}
 """Topics and their partitions, by who decides what is written there: the brokers, or kproxy."""
+OTHER_TOPICS: Final = {INPUTS: 1}
+"""Topics that nobody writes to."""
 _PLACES: Final = {topic: places_of([topic], count) for topic, count in TRANSACTIONAL_TOPICS.items()}
 _HOMES: Final = {"broker.*": "broker", "per-request-*.broker": "broker", "fenced.*": "broker-fenced", "own.*": "kproxy"}
 _LOOKS: Final = 120
 _CONTROL_S: Final = 20.0
 _LOOK_S: Final = 1.0
 
-Client = ByHand | PerRequest | ReleasedProducer
+Client = ByHand | PerRequest | ReleasedProducer | Twin
 
 
 def control_socket(name: str, directory: Path) -> Path:
@@ -61,29 +68,40 @@ class TransactionalLoad:
         self._directory = directory
         self._recorder = recorder
         self._seed = seed
-        self._places = {BROKERS: direct, OWN: ("127.0.0.1", kproxies[0].advertised[0])}
-        """Where each topic is read and asked about."""
+        addresses = {kproxy.name: ("127.0.0.1", kproxy.advertised[0]) for kproxy in kproxies}
+        self._looks = {f"{BROKERS}.direct": (BROKERS, direct)}
+        """By name: what is read and asked about, and where."""
+        self._looks |= {f"{OWN}.{name}": (OWN, address) for name, address in addresses.items()}
+        self._kproxies = list(addresses.values())
         self.clients: list[tuple[str, Client]] = []
         """Who writes, by name."""
         for kproxy in kproxies:
             self._add(kproxy)
+        places = {"fenced": _PLACES[BROKERS], "own": _PLACES[OWN]}
+        self._shared_ids = SharedIds(places, self._kproxies, recorder, seed)
+        self.clients += [(twin.name, twin) for twin in self._shared_ids.twins]
         self.probers = [
-            StableOffsets(f"stable.{topic}", {topic: TRANSACTIONAL_TOPICS[topic]}, address, recorder)
-            for topic, address in self._places.items()
+            StableOffsets(f"stable.{name}", {topic: TRANSACTIONAL_TOPICS[topic]}, address, recorder)
+            for name, (topic, address) in self._looks.items()
         ]
         """Who asks for last stable offsets."""
 
-    def readers(self, *, final: bool = False) -> list[ReleasedProducer]:
+    def readers(self) -> list[ReleasedProducer]:
+        """Who reads while the faults last: what is committed, and one that takes control records for data."""
+        job = {"name": "old-reader", "topics": TRANSACTIONAL_TOPICS, "uncommitted": True}
+        return [*self._committed(final=False), self._released("old_reader", job, self._kproxies[0], *KAFKA_PYTHON)]
+
+    def _committed(self, *, final: bool) -> list[ReleasedProducer]:
         """Who reads what is committed; ``final``: to the end, and then it ends."""
         found = []
-        for topic, address in self._places.items():
-            name = f"{'end' if final else 'committed'}.{topic}"
+        for look, (topic, address) in self._looks.items():
+            name = f"{'end' if final else 'committed'}.{look}"
             job = {"name": name, "topics": {topic: TRANSACTIONAL_TOPICS[topic]}, "final": final}
             found.append(self._released("committed_reader", job, address))
         return found
 
-    async def settle(self) -> Bar:
-        """Wait until all that was begun is decided, some minutes at most."""
+    async def settle(self) -> list[Bar]:
+        """Wait until all that was begun is decided, some minutes at most; then read the offsets of groups."""
         undecided: list[TopicPartition] = []
         for _ in range(_LOOKS):
             undecided = [place for prober in self.probers for place in await prober.undecided()]
@@ -91,14 +109,27 @@ class TransactionalLoad:
                 break
             await trio.sleep(_LOOK_S)
         names = ", ".join(f"{topic}-{partition}" for topic, partition in undecided)
-        return Bar("undecided at the end", names or "none", not undecided)
+        unread = await self._shared_ids.read_positions()
+        return [
+            Bar("undecided at the end", names or "none", not undecided),
+            Bar("groups without an offset", "; ".join(unread) or "none", not unread),
+        ]
 
     async def read_to_the_end(self) -> None:
         """Take down all that is committed."""
         async with trio.open_nursery() as nursery:
-            for reader in self.readers(final=True):
+            for reader in self._committed(final=True):
                 reader.stop()
                 nursery.start_soon(reader.run)
+
+    def read_uncommitted(self, bootstrap: str, batches: TextIO) -> Iterator[Operation]:
+        """Read everything straight from the brokers, to be compared with what is committed.
+
+        Of the topic whose transactions kproxy decides only ``batches`` are written: there it hides copies, too.
+        """
+        for operation in read_everything(bootstrap, TRANSACTIONAL_TOPICS, batches):
+            if all(poll.topic == BROKERS for poll in operation.polls):
+                yield replace(operation, uncommitted=True)
 
     def _add(self, kproxy: KproxyProcess) -> None:
         name, address = kproxy.name, ("127.0.0.1", kproxy.advertised[0])

@@ -38,6 +38,8 @@ _DEFINITE: Final = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.TRANSACTION_ABORTABLE,
+        # what TxnOffsetCommit v3 holds in place of the one above (kproxy.proxy.txn_errors)
+        ErrorCode.UNKNOWN_MEMBER_ID,
     }
 )
 """Errors after which a request has had no effect and a retry has none either."""

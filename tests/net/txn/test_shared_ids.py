@@ -17,6 +17,7 @@ from tests.net.harness import Proxied, eventually, running
 from tests.verification.chaos.twin_runs import count, run
 from verification.chaos.raw_transactions import FIRST, SECOND, Protocol
 from verification.chaos.recorder import Recorder, now
+from verification.chaos.shared_ids import INPUTS
 from verification.chaos.twins import Shared, Twin
 from verification.chaos.unaware import places_of
 from verification.history import Kind, Operation, Outcome, Poll, check, read_history
@@ -41,7 +42,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 async def two_kproxies() -> AsyncIterator[list[Proxied]]:
     async with open_fake_cluster() as fake:
         fake.cluster.create_topic("t", PARTITIONS)
-        fake.cluster.create_topic("inputs", 1)
+        fake.cluster.create_topic(INPUTS, 1)
         async with (
             running(fake.bootstrap, instance_id="a", **OPTIONS) as a,
             running(fake.bootstrap, instance_id="b", **OPTIONS) as b,
@@ -70,7 +71,7 @@ async def test_each_input_is_copied_once_and_no_zombie_succeeds(tmp_path: Path, 
 
     with Recorder(tmp_path) as recorder:
         async with two_kproxies() as kproxies:
-            shared = Shared("shared", places_of(["t"], PARTITIONS), protocol, ("inputs", 0))
+            shared = Shared("shared", places_of(["t"], PARTITIONS), protocol, (INPUTS, 0))
             ends = zip(("one", "two"), kproxies, strict=True)
             twins = [Twin(name, shared, ("127.0.0.1", each.port), recorder, 1) for name, each in ends]
             await run(recorder, twins, enough)

@@ -62,7 +62,7 @@ async def test_the_old_reader_takes_control_records_for_data_where_a_broker_send
                 return ReleasedProducer(client, cluster.bootstrap, recorder, tmp_path)
 
             copier = released("librdkafka_transactions", **COPIER)
-            reader = released("old_reader", *KAFKA_PYTHON, name="old", topics=TOPICS)
+            reader = released("old_reader", *KAFKA_PYTHON, name="old", topics=TOPICS, uncommitted=True)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(copier.run)
                 await until_acknowledged(recorder, 10)

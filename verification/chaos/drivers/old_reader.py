@@ -1,7 +1,7 @@
 """kafka-python 1.4.7 as a consumer with the protocol of 0.11: its application is handed control records, too.
 
-It reads without regard for transactions and assigns its partitions itself. The job has ``name``, ``bootstrap`` and
-``topics`` (partitions by name).
+It reads without regard for transactions and assigns its partitions itself. The job has ``name``, ``bootstrap``,
+``topics`` (partitions by name) and ``uncommitted``: whether any of them holds transactions.
 """
 
 import logging
@@ -43,8 +43,8 @@ def main() -> None:
             for place, records in consumer.poll(_WAIT_MS).items()
         ]
         if polls:
-            fields = {"process": job["name"], "kind": "poll", "outcome": "ok", "invoke": invoke, "uncommitted": True}
-            operations.write({**fields, "complete": monotonic_ns(), "polls": polls})
+            fields = {"process": job["name"], "kind": "poll", "outcome": "ok", "invoke": invoke}
+            operations.write({**fields, "complete": monotonic_ns(), "polls": polls, "uncommitted": job["uncommitted"]})
     consumer.close()
 
 
