@@ -28,7 +28,7 @@ from verification.chaos.verdict import (
     progress_bar,
     read_everything,
 )
-from verification.chaos.workload import TOPICS, habits_for, released_for
+from verification.chaos.workload import TOPICS, UNCOMPRESSED, habits_for, released_for
 from verification.history import check, read_history
 
 _QUIET_S: Final = 5.0
@@ -150,8 +150,8 @@ class Run:
             for n, (topic, partition) in enumerate(places)
         ]
         if places and self.plan.released:
-            # kproxy's fences write control records into these topics, too.
-            job = {"name": "old-reader.plain", "topics": self.plan.topics, "uncommitted": False}
+            # kproxy's fences write control records there, too; this client's codecs are not installed
+            job = {"name": "old-reader.plain", "topics": UNCOMPRESSED, "uncommitted": False}
             bootstrap = f"127.0.0.1:{addresses[-1][1]}"
             client = ReleasedClient("old_reader", job, KAFKA_PYTHON)
             consumers.append(ReleasedProducer(client, bootstrap, self.recorder, self._directory))

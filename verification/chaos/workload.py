@@ -10,6 +10,8 @@ from verification.chaos.released import KAFKA_PYTHON, ReleasedClient
 
 TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}
 """Topics and their partitions. Records of the last one are all alike."""
+UNCOMPRESSED: Final = {"chaos.equal": 3}
+"""Those of them that hold no compressed records."""
 _GZIP, _SNAPPY, _LZ4 = 1, 2, 3
 
 
