@@ -8,8 +8,6 @@ from unittest.mock import patch
 
 import pytest
 import trio
-from kproxy.testing.client import ClusterClient
-from kproxy.testing.fake_broker.server import FakeServer, open_fake_cluster
 
 from kproxy.codec._generated.end_txn import EndTxnResponse
 from kproxy.codec._generated.produce import (
@@ -18,7 +16,8 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.testing.fake_broker import Answer, Call, ClusterConfig, Edit
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.fake_broker import Answer, Call, ClusterConfig, Edit, FakeServer, open_fake_cluster
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.views import Views
 from tests.net.txn.test_shared_ids import read_committed, two_kproxies
