@@ -116,6 +116,21 @@ async def test_a_broker_that_lets_a_fenced_producer_commit_is_found_out(tmp_path
         await run(recorder, twins, lambda history: AnomalyKind.FENCED_SUCCESS in kinds(history))
 
 
+async def test_offsets_are_refused_as_of_an_unknown_member_where_the_version_knows_no_better_error(
+    tmp_path: Path,
+) -> None:
+    """kproxy says so in place of TRANSACTION_ABORTABLE; the producer begins anew."""
+
+    def refuse(answer: Any) -> None:
+        answer.topics[0].partitions[0].error_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+    async with pair(tmp_path, FIRST) as (cluster, recorder, twins):
+        cluster.cluster.control(ApiKey.TXN_OFFSET_COMMIT, lambda _: Edit(refuse), times=3)
+        await run(recorder, twins, lambda history: count(history, Kind.INIT, Outcome.OK) > 4)
+    assert recorder.unexpected == {}
+    assert recorder.errors["UNKNOWN_MEMBER_ID"] == 3
+
+
 async def test_a_group_that_goes_back_is_found_out(tmp_path: Path) -> None:
     def back(answer: Any) -> None:
         answer.topics[0].partitions[0].committed_offset = 1
