@@ -196,10 +196,11 @@ class Run:
             await self._transactions.read_to_the_end()
         in_flight = await self._in_flight()
         self._bars.append(Bar("sends in flight at the end", f"{in_flight:.0f}", not in_flight))
+        kept = len(self._transactions.clients) * self.plan.brokers if self._transactions is not None else 0
         for kproxy in self.kproxies:
             if kproxy.ended() or kproxy.at_start is None:
                 raise KproxyFailed(f"{kproxy.name} ended by itself:\n{kproxy.log_tail()}")
-            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint())
+            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint(), kept)
 
     async def _in_flight(self) -> float:
         pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]
