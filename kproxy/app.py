@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from kproxy import __version__
-from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError
+from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show
 from kproxy.config.os_limits import open_files_for
 from kproxy.control.control_server import serve_control
 from kproxy.control.http import serve_http
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.app")
 
 _GC_ALLOCATIONS = 20_000
+_READY_SECONDS = 0.05
+#: A start takes less where brokers answer.
+_PATIENCE_SECONDS = 5.0
 
 
 def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) -> int:
@@ -176,10 +179,32 @@ class _Process:
             if self._predecessor is None:
                 await server.listen()
             settle()
-            log.info("kproxy is running", version=__version__, listen=str(server.address), http=str(http or "off"))
+            listen, page = str(server.address), str(http or "off")
+            log.info("listening", version=__version__, listen=listen, http=page)
+            nursery.start_soon(self._say_ready, listen, page)
             self._notifier.ready()
             await self._stop.told.wait()
             await self._end()
+
+    async def _say_ready(self, listen: str, page: str) -> None:
+        """Logs once that clients are served: brokers answered, and what a former kproxy left is known."""
+        config = self._settings.config
+        with trio.move_on_after(_PATIENCE_SECONDS):
+            await self._wait_ready()
+        if not self._stats.ready:
+            log.warning(
+                "not ready yet; clients wait until brokers answer",
+                bootstrap=show(config.bootstrap_servers),
+                advice="kproxy doctor with the same options says what is wrong; are these Kafka's own ports, and does "
+                f"upstream.security.protocol = {show(config.upstream_security_protocol)} fit them?",
+            )
+            await self._wait_ready()
+        brokers = len(self._cluster.map.members)
+        log.info("ready", listen=listen, http=page, brokers=brokers, instance_id=config.instance_id)
+
+    async def _wait_ready(self) -> None:
+        while not self._stats.ready:  # noqa: ASYNC110 - several tasks make it ready, and each may take that back
+            await trio.sleep(_READY_SECONDS)
 
     async def _take_over(self, former: Predecessor, nursery: trio.Nursery, transactions: Transactions) -> bool:
         """Takes the place of the kproxy that runs, once this one can serve; False if told to stop before."""

@@ -145,6 +145,18 @@ async def test_it_waits_for_a_cluster_that_is_down_and_says_so_once() -> None:
             await ask(running, fake)
             assert [line["event"] for line in running.lines].count("no broker reachable; retrying") == 1
             await running.said("broker reached")
+            ready, listening = await running.said("ready"), await running.said("listening")
+            assert {key: ready[key] for key in ("listen", "http")} == {
+                key: listening[key] for key in ("listen", "http")
+            }
+            assert ready["brokers"] == 1
+
+
+async def test_a_port_that_is_not_kafkas_is_reported_with_advice() -> None:
+    silent = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with silent[0], kproxy(f"127.0.0.1:{silent[0].socket.getsockname()[1]}") as running:
+        line = await running.said("not ready yet; clients wait until brokers answer")
+    assert "upstream.security.protocol = plaintext" in str(line["advice"])
 
 
 async def ask(running: Process, fake: FakeServer) -> None:

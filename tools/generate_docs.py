@@ -5,7 +5,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from kproxy.config import Config, ExitCode, Option, options
+from kproxy.config import EXIT_CODES, Config, Option, options
 from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
@@ -50,14 +50,6 @@ are not options, and kproxy ignores them.
 _HEAD = "| option | default | what it is |\n|---|---|---|"
 #: The end of a text's first sentence: a full stop before a capital letter, but not in 127.0.0.1 or "max.in.flight".
 _SENTENCE = re.compile(r"(?<=[.)a-z0-9])\. (?=[A-Za-z0-9])")
-
-EXIT_CODES = {
-    ExitCode.OK: "all well",
-    ExitCode.FAILURE: "failed while running",
-    ExitCode.USAGE: "wrong command line or configuration; trying again does not help",
-    ExitCode.CANNOT_BIND: "cannot listen: an address is in use, or is none of this host's",
-    ExitCode.PROMISE_BROKEN: "`kproxy audit` found a promise broken",
-}
 
 
 def render() -> str:

@@ -8,7 +8,7 @@ import click
 
 from kproxy import __version__
 from kproxy.cli.main_command import cli
-from tools.generate_docs import EXIT_CODES
+from kproxy.config import EXIT_CODES
 from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "kproxy.1"
@@ -48,7 +48,7 @@ def render() -> str:
     for path, command in _commands(click.Context(cli, info_name="kproxy")):
         lines += [f'.SS "{_escape(path)}"', *_command(path, command)]
     lines += [".SH ENVIRONMENT", *_terms(_ENVIRONMENT), ".SH FILES", *_terms(_FILES)]
-    lines += [".SH EXIT STATUS", *_terms({str(code.value): text.replace("`", "") for code, text in EXIT_CODES.items()})]
+    lines += [".SH EXIT STATUS", *_terms({str(code.value): text for code, text in EXIT_CODES.items()})]
     return "\n".join(lines) + "\n"
 
 

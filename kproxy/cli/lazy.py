@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from kproxy.config.values import suggest
+
 _HELP_LIMIT: Final = 120
 
 
@@ -42,6 +44,15 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""
         return sorted({*self.commands, *self._elsewhere})
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. click.UsageError names the most similar one."""
+        names = self.list_commands(ctx)
+        if not args[0].startswith("-") and args[0] not in names:
+            raise click.UsageError(f"no command {args[0]!r}{suggest(args[0], names)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if need be; None if there is none of the name."""

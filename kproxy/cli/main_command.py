@@ -8,16 +8,10 @@ import click
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
 from kproxy.cli.lazy import Elsewhere, LazyGroup, as_if_missing
-from kproxy.config import ConfigError, ExitCode, load_with_sources
+from kproxy.config import EXIT_CODES, ConfigError, ExitCode, load_with_sources
 from kproxy.errors import KproxyError
 
-_INTERRUPTED = 130
-_EXIT_CODES = (
-    "\b\nExit codes:\n  0  success\n  1  failed while running\n  2  wrong command line or configuration\n"
-    "  3  cannot listen: the address is in use, or not this host's\n"
-    "  4  kproxy audit found a promise broken\n  5  kproxy doctor found warnings\n"
-    "  6  kproxy doctor found failures"
-)
+_EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {code.value:3}  {text}" for code, text in EXIT_CODES.items())
 _SOURCES = (
     "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "
     "(KPROXY_BOOTSTRAP_SERVERS). A flag beats the environment, that beats the file."
@@ -65,7 +59,7 @@ def main(args: Sequence[str] | None = None) -> int:
         result = cli.main(None if args is None else list(args), prog_name="kproxy", standalone_mode=False)
         return int(result or ExitCode.OK)
     except click.UsageError as error:
-        _say([error.format_message(), *_valid_words(error)])
+        _say([error.format_message(), *_hint(error)])
         return ExitCode.USAGE
     except click.ClickException as error:
         _say([error.format_message()])
@@ -77,7 +71,7 @@ def main(args: Sequence[str] | None = None) -> int:
         _say([str(error)])
         return int(getattr(error, "exit_code", ExitCode.FAILURE))
     except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _say(lines: list[str]) -> None:
@@ -85,14 +79,11 @@ def _say(lines: list[str]) -> None:
         click.echo(f"kproxy: {line}", err=True)
 
 
-def _valid_words(error: click.UsageError) -> list[str]:
+def _hint(error: click.UsageError) -> list[str]:
     if error.ctx is None:
         return []
     command = error.ctx.command
-    if isinstance(error, click.NoSuchOption):
-        valid = [flag for param in command.get_params(error.ctx) for flag in param.opts if flag.startswith("--")]
-        return [f"valid options: {', '.join(valid)}"]
-    if isinstance(command, click.Group):
+    if isinstance(command, click.Group) and not isinstance(error, click.NoSuchOption):
         return [f"valid commands: {', '.join(command.list_commands(error.ctx))}"]
     return [f"see: {error.ctx.command_path} --help"]
 

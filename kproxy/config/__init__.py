@@ -4,7 +4,7 @@
 then has its default. ``load`` checks what people wrote and reports everything that is wrong with it at once.
 """
 
-from kproxy.config.exits import ExitCode, StartupError
+from kproxy.config.exits import EXIT_CODES, ExitCode, StartupError, cannot_listen
 from kproxy.config.model import Config
 from kproxy.config.options import Change, Option, options
 from kproxy.config.reload import Changed, Reload, merge
@@ -13,6 +13,7 @@ from kproxy.config.values import DeliverRule, show
 from kproxy.proxy.routing import Address
 
 __all__ = [
+    "EXIT_CODES",
     "Address",
     "Change",
     "Changed",
@@ -24,6 +25,7 @@ __all__ = [
     "Option",
     "Reload",
     "StartupError",
+    "cannot_listen",
     "load",
     "load_one",
     "load_with_sources",

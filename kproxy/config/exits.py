@@ -1,26 +1,41 @@
-"""How kproxy ends: exit codes, and the error that carries one."""
+"""How kproxy ends: exit codes, and the errors that carry one."""
 
+import errno
 from enum import IntEnum
+from typing import Final
 
 from kproxy.errors import KproxyError
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the ``kproxy`` command."""
+    """Exit codes of the ``kproxy`` command; ``EXIT_CODES`` says what each means."""
 
     OK = 0
     FAILURE = 1
-    """It began and then failed."""
     USAGE = 2
-    """The command line or the configuration is wrong; it is not worth trying again."""
     CANNOT_BIND = 3
-    """An address to listen on is in use, or is none of this host's."""
     PROMISE_BROKEN = 4
-    """``kproxy audit`` has found what must not be."""
     WARNINGS = 5
-    """``kproxy doctor`` has found what may go wrong."""
     UNWELL = 6
-    """``kproxy doctor`` has found what can't go well."""
+    INTERRUPTED = 130
+
+
+#: For ``--help``, the manual page and docs/configuration.md.
+EXIT_CODES: Final = {
+    ExitCode.OK: "success",
+    ExitCode.FAILURE: "failed while running",
+    ExitCode.USAGE: "wrong command line or configuration: trying again does not help",
+    ExitCode.CANNOT_BIND: "cannot listen: the address is in use, or not an address of this host",
+    ExitCode.PROMISE_BROKEN: "kproxy audit found a promise broken",
+    ExitCode.WARNINGS: "kproxy doctor found warnings",
+    ExitCode.UNWELL: "kproxy doctor found failures",
+    ExitCode.INTERRUPTED: "a command other than kproxy run was interrupted (Ctrl-C)",
+}
+_ADVICE: Final = {
+    errno.EADDRINUSE: "another process uses it: choose another for {flag}, or stop that process",
+    errno.EADDRNOTAVAIL: "it is not an address of this host: for all of them {flag} 0.0.0.0:PORT",
+    errno.EACCES: "ports below 1024 need the capability CAP_NET_BIND_SERVICE: choose another for {flag}",
+}
 
 
 class StartupError(KproxyError):
@@ -29,3 +44,13 @@ class StartupError(KproxyError):
     def __init__(self, message: str, exit_code: int = ExitCode.FAILURE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def cannot_listen(option: str, where: object, why: OSError | str) -> StartupError:
+    """Return the error for an option whose address cannot be listened on, with what to do about it."""
+    message = f"cannot listen on {option} = '{where}': "
+    if isinstance(why, str):
+        return StartupError(message + why, ExitCode.CANNOT_BIND)
+    advice = _ADVICE.get(why.errno or 0)
+    more = f"; {advice.format(flag='--' + option.replace('.', '-'))}" if advice else ""
+    return StartupError(f"{message}{why.strerror or why}{more}", ExitCode.CANNOT_BIND)

@@ -66,9 +66,7 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
             problems += error.problems
     given |= dict(_from_environment(environ))
     given |= {name: _Given(raw, _flag_source(name)) for name, raw in flags.items() if name != CONFIG_FILE}
-    unknown = [_unknown_option(name, entry) for name, entry in given.items() if name not in _OPTIONS]
-    if unknown:
-        problems += [*unknown, f"valid options: {', '.join(_OPTIONS)}"]
+    problems += [_unknown_option(name, entry) for name, entry in given.items() if name not in _OPTIONS]
     values = _parse(given, problems)
     if "bootstrap.servers" not in given and file_read:
         problems.append(_missing("bootstrap.servers"))
@@ -131,7 +129,8 @@ def _flag_source(name: str) -> str:
 
 
 def _unknown_option(name: str, entry: _Given) -> str:
-    return f"unknown option {name!r} ({entry.source}){suggest(name, list(_OPTIONS))}"
+    nearest = suggest(name, list(_OPTIONS)) or "; kproxy run --help lists all"
+    return f"unknown option {name!r} ({entry.source}){nearest}"
 
 
 def _missing(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kproxy.config import Address, ExitCode, StartupError
+from kproxy.config import Address, cannot_listen
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -76,7 +76,7 @@ async def bind_tcp(option: str, address: Address) -> list[socket.socket]:
     try:
         listeners = await trio.open_tcp_listeners(address.port, host=address.host)
     except OSError as error:
-        raise _cannot_listen(option, address, error.strerror) from None
+        raise cannot_listen(option, address, error) from None
     return [socket.socket(fileno=listener.socket.detach()) for listener in listeners]
 
 
@@ -96,7 +96,7 @@ def unix_listener(option: str, path: Path, kind: int = socket.SOCK_STREAM) -> It
             inode = path.stat().st_ino
             listener.listen(_BACKLOG)
         except OSError as error:
-            raise _cannot_listen(option, path, error.strerror or str(error)) from None
+            raise cannot_listen(option, path, error) from None
         try:
             yield listener
         finally:
@@ -108,7 +108,7 @@ def unix_listener(option: str, path: Path, kind: int = socket.SOCK_STREAM) -> It
 def _clear_away(option: str, path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise _cannot_listen(option, path, "a file that is no socket is there")
+            raise cannot_listen(option, path, "a file that is no socket is there")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -116,9 +116,5 @@ def _clear_away(option: str, path: Path) -> None:
         probe.setblocking(False)
         result = probe.connect_ex(str(path))
     if result != errno.ECONNREFUSED:
-        raise _cannot_listen(option, path, "another process listens there")
+        raise cannot_listen(option, path, "another process listens there")
     path.unlink()
-
-
-def _cannot_listen(option: str, where: Address | Path, why: str | None) -> StartupError:
-    return StartupError(f"cannot listen on {option} = '{where}': {why}", ExitCode.CANNOT_BIND)

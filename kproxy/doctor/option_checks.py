@@ -94,7 +94,8 @@ def transaction_timeouts(examined: Examined) -> Iterator[Finding]:
 def sizes(examined: Examined) -> Iterator[Finding]:
     """Options of size among each other and against the brokers'."""
     config, found = examined.config, 0
-    for node_id, size in examined.broker_numbers("socket.request.max.bytes").items():
+    limits = examined.broker_numbers("socket.request.max.bytes")
+    for node_id, size in limits.items():
         if config.max_frame_bytes > size:
             found += 1
             yield warn(
@@ -110,7 +111,9 @@ def sizes(examined: Examined) -> Iterator[Finding]:
                 f"{name} = {size} is less than one batch, max.message.bytes = {config.max_message_bytes}",
                 f"raise {name}",
             )
-    if not found:
+    if not limits:
+        yield skipped("the brokers do not report socket.request.max.bytes, which max.frame.bytes must not exceed")
+    elif not found:
         yield ok("sizes fit each other and the brokers'")
 
 

@@ -57,11 +57,17 @@ def producer_ids(examined: Examined) -> Iterator[Finding]:
 
 def own_topics(examined: Examined) -> Iterator[Finding]:
     """What kproxy does with its own topics."""
+    if not examined.reached:
+        yield skipped("no broker answers")
+        return
     complete = True
     for plan in plans(examined.config):
         topic = examined.topics.get(plan.name)
         if topic is None:
-            if examined.cluster_rights > 0 and not has(examined.cluster_rights, Right.CREATE):
+            if examined.cluster_rights <= 0:
+                complete = False
+                yield skipped(f"{plan.name} is not there, and the brokers do not report the right to create it")
+            elif not has(examined.cluster_rights, Right.CREATE):
                 complete = False
                 yield warn(
                     f"{plan.name} is not there, and kproxy may not create topics in general",

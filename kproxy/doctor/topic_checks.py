@@ -117,9 +117,14 @@ def replication(examined: Examined) -> Iterator[Finding]:
 def message_sizes(examined: Examined) -> Iterator[Finding]:
     """Whether topics take what kproxy makes of old clients' batches."""
     limit = examined.config.max_message_bytes
+    brokers = examined.broker_numbers("message.max.bytes")
+    topics = {name: examined.settings.get(name, {}) for name in examined.users_topics()}
+    if not brokers and not any(topics.values()):
+        yield skipped(f"neither topics nor brokers report their limit; kproxy's max.message.bytes is {limit}")
+        return
     small: dict[str, int] = {}
-    for name in examined.users_topics():
-        text = examined.settings.get(name, {}).get("max.message.bytes", "")
+    for name, settings in topics.items():
+        text = settings.get("max.message.bytes", "")
         if text.isdigit() and int(text) < limit:
             small[name] = int(text)
     if small:
@@ -128,12 +133,15 @@ def message_sizes(examined: Examined) -> Iterator[Finding]:
             f"{listed(f'{name} {size}' for name, size in sorted(small.items()))}",
             f"set kproxy's max.message.bytes to {min(small.values())}: batches of old clients are split to it",
         )
-    for node_id, size in examined.broker_numbers("message.max.bytes").items():
+    for node_id, size in brokers.items():
         if size < limit:
             yield warn(
                 f"max.message.bytes is {limit}, broker {node_id} has message.max.bytes {size}",
                 f"set kproxy's max.message.bytes to {size}, for topics with no max.message.bytes of their own",
             )
             return
-    if not small:
+    unknown = [name for name, settings in topics.items() if not settings]
+    if unknown:
+        yield skipped(f"{len(unknown)} of {len(topics)} topics do not report their limit: {listed(unknown)}")
+    elif not small:
         yield ok(f"all topics take batches of {limit} bytes")

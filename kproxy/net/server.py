@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config import Config, cannot_listen
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.net.authorization import Authorization
@@ -131,9 +131,7 @@ class Server:
         try:
             listeners = await self._cluster.network.listen(host, port, _BACKLOG)
         except OSError as error:
-            raise StartupError(
-                f"cannot listen on listen = '{self._config.listen}': {error.strerror or error}", ExitCode.CANNOT_BIND
-            ) from None
+            raise cannot_listen("listen", self._config.listen, error) from None
         self._nursery.start_soon(self._run_lanes)
         if self.authorization is not None:
             self._nursery.start_soon(self.authorization.watch)

@@ -1,5 +1,6 @@
 """The network over TCP sockets."""
 
+import os
 import socket
 import time
 from collections.abc import Iterable
@@ -37,6 +38,14 @@ class SocketListener:
         self._listener.socket.close()
 
 
+def _cause(error: OSError) -> str:
+    """Return what the system says; trio puts the errors of a host's addresses into a group."""
+    group = error.__cause__
+    first = group.exceptions[0] if isinstance(group, ExceptionGroup) else error
+    number = getattr(first, "errno", None) or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
+
+
 class SocketNetwork:
     """The network of the machine; made inside trio."""
 
@@ -57,6 +66,8 @@ class SocketNetwork:
                 stream = await trio.open_tcp_stream(host, port)
         except trio.TooSlowError as error:
             raise OSError(f"no connection to {host}:{port} within {timeout_ms} ms") from error
+        except OSError as error:
+            raise OSError(f"cannot connect to {host}:{port}: {_cause(error)}") from error
         raw = socket.socket(fileno=stream.socket.detach())
         try:
             return SocketIO(raw)

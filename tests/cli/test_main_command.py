@@ -93,16 +93,23 @@ def test_bad_configuration_names_every_problem(started: list[Config], capsys: py
     assert not started
 
 
-def test_unknown_flag_names_the_nearest_and_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_flag_names_the_nearest_and_where_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--bootstrap-server", "a:1"]) == ExitCode.USAGE
-    err = capsys.readouterr().err
-    assert "--bootstrap-server" in err
-    assert "valid options: --replace, --config, --bootstrap-servers, --listen, " in err
+    first, second = capsys.readouterr().err.splitlines()
+    assert "'--bootstrap-server'" in first
+    assert "'--bootstrap-servers'" in first
+    assert second == "kproxy: see: kproxy run --help"
 
 
 def test_flag_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", SERVERS, "--listen"]) == ExitCode.USAGE
     assert "--listen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("statsu", "status"), ("sandbx", "sandbox"), ("txns", "txn")])
+def test_unknown_command_names_the_nearest(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([typed]) == ExitCode.USAGE
+    assert f"did you mean '{meant}'?" in capsys.readouterr().err
 
 
 def test_unknown_command_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:

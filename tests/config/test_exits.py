@@ -1,12 +1,34 @@
+import errno
+
 import pytest
 
-from kproxy.config import ExitCode, StartupError
+from kproxy.config import EXIT_CODES, ExitCode, StartupError, cannot_listen
 from kproxy.errors import KproxyError
 
 
 def test_the_numbers_of_the_exit_codes_stay() -> None:
     names = ("OK", "FAILURE", "USAGE", "CANNOT_BIND", "PROMISE_BROKEN", "WARNINGS", "UNWELL")
-    assert {code.name: int(code) for code in ExitCode} == {name: number for number, name in enumerate(names)}
+    numbers = {name: number for number, name in enumerate(names)}
+    assert {code.name: int(code) for code in ExitCode} == numbers | {"INTERRUPTED": 130}
+
+
+def test_each_exit_code_has_a_meaning() -> None:
+    assert list(EXIT_CODES) == list(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EADDRINUSE, "another process uses it: choose another for --control-http, or stop that process"),
+        (errno.EADDRNOTAVAIL, "it is not an address of this host: for all of them --control-http 0.0.0.0:PORT"),
+        (errno.EACCES, "ports below 1024 need"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_comes_with_advice(number: int, advice: str) -> None:
+    error = cannot_listen("control.http", "127.0.0.1:80", OSError(number, "no"))
+    assert str(error).startswith("cannot listen on control.http = '127.0.0.1:80': no; ")
+    assert advice in str(error)
+    assert error.exit_code == ExitCode.CANNOT_BIND
 
 
 @pytest.mark.parametrize("code", [ExitCode.USAGE, ExitCode.CANNOT_BIND])

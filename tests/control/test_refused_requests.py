@@ -46,7 +46,7 @@ async def test_who_has_no_right_is_refused_and_counted(tmp_path: Path) -> None:
     flags = ["--control-http", control, "--control-token-file", str(token)]
     async with open_fake_cluster() as fake, kproxy(fake.bootstrap, *flags) as running:
         await serving(running)
-        page = str((await running.said("kproxy is running"))["http"])
+        page = str((await running.said("listening"))["http"])
 
         async def status(place: str, path: str, **headers: str) -> int:
             return await trio.to_thread.run_sync(

@@ -27,8 +27,10 @@ async def test_what_is_listened_for_can_be_connected_to() -> None:
 
 
 async def test_connect_tells_what_failed() -> None:
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=r"^cannot connect to 127.0.0.1:1: Connection refused$"):
         await SocketNetwork().connect("127.0.0.1", 1, 1000)
+    with pytest.raises(OSError, match=r"^cannot connect to no-such-host.invalid:1: [A-Z]"):
+        await SocketNetwork().connect("no-such-host.invalid", 1, 20_000)
 
 
 async def test_a_connection_that_ends_as_it_comes_up_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,12 +40,12 @@ class Process:
 
     async def client(self) -> FrameClient:
         """A client at the port to bootstrap from."""
-        host, _, port = str((await self.said("kproxy is running"))["listen"]).rpartition(":")
+        host, _, port = str((await self.said("listening"))["listen"]).rpartition(":")
         return FrameClient(await trio.open_tcp_stream(host, int(port)), "test")
 
     async def status(self, page: str) -> int:
         """The HTTP status of a page, 0 if there is no answer."""
-        place = (await self.said("kproxy is running"))["http"]
+        place = (await self.said("listening"))["http"]
         return await trio.to_thread.run_sync(_status, f"http://{place}{page}")
 
 

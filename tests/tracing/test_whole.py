@@ -31,7 +31,7 @@ async def page_of(running: Process) -> str:
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode()
 
-    where = (await running.said("kproxy is running"))["http"]
+    where = (await running.said("listening"))["http"]
     return await trio.to_thread.run_sync(get)
 
 
