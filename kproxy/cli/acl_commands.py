@@ -1,16 +1,25 @@
 """``kproxy acl``: what a file of rules says, without a kproxy that runs."""
 
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from kproxy.cli.acl_report import explained, print_explained, print_rules, rule_json
+from kproxy.cli.groups import help_group
+from kproxy.cli.json_output import json_flag, show
 from kproxy.config import ConfigError, ExitCode
 from kproxy.config.acl_file import load_rules
-from kproxy.proxy.authorization.acl_rules import SUPPORTED, Operation, ResourceType, Rules, Subject, plain_address
+from kproxy.proxy.authorization.acl_rules import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    Operation,
+    ResourceType,
+    Rules,
+    Subject,
+    plain_address,
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _EXAMPLES = """\b
@@ -33,17 +42,12 @@ _NAMED: Final = {
 }
 
 
-@click.group(name="acl", invoke_without_command=True, epilog=_EXAMPLES)
-@click.pass_context
-def acl(ctx: click.Context) -> None:
-    """Check a file of rules, list them, and explain what they decide."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+acl = help_group("acl", "Check a file of rules, list them, and explain what they decide.", _EXAMPLES)
 
 
 def _from_file(command: _Command) -> _Command:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        json_flag,
         click.option(
             "--super-users",
             metavar="LIST",
@@ -70,7 +74,7 @@ def _rules(file: Path, super_users: str) -> Rules:
 
 @acl.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 def check(file: Path, as_json: bool) -> int:
     """Check a file of rules: each fault with its line."""
     problems: list[str] = []
@@ -81,10 +85,8 @@ def check(file: Path, as_json: bool) -> int:
         if not as_json:
             raise
         problems = error.problems
-    if as_json:
-        _print_json({"ok": not problems, "problems": problems, "rules": count})
-    else:
-        click.echo(f"{file}: {count} rule{'' if count == 1 else 's'}, no faults")
+    text = f"{file}: {count} rule{'' if count == 1 else 's'}, no faults"
+    show({"ok": not problems, "problems": problems, "rules": count}, as_json, lambda _: click.echo(text))
     return ExitCode.USAGE if problems else ExitCode.OK
 
 
@@ -93,15 +95,10 @@ def check(file: Path, as_json: bool) -> int:
 @click.option("--principal", metavar="PRINCIPAL", help="Only rules about this principal, such as User:alice.")
 def list_(acl_file: Path, super_users: str, as_json: bool, principal: str | None) -> int:
     """List the rules of a file."""
-    from kproxy.cli.acl_report import print_rules, rule_json
-
     rules = _rules(acl_file, super_users)
     found = [rule for rule in rules.rules if principal is None or rule.is_about_principal(principal)]
-    if as_json:
-        _print_json({"rules": [rule_json(rule) for rule in found], "super_users": sorted(rules.super_users)})
-    else:
-        print_rules(found, rules.super_users)
-    return ExitCode.OK
+    as_rows = {"rules": [rule_json(rule) for rule in found], "super_users": sorted(rules.super_users)}
+    return show(as_rows, as_json, lambda _: print_rules(found, rules.super_users))
 
 
 @acl.command()
@@ -131,8 +128,6 @@ def explain(
     **named: str | None,
 ) -> int:
     """Tell whether something is allowed, which rule decides, and why the others do not."""
-    from kproxy.cli.acl_report import explained, print_explained
-
     type_, name = _resource(named, cluster)
     asked = next(each for each in Operation if each.value.lower() == operation.lower())
     if asked not in SUPPORTED[type_]:
@@ -140,24 +135,14 @@ def explain(
         raise click.UsageError(f"there is no {asked.value} on a {type_.value}, but {there}")
     subject = Subject(principal, plain_address(host), client_id)
     found = explained(_rules(acl_file, super_users), subject, asked, type_, name)
-    if as_json:
-        _print_json(found)
-    else:
-        print_explained(found)
+    show(found, as_json, print_explained)
     return ExitCode.OK if found["allowed"] else ExitCode.FAILURE
 
 
 def _resource(named: dict[str, str | None], cluster: bool) -> tuple[ResourceType, str]:
-    from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME
-
     given = [(type_, text) for key, type_ in _NAMED.items() if (text := named[key]) is not None]
     if cluster:
         given.append((ResourceType.CLUSTER, CLUSTER_NAME))
     if len(given) != 1:
         raise click.UsageError("give one of --topic, --group, --transactional-id and --cluster")
     return given[0]
-
-
-def _print_json(found: object) -> None:
-    json.dump(found, sys.stdout, indent=2)
-    sys.stdout.write("\n")

@@ -1,14 +1,13 @@
 """``kproxy audit``: whether what kproxy promises holds on topics, found out by a Spark job."""
 
-import json
 import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproxy.cli.json_output import print_json
 from kproxy.config import ExitCode, StartupError
 from kproxy.errors import KproxyError
 
@@ -74,8 +73,7 @@ def audit(as_json: bool, fail_on: str, **options: Any) -> int:
         raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[spark]'", ExitCode.USAGE) from None
     summary, directory = _run(_request(options), show=not as_json)
     if as_json:
-        json.dump(summary.as_json(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(summary.as_json())
     else:
         _print(summary, directory)
     failed = summary.broken or (fail_on == "warning" and summary.warnings)

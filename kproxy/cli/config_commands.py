@@ -5,8 +5,12 @@ from typing import Any
 
 import click
 
+from kproxy.cli.config_report import print_running, print_table, report
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.where import WHERE, control_client, control_options, print_json
+from kproxy.cli.groups import help_group
+from kproxy.cli.json_output import print_json
+from kproxy.cli.json_output import show as show_found
+from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.config import ConfigError, ExitCode, StartupError, load_with_sources
 from kproxy.config.log_levels import LEVELS, SUBSYSTEMS
 from kproxy.config.sources import CONFIG_FILE
@@ -26,12 +30,11 @@ Examples:
   kproxy log-level all warning"""
 
 
-@click.group(invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{WHERE}")
-@click.pass_context
-def config(ctx: click.Context) -> None:
-    """Check options; show those of a kproxy that runs, and have it read them again."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+config = help_group(
+    "config",
+    "Check options; show those of a kproxy that runs, and have it read them again.",
+    f"{_EXAMPLES}\n\n{WHERE}",
+)
 
 
 @config.command(
@@ -48,8 +51,6 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
     connects to nothing.
     """
     from kproxy.cli.config_files import load_files
-    from kproxy.cli.config_report import print_json as print_report
-    from kproxy.cli.config_report import print_table
 
     if file is not None and params[CONFIG_FILE] is not None:
         raise click.UsageError(f"the file is given twice: {file} and --{CONFIG_FILE} {params[CONFIG_FILE]}")
@@ -58,20 +59,16 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
     except ConfigError as error:
         if not as_json:
             raise
-        print_report(None, error.problems)
+        print_json(report(None, error.problems))
         return ExitCode.USAGE
     try:
         load_files(loaded.config)
     except StartupError as error:
         if not as_json:
             raise
-        print_report(loaded, [str(error)])
+        print_json(report(loaded, [str(error)]))
         return error.exit_code
-    if as_json:
-        print_report(loaded, [])
-    else:
-        print_table(loaded)
-    return ExitCode.OK
+    return show_found(report(loaded, []), as_json, lambda _: print_table(loaded))
 
 
 @config.command()
@@ -79,16 +76,10 @@ def check(file: str | None, as_json: bool, **params: Any) -> int:
 @control_options
 def show(as_json: bool, changed: bool, **where: Any) -> int:
     """Show the configuration in force, and where each value comes from."""
-    from kproxy.cli.config_report import print_running
-
     found = control_client(**where).config()
     if changed:
         found["options"] = [row for row in found["options"] if row["source"] != "default"]
-    if as_json:
-        print_json(found)
-    else:
-        print_running(found["options"])
-    return ExitCode.OK
+    return show_found(found, as_json, lambda _: print_running(found["options"]))
 
 
 @config.command()
@@ -96,15 +87,15 @@ def show(as_json: bool, changed: bool, **where: Any) -> int:
 def reload(as_json: bool, **where: Any) -> int:
     """Have file, environment and flags read again; says what that has changed."""
     found = control_client(**where).reload_config()
-    if as_json:
-        print_json(found)
-        return ExitCode.OK
+    return show_found(found, as_json, _print_reload)
+
+
+def _print_reload(found: dict[str, Any]) -> None:
     for row in found["applied"]:
         click.echo(f"applied ({row['change']}): {row['name']}: {row['before']} -> {row['after']}")
     for row in found["restart_needed"]:
         click.echo(f"needs a restart: {row['name']}: {row['before']} -> {row['after']}")
     click.echo(f"{len(found['unchanged'])} options are unchanged")
-    return ExitCode.OK
 
 
 @click.command("log-level", epilog=f"{_LEVEL_EXAMPLES}\n\n{WHERE}")
@@ -120,10 +111,10 @@ def log_level(subsystem: str | None, level: str | None, as_json: bool, **where: 
         found = client.log_levels()
     else:
         found = client.set_log_level(level, None if subsystem == _ALL else subsystem)
-    if as_json:
-        print_json(found)
-        return ExitCode.OK
+    return show_found(found, as_json, _print_levels)
+
+
+def _print_levels(found: dict[str, Any]) -> None:
     click.echo(f"{_ALL}: {found['level']}")
     for row in found["overrides"]:
         click.echo(f"{row['subsystem']}: {row['level']}")
-    return ExitCode.OK

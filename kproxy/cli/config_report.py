@@ -1,18 +1,16 @@
 """What ``config check`` prints."""
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from kproxy.cli.flags import OPTIONS
+from kproxy.cli.tables import new_console, new_table
 from kproxy.config import Loaded, show
 
 
-def print_json(loaded: Loaded | None, problems: list[str]) -> None:
-    """One JSON object: ``ok``, ``problems``, and ``options`` with value and source of each."""
+def report(loaded: Loaded | None, problems: list[str]) -> dict[str, object]:
+    """For JSON: ``ok``, ``problems``, and ``options`` with value and source of each."""
     found = {} if loaded is None else {name: _entry(loaded, name) for name in OPTIONS}
-    json.dump({"ok": not problems, "problems": problems, "options": found}, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    return {"ok": not problems, "problems": problems, "options": found}
 
 
 def print_table(loaded: Loaded) -> None:
@@ -34,8 +32,6 @@ def print_running(rows: Iterable[Mapping[str, str | int]]) -> None:
 
 def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Column
-
-    from kproxy.cli.tables import new_console, new_table
 
     name_column = Column("option", no_wrap=True, overflow="ignore")  # to be copied whole
     table = new_table(name_column, *columns, title=title)

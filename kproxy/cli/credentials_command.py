@@ -1,6 +1,5 @@
 """``kproxy credentials``: the file of users that clients log in by, without a kproxy that runs."""
 
-import json
 import secrets
 import sys
 from pathlib import Path
@@ -8,6 +7,8 @@ from typing import Final
 
 import click
 
+from kproxy.cli.groups import help_group
+from kproxy.cli.json_output import json_flag, print_json
 from kproxy.config import ExitCode
 from kproxy.errors import KproxyError
 from kproxy.net.client_login.credential_file import CredentialError, read_credentials, write_credentials
@@ -42,15 +43,12 @@ class _FileError(KproxyError):
     exit_code = ExitCode.USAGE
 
 
-@click.group(name="credentials", invoke_without_command=True, epilog=_EXAMPLES)
-@click.pass_context
-def credentials(ctx: click.Context) -> None:
-    """Add, remove and list users for sasl.credentials.location.
-
-    The file holds no passwords, only what proves them (salt, iterations, keys). A kproxy that runs reads it again.
-    """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+credentials = help_group(
+    "credentials",
+    "Add, remove and list users for sasl.credentials.location.\n\n"
+    "The file holds no passwords, only what proves them (salt, iterations, keys). A kproxy that runs reads it again.",
+    _EXAMPLES,
+)
 
 
 @credentials.command()
@@ -103,7 +101,7 @@ def remove(file: Path, user: str) -> int:
 
 @credentials.command(name="list")
 @_FILE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 def list_(file: Path, as_json: bool) -> int:
     """List users with the mechanisms they can log in by."""
     known = _read(file)
@@ -111,9 +109,7 @@ def list_(file: Path, as_json: bool) -> int:
     for name, mechanism in sorted(known.verifiers):
         users.setdefault(name, []).append(f"{mechanism} ({known.verifiers[name, mechanism].iterations} iterations)")
     if as_json:
-        click.echo(
-            json.dumps({"users": [{"name": name, "mechanisms": made} for name, made in users.items()]}, indent=2)
-        )
+        print_json({"users": [{"name": name, "mechanisms": made} for name, made in users.items()]})
         return ExitCode.OK
     for name, made in users.items():
         click.echo(f"{name}: {', '.join(made)}, PLAIN")

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.where import print_json
+from kproxy.cli.json_output import show
 from kproxy.config import ExitCode, load
 
 _EXAMPLES: Final = """\b
@@ -40,8 +40,5 @@ def doctor(as_json: bool, **params: Any) -> int:
     from kproxy.doctor.findings import Level
 
     told = examine(config)
-    if as_json:
-        print_json(as_object(told))
-    else:
-        print_findings(told)
+    show(as_object(told), as_json, lambda _: print_findings(told))
     return {Level.FAIL: ExitCode.UNWELL, Level.WARN: ExitCode.WARNINGS}.get(worst(told), ExitCode.OK)

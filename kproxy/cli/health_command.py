@@ -12,8 +12,6 @@ from kproxy.config import Address, ConfigError, ExitCode, load_one
 
 _HTTP: Final = "http"
 _LONGEST_ANSWER: Final = 65_536
-#: Where to ask a process that listens on every address of its host.
-_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class _Answer(NamedTuple):
@@ -54,7 +52,7 @@ def _asked(ready: bool) -> str:
 
 def _ask(address: Address, path: str, timeout: float) -> _Answer:
     """One GET, ``timeout`` in seconds; click.ClickException if there is no answer, or none of HTTP."""
-    connection = HTTPConnection(_LOOPBACK.get(address.host, address.host), address.port, timeout=timeout)
+    connection = HTTPConnection(*address.on_this_host, timeout=timeout)
     try:
         connection.request("GET", path)
         response: HTTPResponse = connection.getresponse()

@@ -7,7 +7,7 @@ import click
 
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.lazy import Elsewhere, LazyGroup, as_if_missing
+from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing
 from kproxy.config import EXIT_CODES, ConfigError, ExitCode, load_with_sources
 from kproxy.errors import KproxyError
 

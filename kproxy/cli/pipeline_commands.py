@@ -1,20 +1,17 @@
 """``kproxy pipeline``: pipelines on Spark, checked, run, or made ready for a cluster."""
 
-import json
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from kproxy.cli.groups import help_group
+from kproxy.cli.json_output import json_flag, print_json
 from kproxy.config import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     from kproxy.spark.pipeline import Pipeline
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _EXAMPLES = """\b
 Examples:
@@ -31,21 +28,17 @@ Exit codes:
   2  wrong command line or file"""
 
 
-@click.group(name="pipeline", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}")
-@click.pass_context
-def pipeline(ctx: click.Context) -> None:
-    """Run pipelines on Spark, from a YAML file; exactly once. Needs the extra: pip install 'kproxy[spark]'."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-
-
-def _file(command: _Command) -> _Command:
-    return click.argument("file", type=click.Path(path_type=Path))(command)
+pipeline = help_group(
+    "pipeline",
+    "Run pipelines on Spark, from a YAML file; exactly once. Needs the extra: pip install 'kproxy[spark]'.",
+    f"{_EXAMPLES}\n\n{_EXIT_CODES}",
+)
+_file = click.argument("file", type=click.Path(path_type=Path))
 
 
 @pipeline.command(epilog=_EXIT_CODES)
 @_file
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 def check(file: Path, as_json: bool) -> int:
     """Check a pipeline's file, without starting Spark."""
     try:
@@ -53,10 +46,10 @@ def check(file: Path, as_json: bool) -> int:
     except ConfigError as error:
         if not as_json:
             raise
-        _print_json({"ok": False, "problems": _problems(error)})
+        print_json({"ok": False, "problems": _problems(error)})
         return ExitCode.USAGE
     if as_json:
-        _print_json({"ok": True, "problems": [], **_summary(found)})
+        print_json({"ok": True, "problems": [], **_summary(found)})
     else:
         names = {key: ", ".join(value) or "-" for key, value in _summary(found).items() if isinstance(value, list)}
         click.echo(f"{file}: pipeline {found.name!r} is in order")
@@ -112,8 +105,3 @@ def _summary(found: "Pipeline") -> dict[str, object]:
         "topics": [sink.topic for sink in found.topic_sinks],
         "directories": [sink.path for sink in found.parquet_sinks],
     }
-
-
-def _print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")

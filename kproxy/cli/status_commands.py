@@ -7,15 +7,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kproxy.cli.where import control_client, control_options, print_json
+from kproxy.cli.json_output import show
+from kproxy.cli.status_report import print_clients, print_lanes, print_status
+from kproxy.cli.where import control_client, control_options
 from kproxy.client import DEFAULT_SOCKET, ControlClient, ControlUnreachable
-from kproxy.config import Address, ExitCode, load_one
+from kproxy.config import load_one
 from kproxy.errors import KproxyError
 
 _Answer = TypeVar("_Answer")
-
-#: Where to ask a process that listens on every address of its host.
-_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 _WHERE: Final = """\b
 Where kproxy is found:
@@ -28,42 +27,22 @@ Where kproxy is found:
 @control_options
 def status(as_json: bool, **where: Any) -> int:
     """Show what a running kproxy is doing, and its brokers."""
-    from kproxy.cli.status_report import print_status
-
     found, brokers = _ask(where, lambda client: (client.status(), client.brokers()))
-    if as_json:
-        print_json(found | {"brokers": brokers["brokers"]})
-    else:
-        print_status(found, brokers)
-    return ExitCode.OK
+    return show(found | {"brokers": brokers["brokers"]}, as_json, lambda _: print_status(found, brokers))
 
 
 @click.command(epilog=_WHERE)
 @control_options
 def clients(as_json: bool, **where: Any) -> int:
     """List the clients of a running kproxy, the busiest first."""
-    from kproxy.cli.status_report import print_clients
-
-    found = _ask(where, lambda client: client.clients())
-    if as_json:
-        print_json(found)
-    else:
-        print_clients(found)
-    return ExitCode.OK
+    return show(_ask(where, ControlClient.clients), as_json, print_clients)
 
 
 @click.command(epilog=_WHERE)
 @control_options
 def lanes(as_json: bool, **where: Any) -> int:
     """List kproxy's producer ids and the clients that use them, waiting ones first."""
-    from kproxy.cli.status_report import print_lanes
-
-    found = _ask(where, lambda client: client.lanes())
-    if as_json:
-        print_json(found)
-    else:
-        print_lanes(found)
-    return ExitCode.OK
+    return show(_ask(where, ControlClient.lanes), as_json, print_lanes)
 
 
 def _ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) -> _Answer:
@@ -83,6 +62,4 @@ def _ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) ->
 def _page_url() -> str | None:
     """Of a kproxy with the same environment and file; None if it has no page."""
     address = load_one("http", {}, os.environ)
-    if address is None:
-        return None
-    return f"http://{Address(_LOOPBACK.get(address.host, address.host), address.port)}"
+    return None if address is None else f"http://{address.on_this_host}"

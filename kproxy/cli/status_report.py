@@ -1,14 +1,12 @@
 """What ``kproxy status``, ``clients`` and ``lanes`` print for people; what comes in is the API's JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Column
+from kproxy.cli.tables import moment, new_console, new_facts, new_table, printable
 
-from kproxy.cli.printable import printable
-from kproxy.cli.tables import new_console, new_facts, new_table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _UNITS: Final = ("B", "kB", "MB", "GB")
 _STEP: Final = 1000
@@ -58,7 +56,7 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
             yield title, ", ".join(f"{reason} {count:,}" for reason, count in sorted(found[name].items()))
 
 
-def _print_brokers(console: Console, brokers: _Fact) -> None:
+def _print_brokers(console: "Console", brokers: _Fact) -> None:
     rows = [
         (
             str(row["node_id"]),
@@ -81,9 +79,9 @@ def _print_brokers(console: Console, brokers: _Fact) -> None:
     )
 
 
-def _print_errors(console: Console, found: _Fact) -> None:
+def _print_errors(console: "Console", found: _Fact) -> None:
     if found["recent_errors"]:
-        rows = [(time(row["at_ms"]), row["client_id"], row["host"], row["reason"]) for row in found["recent_errors"]]
+        rows = [(moment(row["at_ms"]), row["client_id"], row["host"], row["reason"]) for row in found["recent_errors"]]
         _print_rows(console, "last errors of clients", ("when (UTC)", "client.id", "host", "what"), rows)
 
 
@@ -146,12 +144,12 @@ def print_lanes(found: _Fact) -> None:
 
 
 def _print_rows(
-    console: Console, title: str, names: Sequence[str], rows: Sequence[Sequence[str]], found: _Fact | None = None
+    console: "Console", title: str, names: Sequence[str], rows: Sequence[Sequence[str]], found: _Fact | None = None
 ) -> None:
     if not rows:
         console.print(f"no {title}")
         return
-    table = new_table(*(Column(name, overflow="fold") for name in names), title=title)
+    table = new_table(*names, title=title, overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))
     console.print(table, markup=False)
@@ -161,7 +159,7 @@ def _print_rows(
 
 def _error(row: _Fact) -> str:
     error = row["last_error"]
-    return "-" if error is None else f"{error['reason']}, {time(error['at_ms'])}"
+    return "-" if error is None else f"{error['reason']}, {moment(error['at_ms'])}"
 
 
 def _versions(versions: Mapping[str, int]) -> str:
@@ -206,8 +204,3 @@ def _bars(values: Sequence[float]) -> str:
         return "-"
     last = len(_BARS) - 1
     return f"{''.join(_BARS[round(last * value / top)] for value in shown)} at most {top:,.0f}"
-
-
-def time(ms: int) -> str:
-    """A moment, to the second."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

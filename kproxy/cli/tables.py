@@ -1,38 +1,68 @@
-"""Tables for people: light lines on a terminal, plain columns in a pipe or a file."""
+"""Tables for people: light lines on a terminal, plain columns in a pipe or a file.
 
-from typing import Final
+rich is imported when something is printed: ``--json`` does not wait for it.
+"""
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Column, Table
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console, OverflowMethod
+    from rich.table import Column, Table
+    from rich.text import Text
 
 #: Wide enough for every row in a pipe: nothing is folded, so tools find each row on one line.
 _PIPE_WIDTH: Final = 1_000
 
 
-def new_console() -> Console:
+def new_console() -> "Console":
     """Return the console of stdout: as wide as the terminal, or without limit where there is none."""
+    from rich.console import Console
+
     console = Console()
     return console if console.is_terminal else Console(width=_PIPE_WIDTH)
 
 
-def new_table(*columns: str | Column, title: str | None = None) -> Table:
+def new_table(*columns: "str | Column", title: str | None = None, overflow: "OverflowMethod" = "ellipsis") -> "Table":
     """Return a table with a header; off a terminal its columns are separated by spaces alone."""
-    return _lined(Table(*columns, title=title, title_justify="left"))
+    from rich.table import Column, Table
+
+    made = (Column(column, overflow=overflow) if isinstance(column, str) else column for column in columns)
+    return _lined(Table(*made, title=title, title_justify="left"))
 
 
-def new_facts(title: str | None = None) -> Table:
+def new_facts(title: str | None = None) -> "Table":
     """Return a table of names and values, without a header."""
+    from rich.table import Table
+
     table = _lined(Table(show_header=False, title=title, title_justify="left"))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     return table
 
 
-def _lined(table: Table) -> Table:
-    on_terminal = Console().is_terminal
+def _lined(table: "Table") -> "Table":
+    from rich.box import SIMPLE_HEAD
+
+    on_terminal = new_console().is_terminal
     table.box = SIMPLE_HEAD if on_terminal else None
     table.pad_edge = False
     if not on_terminal:
         table.padding = (0, 2, 0, 0)
     return table
+
+
+def printable(text: str) -> "Text":
+    """Text that a client may have chosen, with ``\\x1b`` and the like in place of what a terminal would act on."""
+    from rich.text import Text
+
+    return Text("".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text))
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
+
+
+def moment(ms: int | None) -> str:
+    """A moment in ms since 1970, to the second, UTC; a dash for none."""
+    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

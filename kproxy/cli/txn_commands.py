@@ -5,9 +5,12 @@ from typing import Any
 
 import click
 
-from kproxy.cli.where import WHERE, control_client, control_options, print_json
+from kproxy.cli.groups import help_group
+from kproxy.cli.json_output import show
+from kproxy.cli.txn_report import print_described, print_list
+from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS
-from kproxy.config import ExitCode, load
+from kproxy.config import load
 from kproxy.config.sources import CONFIG_FILE
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 
@@ -22,22 +25,11 @@ Examples:
   kproxy txn log --bootstrap-servers kafka:9092 --transactional-id kproxy-loader"""
 
 
-@click.group(name="txn", invoke_without_command=True, epilog=f"{_EXAMPLES}\n\n{WHERE}")
-@click.pass_context
-def txn(ctx: click.Context) -> None:
-    """Begin, decide and inspect transactions; print their log."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+txn = help_group("txn", "Begin, decide and inspect transactions; print their log.", f"{_EXAMPLES}\n\n{WHERE}")
 
 
-def _tell(found: Described, as_json: bool) -> int:
-    from kproxy.cli.txn_report import print_described
-
-    if as_json:
-        print_json(described_json(found))
-    else:
-        print_described(found)
-    return ExitCode.OK
+def _show(found: Described, as_json: bool) -> int:
+    return show(described_json(found), as_json, lambda _: print_described(found))
 
 
 _members = click.option(
@@ -89,7 +81,7 @@ def begin(
     if member is not None:
         if client_id is None or transactional_id is None:
             raise click.UsageError("--member needs --client-id and --transactional-id")
-        return _tell(
+        return _show(
             control_client(**where).begin_member(
                 transactional_id, member, client_id=client_id, owner=owner, timeout_ms=timeout_ms
             ),
@@ -102,7 +94,7 @@ def begin(
     found = control_client(**where).begin(
         client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms or DEFAULT_TIMEOUT_MS
     )
-    return _tell(found, as_json)
+    return _show(found, as_json)
 
 
 @txn.command()
@@ -119,7 +111,7 @@ def begin(
 def initialize(transactional_id: str, client_id: str, timeout_ms: int, as_json: bool, **where: Any) -> int:
     """Take an id for a group of producers: who had it is fenced, what is prepared stays."""
     found = control_client(**where).initialize(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
-    return _tell(found, as_json)
+    return _show(found, as_json)
 
 
 @txn.command()
@@ -145,7 +137,7 @@ def commit(
     found = control_client(**where).commit(
         transactional_id, batch_id=batch_id, members=members, owner=owner, abort_others=abort_others
     )
-    return _tell(found, as_json)
+    return _show(found, as_json)
 
 
 @txn.command()
@@ -164,7 +156,7 @@ def abort(
 ) -> int:
     """Abort: its records never become visible."""
     found = control_client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
-    return _tell(found, as_json)
+    return _show(found, as_json)
 
 
 @txn.command()
@@ -175,7 +167,7 @@ def prepare(transactional_id: str, member: str | None, as_json: bool, **where: A
     """Make it durable: it waits for a commit or an abort, however long."""
     client = control_client(**where)
     found = client.prepare(transactional_id) if member is None else client.prepare_member(transactional_id, member)
-    return _tell(found, as_json)
+    return _show(found, as_json)
 
 
 @txn.command("abandon")
@@ -184,7 +176,7 @@ def prepare(transactional_id: str, member: str | None, as_json: bool, **where: A
 @control_options
 def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> int:
     """Abort the open part of one member; the others continue."""
-    return _tell(control_client(**where).abort_member(transactional_id, member), as_json)
+    return _show(control_client(**where).abort_member(transactional_id, member), as_json)
 
 
 @txn.command()
@@ -192,7 +184,7 @@ def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> 
 @control_options
 def describe(transactional_id: str, as_json: bool, **where: Any) -> int:
     """Show one transactional id and its transaction."""
-    return _tell(control_client(**where).describe(transactional_id), as_json)
+    return _show(control_client(**where).describe(transactional_id), as_json)
 
 
 @txn.command()
@@ -201,11 +193,8 @@ def describe(transactional_id: str, as_json: bool, **where: Any) -> int:
 def reject(producer_id: int, as_json: bool, **where: Any) -> int:
     """Pass over what readers wait for, though its transaction log was lost."""
     rejected = control_client(**where).reject(producer_id)
-    if as_json:
-        print_json({"producer_id": rejected})
-    else:
-        click.echo(f"what was written under producer id {rejected} is aborted")
-    return ExitCode.OK
+    text = f"what was written under producer id {rejected} is aborted"
+    return show({"producer_id": rejected}, as_json, lambda _: click.echo(text))
 
 
 @txn.command(name="list")
@@ -214,14 +203,8 @@ def reject(producer_id: int, as_json: bool, **where: Any) -> int:
 @control_options
 def list_ids(states: tuple[str, ...], undecided: bool, as_json: bool, **where: Any) -> int:
     """List all transactional ids."""
-    from kproxy.cli.txn_report import print_list
-
     rows = control_client(**where).list(states, undecided=undecided)
-    if as_json:
-        print_json([listed_json(row) for row in rows])
-    else:
-        print_list(rows)
-    return ExitCode.OK
+    return show([listed_json(row) for row in rows], as_json, lambda _: print_list(rows))
 
 
 @txn.command()

@@ -1,10 +1,8 @@
 """What ``kproxy txn`` prints for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
-from kproxy.cli.printable import printable
-from kproxy.cli.tables import new_console, new_facts, new_table
+from kproxy.cli.tables import moment, new_console, new_facts, new_table, printable
 from kproxy.txn.described import Described, Listed, Part
 
 
@@ -26,7 +24,7 @@ def print_list(rows: Sequence[Listed]) -> None:
                     row.client_id,
                     str(row.producer_id),
                     str(row.producer_epoch),
-                    _time(row.started_ms),
+                    moment(row.started_ms),
                     row.instance_id,
                     str(row.undecided_parts),
                 ),
@@ -48,7 +46,7 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
     yield "state", found.state
     yield "client.id", found.client_id
     yield "owner", f"{found.producer_id}:{found.producer_epoch}"
-    yield "began (UTC)", _time(found.started_ms)
+    yield "began (UTC)", moment(found.started_ms)
     yield "time-out", f"{found.timeout_ms} ms"
     yield "partitions", _joined(f"{topic}-{partition}" for topic, partition in sorted(found.partitions))
     yield "groups", _joined(found.groups)
@@ -59,18 +57,14 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
     else:
         what = "commit" if found.last.committed else "abort"
         reason = f" ({found.last.reason})" if found.last.reason else ""
-        yield "last decision", f"{what}{reason}, {_time(found.last.at_ms)}"
+        yield "last decision", f"{what}{reason}, {moment(found.last.at_ms)}"
 
 
 def _part(part: Part) -> str:
     state = "prepared" if part.prepared else "open"
-    until = f", aborted by the broker at {_time(part.expires_ms)}" if part.expires_ms is not None else ""
+    until = f", aborted by the broker at {moment(part.expires_ms)}" if part.expires_ms is not None else ""
     return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{until}"
 
 
 def _joined(words: Iterable[str]) -> str:
     return "\n".join(words) or "-"
-
-
-def _time(ms: int | None) -> str:
-    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,12 +1,11 @@
 """Options that say where a running kproxy is found, for the commands that ask it something."""
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
+from kproxy.cli.json_output import json_flag
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -20,7 +19,7 @@ Where kproxy is found:
 def control_options(command: _Command) -> _Command:
     """The options that say where kproxy is, and ``--json``."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        json_flag,
         click.option("--token-file", metavar="FILE", envvar="KPROXY_CONTROL_TOKEN_FILE", help="Token for --url."),
         click.option(
             "--url",
@@ -57,9 +56,3 @@ def control_client(socket_path: str, url: str | None, token_file: str | None) ->
         raise click.UsageError(f"cannot read --token-file {token_file}: {error.strerror}") from None
     except ValueError as error:
         raise click.UsageError(f"--url {error}") from None
-
-
-def print_json(value: object) -> None:
-    """For programs."""
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")

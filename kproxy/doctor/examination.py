@@ -6,15 +6,13 @@ from typing import Any, Final
 import trio
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
-from kproxy.config import Address, Config
+from kproxy.config import Config
 from kproxy.doctor.checks import Told, look
 from kproxy.doctor.gather import gather
 from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.proxy.stats import Stats
 
 _PATIENCE_SECONDS: Final = 5.0
-#: Where to ask a process that listens on every address of its host.
-_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def examine(config: Config) -> list[Told]:
@@ -35,8 +33,7 @@ def _running(config: Config) -> Mapping[str, Any] | None:
     if config.control_socket is not None:
         clients.append(ControlClient(config.control_socket, timeout=_PATIENCE_SECONDS))
     if config.http is not None:
-        address = Address(_LOOPBACK.get(config.http.host, config.http.host), config.http.port)
-        clients.append(ControlClient(url=f"http://{address}", timeout=_PATIENCE_SECONDS))
+        clients.append(ControlClient(url=f"http://{config.http.on_this_host}", timeout=_PATIENCE_SECONDS))
     for client in clients:
         try:
             return client.status()

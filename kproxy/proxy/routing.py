@@ -8,7 +8,6 @@ from zlib import crc32
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 
-#: What the names of kproxy's own topics begin with.
 #: What the names of kproxy's own topics and transactional ids begin with.
 OWN_PREFIX: Final = "__kproxy_"
 
@@ -19,7 +18,8 @@ VersionRange: TypeAlias = tuple[int, int]
 _MOST_NAMES: Final = 100_000
 #: Of a broker's id, an int32.
 _MOST_DIGITS: Final = 10
-_WILDCARDS = frozenset({"0.0.0.0", "::"})
+#: By wildcard address the loopback address of the same kind.
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Address(NamedTuple):
@@ -36,6 +36,11 @@ class Address(NamedTuple):
     def is_wildcard(self) -> bool:
         """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
         return self.host in _WILDCARDS
+
+    @property
+    def on_this_host(self) -> "Address":
+        """Where a process of the same host connects to: the loopback address in place of a wildcard."""
+        return Address(_WILDCARDS.get(self.host, self.host), self.port)
 
     @property
     def is_loopback(self) -> bool:

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kproxy.cli.lazy import Elsewhere, LazyGroup, as_if_missing
+from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing
 
 HEALTH = Elsewhere("kproxy.cli.health_command", "health", "What the group says of it.")
 

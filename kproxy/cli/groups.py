@@ -1,4 +1,4 @@
-"""A group of commands some of which are imported when they are used: ``--help`` must not wait for Spark or a demo."""
+"""Groups of commands: one whose commands are imported when they are used, and those that print their help."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,6 +26,17 @@ def as_if_missing(module: str) -> Iterator[None]:
         del sys.modules[module]
 
 
+def help_group(name: str, text: str, epilog: str) -> click.Group:
+    """A group that prints its help, ``text``, when no command is given."""
+
+    @click.pass_context
+    def callback(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())
+
+    return click.Group(name, help=text, epilog=epilog, invoke_without_command=True, callback=callback)
+
+
 class Elsewhere(NamedTuple):
     """A command of another module, ``attribute`` in ``module``, and the line that ``--help`` of the group shows."""
 
@@ -35,7 +46,10 @@ class Elsewhere(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group with commands of its own, and ``elsewhere``: those of other modules, by name."""
+    """A group with commands of its own, and ``elsewhere``: those of other modules, by name.
+
+    ``--help`` imports none of these: it must not wait for Spark or a demo.
+    """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, Elsewhere], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
