@@ -5,20 +5,18 @@ of the dashboard: Helm reads no file outside of the chart.
 """
 
 import json
-import re
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kproxy.config import Config, Option, options
 from tools import generate_dashboard
+from tools.generate_samples import option_schemas
 from tools.one_page import write_or_check
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 CHART: Final = DEPLOY / "helm" / "kproxy"
 RULES: Final = DEPLOY / "prometheus" / "kproxy.rules.yml"
 SCHEMA: Final = CHART / "values.schema.json"
-_INTEGER: Final = re.compile(r"integer, (-?\d+) to (\d+)")
 
 
 def render_schema(text: str) -> str:
@@ -28,28 +26,9 @@ def render_schema(text: str) -> str:
         "description": "Options of docs/configuration.md by their dotted names. Made by make generate.",
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: _option(entry) for name, entry in options(Config).items()},
+        "properties": option_schemas(),
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _option(entry: Option) -> dict[str, Any]:
-    return {"description": f"{entry.kind.label}. Default: {_default(entry)}", **_values(entry.kind.label)}
-
-
-def _default(entry: Option) -> str:
-    return "none, it is required" if entry.required else entry.default_text
-
-
-def _values(label: str) -> dict[str, Any]:
-    """What a schema can say of a kind of value. kproxy itself checks the rest, and names every problem at its start."""
-    if bounds := _INTEGER.fullmatch(label):
-        # Text is for --set-string and for values that a pipeline fills in.
-        low, high = int(bounds[1]), int(bounds[2])
-        return {"anyOf": [{"type": "integer", "minimum": low, "maximum": high}, {"type": "string"}]}
-    if label == "true or false":
-        return {"type": ["boolean", "string"]}
-    return {}
 
 
 def pages() -> dict[Path, str]:

@@ -22,6 +22,10 @@ Only `bootstrap.servers` is required. Each option has three spellings:
 | environment | `KPROXY_`, capitals, underscores | `KPROXY_BOOTSTRAP_SERVERS=kafka-1:9092` |
 | command line | two hyphens, hyphens | `--bootstrap-servers kafka-1:9092` |
 
+Durations and sizes may have a unit: `retry.window.ms: 2min`, `buffer.memory: 256MiB` (ms, s, min, h, d; B, kB, MB, GB,
+KiB, MiB, GiB). `deploy/kproxy.yaml` has every option with its default and a comment, `deploy/kproxy-minimal.yaml` what
+a first start needs. Editors complete and check both by `docs/kproxy.schema.json`; their first line names it.
+
 A flag overrides the environment, the environment overrides the file, and the file overrides the default. In the file
 `log: {level: debug}` means the same as `log.level: debug`. An unknown option or an invalid value is an error; kproxy
 reports all errors at once. `kproxy config check` takes the same options as `kproxy run` and prints every value with

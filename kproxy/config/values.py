@@ -83,15 +83,27 @@ def _text(raw: Raw) -> str:
     return raw.strip()
 
 
+_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400}
+#: By the unit of an option the units that may be written, and how many of the option's own each is.
+UNITS: dict[str, dict[str, int]] = {
+    "ms": {name: round(1000 * seconds) for name, seconds in _SECONDS.items()},
+    "s": {name: int(seconds) for name, seconds in _SECONDS.items() if seconds >= 1},
+    "bytes": {"B": 1, "kB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30},
+}
+
+
 def whole_number(lowest: int, highest: int, unit: str) -> Kind[int]:
-    """An integer within bounds, both included."""
+    """An integer within bounds, both included; durations and sizes also with a unit, as 10s or 64MiB."""
+    units = {name.lower(): factor for name, factor in UNITS.get(unit, {}).items()}
+    also = f" of {unit}, or with a unit: {', '.join(UNITS[unit])}" if units else ""
 
     def parse(raw: Raw) -> int:
-        text = _text(raw)
         # Bounded digits: int() of a very long text is slow and then refuses with another error.
-        if re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) and lowest <= int(text) <= highest:
-            return int(text)
-        raise ValueError(f"must be a whole number from {lowest} to {highest}")
+        found = re.fullmatch(r"(-?[0-9]{1,19})(?: ?([a-z]+))?", _text(raw).lower(), re.ASCII)
+        factor = 0 if found is None else units.get(found[2], 0) if found[2] else 1
+        if found is not None and factor and lowest <= int(found[1]) * factor <= highest:
+            return int(found[1]) * factor
+        raise ValueError(f"must be a whole number from {lowest} to {highest}{also}")
 
     return Kind(f"integer, {lowest} to {highest}", parse, "N", unit)
 

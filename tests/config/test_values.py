@@ -140,6 +140,31 @@ def test_number_within_bounds() -> None:
     assert [whole_number(1, 10, "ms").parse(text) for text in ("1", " 10 ", "007")] == [1, 10, 7]
 
 
+@pytest.mark.parametrize(
+    ("unit", "text", "value"),
+    [
+        ("ms", "500ms", 500),
+        ("ms", "10 s", 10_000),
+        ("ms", "2min", 120_000),
+        ("ms", "1D", 86_400_000),
+        ("s", "1h", 3600),
+        ("bytes", "64KiB", 65_536),
+        ("bytes", "3mb", 3_000_000),
+    ],
+)
+def test_durations_and_sizes_may_have_a_unit(unit: str, text: str, value: int) -> None:
+    assert whole_number(1, 1 << 40, unit).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [("ms", "1 week"), ("ms", "1.5s"), ("s", "10ms"), ("replicas", "3s"), ("bytes", "1s"), ("ms", "s")],
+)
+def test_a_unit_that_does_not_fit_is_refused(unit: str, text: str) -> None:
+    with pytest.raises(ValueError, match="must be a whole number from 1 to"):
+        whole_number(1, 1 << 40, unit).parse(text)
+
+
 def test_booleans() -> None:
     assert [values.BOOLEAN.parse(text) for text in ("true", "Yes", "on")] == [True] * 3
     assert [values.BOOLEAN.parse(text) for text in ("false", "no", "OFF")] == [False] * 3

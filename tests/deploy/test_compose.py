@@ -51,7 +51,10 @@ def test_everything_is_there(services: dict[str, Any]) -> None:
 def test_kproxy_takes_its_environment(services: dict[str, Any]) -> None:
     text = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]
     config = load({}, text["kproxy"]["environment"])
-    assert text["legacy-producer"]["environment"]["BOOTSTRAP_SERVERS"] == str(config.listen)
+    assert text["legacy-producer"]["environment"]["BOOTSTRAP_SERVERS"] == str(config.advertised_address)
+    assert config.broker_port_range is not None
+    published = f"{config.listen.port}-{config.broker_port_range[-1]}"
+    assert f"127.0.0.1:{published}:{published}" in text["kproxy"]["ports"]
     assert config.http is not None
     assert f"127.0.0.1:{config.http.port}:{config.http.port}" in text["kproxy"]["ports"]
 
