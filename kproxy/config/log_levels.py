@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.config.values import Kind, LogLevelRule, Raw, choice, rule_pairs, suggest
+from kproxy.config.values import LogLevelRule, choice, rule_list, suggest
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -42,12 +42,9 @@ def parse_subsystem(word: str) -> str:
     return name
 
 
-def _parse_rules(raw: Raw) -> tuple[LogLevelRule, ...]:
-    """``SUBSYSTEM=LEVEL,SUBSYSTEM=LEVEL``, or a mapping of the same; nothing for no rule."""
-    if isinstance(raw, str) and raw.strip() in ("", "{}"):
-        return ()
-    pairs = rule_pairs(raw, "subsystems", "must be SUBSYSTEM=LEVEL rules, such as server=debug,tls=error")
-    return tuple(LogLevelRule(parse_subsystem(name), LEVEL.parse(level)) for name, level in pairs)
-
-
-LOG_LEVEL_RULES: Final = Kind("list of SUBSYSTEM=LEVEL", _parse_rules, "LIST")
+LOG_LEVEL_RULES: Final = rule_list(
+    "list of SUBSYSTEM=LEVEL",
+    "subsystems",
+    "must be SUBSYSTEM=LEVEL rules, such as server=debug,tls=error",
+    lambda name, level: LogLevelRule(parse_subsystem(name), LEVEL.parse(level)),
+)

@@ -2,37 +2,33 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-from kproxy.config.values import Kind, Raw, suggest
+from kproxy.config.values import Kind, Raw, optional, split_url, suggest, words
 from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
 from kproxy.proxy.client_login.stored_credentials import SCRAM_HASHES
 
 if TYPE_CHECKING:
     from kproxy.config.model import Config
 
-_OFF: Final = ("", "{}", "off", "none", "false")
+_OFF: Final = ("off", "none", "false")
 #: The mechanisms whose users stand in the file of credentials.
 _OF_FILE: Final = ("PLAIN", *SCRAM_HASHES)
 _SCHEMES: Final = ("https", "http", "file")
 
 
 def _words(raw: Raw, wanted: str) -> tuple[str, ...]:
-    """Words joined by commas, or a list of them; nothing for none."""
-    if isinstance(raw, str):
-        raw = [] if raw.strip().lower() in _OFF else raw.split(",")
-    if not isinstance(raw, list) or not all(isinstance(word, str) and word.strip().isprintable() for word in raw):
+    found = words("" if isinstance(raw, str) and raw.strip().lower() in _OFF else raw, wanted)
+    if not all(word.isprintable() for word in found):
         raise ValueError(wanted)
-    return tuple(dict.fromkeys(word.strip() for word in raw if word.strip()))
+    return tuple(dict.fromkeys(found))
 
 
 def _parse_mechanisms(raw: Raw) -> tuple[str, ...]:
     valid = f"must be a list of {', '.join(MECHANISMS)}, or off"
-    names = []
-    for word in _words(raw, valid):
-        if word.upper() not in MECHANISMS:
-            raise ValueError(f"{word!r}: {valid}{suggest(word.upper(), MECHANISMS)}")
-        names.append(word.upper())
+    names = [word.upper() for word in _words(raw, valid)]
+    for name in names:
+        if name not in MECHANISMS:
+            raise ValueError(f"{name!r}: {valid}{suggest(name, MECHANISMS)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -40,26 +36,18 @@ def _parse_list(raw: Raw) -> tuple[str, ...]:
     return _words(raw, "must be a list of words, joined by commas")
 
 
-def _parse_key_url(raw: Raw) -> str | None:
+def _parse_key_url(text: str) -> str:
     wanted = "must be https://HOST/PATH, http://HOST/PATH, file:///PATH or off"
-    if not isinstance(raw, str):
-        raise ValueError(wanted)
-    text = raw.strip()
-    if text.lower() in _OFF:
-        return None
-    try:
-        url = urlsplit(text)
-        whole = url.path.startswith("/") and not url.netloc if url.scheme == "file" else bool(url.hostname)
-    except ValueError:
-        raise ValueError(wanted) from None
-    if url.scheme not in _SCHEMES or not whole or url.username is not None or not text.isprintable():
+    url = split_url(text, wanted)
+    whole = url.path.startswith("/") and not url.netloc if url.scheme == "file" else url.hostname
+    if url.scheme not in _SCHEMES or not whole:
         raise ValueError(wanted)
     return text
 
 
 MECHANISM_LIST = Kind(f"list of {', '.join(MECHANISMS)}; or off", _parse_mechanisms, "LIST")
 WORD_LIST = Kind("list of words", _parse_list, "LIST")
-KEY_URL = Kind("https, http or file URL, or off", _parse_key_url, "URL")
+KEY_URL = optional("https, http or file URL, or off", _parse_key_url, "URL")
 
 
 def check_logins(config: "Config") -> Iterator[str]:

@@ -2,22 +2,16 @@
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
-from kproxy.config.values import Kind, Raw
+from kproxy.config.values import Kind, Raw, optional, split_url
 
 
-def _parse_endpoint(raw: Raw) -> str | None:
-    text = raw.strip() if isinstance(raw, str) else ""
-    if text.lower() in ("", "off"):
-        return None
+def _parse_endpoint(text: str) -> str:
     wanted = "must be http://HOST:PORT or https://HOST:PORT without /v1/traces and without a password, or off"
-    try:
-        url = urlsplit(text)
-        known = url.scheme in ("http", "https") and url.hostname and (url.port or True)
-    except ValueError:
-        raise ValueError(wanted) from None
-    if not known or url.username is not None or url.query or url.fragment or url.path.endswith("/v1/traces"):
+    url = split_url(text, wanted)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(wanted)
+    if url.query or url.fragment or url.path.endswith("/v1/traces"):
         raise ValueError(wanted)
     return text
 
@@ -29,5 +23,5 @@ def _parse_ratio(raw: Raw) -> float:
     return float(text)
 
 
-OTLP_ENDPOINT: Final = Kind("http or https URL, or off", _parse_endpoint, "URL", secret=True)
+OTLP_ENDPOINT: Final = optional("http or https URL, or off", _parse_endpoint, "URL", secret=True)
 RATIO: Final = Kind("number, 0 to 1", _parse_ratio, "N")

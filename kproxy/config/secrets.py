@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kproxy.config.values import Kind, Raw
+from kproxy.config.values import optional
 
 _VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 #: A password is a line, not a disk.
@@ -42,10 +42,7 @@ class SecretLocation:
             return file.read(_MOST_BYTES).decode()
 
 
-def _parse(raw: Raw) -> SecretLocation | None:
-    text = raw.strip() if isinstance(raw, str) else "?"
-    if text.lower() in ("", "off", "none", "false"):
-        return None
+def _parse(text: str) -> SecretLocation:
     match = _VARIABLE.fullmatch(text)
     if match:
         return SecretLocation(variable=match[1])
@@ -54,4 +51,4 @@ def _parse(raw: Raw) -> SecretLocation | None:
     return SecretLocation(path=Path(text))
 
 
-SECRET: Final[Kind[SecretLocation | None]] = Kind("absolute path, env:VARIABLE or off", _parse, "WHERE", secret=True)
+SECRET: Final = optional("absolute path, env:VARIABLE or off", _parse, "WHERE", secret=True)

@@ -6,12 +6,12 @@ the typed value or raises ``ValueError`` with a text that says what would have b
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from kproxy.proxy.applications import CommitRule
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -30,6 +30,9 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _PORT_LIMIT = 65535
+_PERMITS = "must be TRANSACTIONAL_ID=CLIENT_ID rules, such as orders-*=order-service*"
+#: RFC 7628, 3.1.
+_PAIRS = "must be NAME=VALUE pairs, such as logicalCluster=lkc-1; names are of letters, and none is auth"
 
 
 class DeliverRule(NamedTuple):
@@ -90,6 +93,53 @@ UNITS: dict[str, dict[str, int]] = {
     "s": {name: int(seconds) for name, seconds in _SECONDS.items() if seconds >= 1},
     "bytes": {"B": 1, "kB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30},
 }
+
+
+def optional(label: str, parse: Callable[[str], _Value], metavar: str, *, secret: bool = False) -> Kind[_Value | None]:
+    """A value that may be off: empty, off, none or false; ``parse`` takes any other text."""
+
+    def parse_unless_off(raw: Raw) -> _Value | None:
+        text = _text(raw)
+        return None if text.lower() in ("", "off", "none", "false") else parse(text)
+
+    return Kind(label, parse_unless_off, metavar, secret=secret)
+
+
+def split_url(text: str, wanted: str) -> SplitResult:
+    """The parts of a URL without a user name. ValueError with the text ``wanted``."""
+    try:
+        url = urlsplit(text)
+        usable = (url.port or 1) and url.username is None and text.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(wanted)
+    return url
+
+
+def words(raw: Raw, wanted: str, joint: str = ",") -> list[str]:
+    """Words joined by ``joint``, or a list of them; nothing for none. ValueError with the text ``wanted``."""
+    if isinstance(raw, str):
+        raw = [] if _is_none(raw) else raw.split(joint)
+    if not isinstance(raw, list) or not all(isinstance(word, str) for word in raw):
+        raise ValueError(wanted)
+    return [word.strip() for word in raw if word.strip()]
+
+
+def _is_none(raw: Raw) -> bool:
+    return isinstance(raw, str) and raw.strip() in ("", "{}")
+
+
+def rule_list(label: str, of_what: str, wanted: str, rule: Callable[[str, Any], _Value]) -> Kind[tuple[_Value, ...]]:
+    """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; nothing for none. ``of_what`` the patterns are.
+
+    ``rule`` makes a rule of a pattern and its word. ``wanted`` is the text of the ValueError for anything else.
+    """
+
+    def parse(raw: Raw) -> tuple[_Value, ...]:
+        return () if _is_none(raw) else tuple(rule(*pair) for pair in _pairs(raw, of_what, wanted))
+
+    return Kind(label, parse, "LIST")
 
 
 def whole_number(lowest: int, highest: int, unit: str) -> Kind[int]:
@@ -173,64 +223,32 @@ def parse_address(raw: Raw, lowest_port: int = 1) -> Address:
     return Address(host, int(port))
 
 
-def _is_off(text: str) -> bool:
-    return text.lower() in ("", "off", "none", "false")
-
-
 def _parse_listen_address(raw: Raw) -> Address:
     return parse_address(raw, lowest_port=0)
 
 
-def _parse_optional_listen_address(raw: Raw) -> Address | None:
-    return None if _is_off(_text(raw)) else _parse_listen_address(raw)
-
-
-def _parse_optional_path(raw: Raw) -> Path | None:
-    text = _text(raw)
-    if _is_off(text):
-        return None
+def _parse_path(text: str) -> Path:
     if not text.startswith("/") or "\0" in text:
         raise ValueError("must be an absolute path, or off")
     return Path(text)
 
 
-def _parse_optional_text(raw: Raw) -> str | None:
-    text = _text(raw)
+def _parse_line(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be text on one line")
-    return None if _is_off(text) else text
+    return text
 
 
-def _parse_token_url(raw: Raw) -> str | None:
-    text = _text(raw)
-    if _is_off(text):
-        return None
+def _parse_token_url(text: str) -> str:
     wanted = "must be https://HOST/PATH; http:// for a loopback address only, since a secret is sent; or off"
-    try:
-        url = urlsplit(text)
-        local = url.scheme == "http" and Address(url.hostname or "", 0).is_loopback
-    except ValueError:
-        raise ValueError(wanted) from None
-    if not url.hostname or url.username is not None or not (url.scheme == "https" or local):
+    url = split_url(text, wanted)
+    local = url.scheme == "http" and Address(url.hostname or "", 0).is_loopback
+    if not url.hostname or not (url.scheme == "https" or local):
         raise ValueError(wanted)
     return text
 
 
-def _parse_extensions(raw: Raw) -> tuple[str, ...]:
-    """``NAME=VALUE,NAME=VALUE``, or a mapping; nothing for none (RFC 7628 3.1: names of letters)."""
-    if isinstance(raw, str) and raw.strip() in ("", "{}"):
-        return ()
-    wanted = "must be NAME=VALUE pairs, such as logicalCluster=lkc-1; names are of letters, and none is auth"
-    pairs = rule_pairs(raw, "names", wanted)
-    if not all(re.fullmatch("(?!auth$)[A-Za-z]+", name) and str(value).isprintable() for name, value in pairs):
-        raise ValueError(wanted)
-    return tuple(f"{name}={str(value).strip()}" for name, value in pairs)
-
-
-def _parse_host_pattern(raw: Raw) -> str | None:
-    text = _text(raw)
-    if _is_off(text):
-        return None
+def _parse_host_pattern(text: str) -> str:
     name = text.replace("{id}", "0", 1)
     if "{id}" not in text or not _HOST_NAME.fullmatch(name):
         raise ValueError("must be a host name with {id} in it, such as broker-{id}.kafka.example.com, or off")
@@ -305,36 +323,27 @@ def _parse_home_rules(raw: Raw) -> tuple[HomeRule, ...]:
     if isinstance(raw, str) and "=" not in raw:
         return (HomeRule("*", _home(raw)),)
     wanted = "must be auto, broker, broker-fenced, kproxy or PATTERN=HOME rules, such as orders-*=kproxy,*=broker"
-    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in rule_pairs(raw, "transactional ids", wanted))
+    return tuple(HomeRule(id_pattern, _home(home)) for id_pattern, home in _pairs(raw, "transactional ids", wanted))
 
 
-def _parse_permit_rules(raw: Raw) -> tuple[PermitRule, ...]:
-    """``ID=CLIENT,ID=CLIENT``, or a mapping of the same; nothing for no rule."""
-    if isinstance(raw, str) and raw.strip() in ("", "{}"):
-        return ()
-    wanted = "must be TRANSACTIONAL_ID=CLIENT_ID rules, such as orders-*=order-service*"
-    pairs = rule_pairs(raw, "transactional ids", wanted)
-    if not all(isinstance(client_id, str) and client_id.strip() for _, client_id in pairs):
-        raise ValueError(wanted)
-    return tuple(PermitRule(id_pattern, client_id.strip()) for id_pattern, client_id in pairs)
+def _permit_rule(id_pattern: str, client_id: Any) -> PermitRule:
+    if not isinstance(client_id, str) or not client_id.strip():
+        raise ValueError(_PERMITS)
+    return PermitRule(id_pattern, client_id.strip())
+
+
+def _extension(name: str, value: Any) -> str:
+    if not re.fullmatch("(?!auth$)[A-Za-z]+", name) or not str(value).isprintable():
+        raise ValueError(_PAIRS)
+    return f"{name}={str(value).strip()}"
 
 
 def _parse_patterns(raw: Raw) -> tuple[str, ...]:
-    """Words joined by commas, or a list of them; nothing for none."""
-    if isinstance(raw, str) and raw.strip() == "{}":
-        return ()
-    words = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
-        raise ValueError("must be a list of patterns, such as 127.0.0.1,10.0.*")
-    return tuple(word.strip() for word in words if word.strip())
+    return tuple(words(raw, "must be a list of patterns, such as 127.0.0.1,10.0.*"))
 
 
 def _parse_principals(raw: Raw) -> PrincipalList:
-    """Principals joined by semicolons, or a list of them; nothing for none."""
-    words = raw.split(";") if isinstance(raw, str) else raw
-    if isinstance(words, Mapping) or not all(isinstance(word, str) for word in words):
-        raise ValueError("must be a list of principals, such as User:admin;User:CN=ops,O=Example")
-    names = [word.strip() for word in words if word.strip() not in ("", "{}")]
+    names = words(raw, "must be a list of principals, such as User:admin;User:CN=ops,O=Example", ";")
     for name in names:
         if ":" not in name:
             raise ValueError(f"{name!r} must be TYPE:NAME, such as User:{name}")
@@ -343,7 +352,7 @@ def _parse_principals(raw: Raw) -> PrincipalList:
 
 def _parse_commit_rules(raw: Raw) -> tuple[CommitRule, ...]:
     """``PRODUCER``, ``PRODUCER=group:GROUP`` or ``PRODUCER=client:CONSUMER`` rules, or a mapping; nothing for none."""
-    if isinstance(raw, str) and raw.strip() in ("", "{}"):
+    if _is_none(raw):
         return ()
     wanted = "must be rules such as etl-*, loader=group:loaders or loader-out=client:loader-in"
     pairs: list[tuple[Any, Any]] = []
@@ -371,8 +380,7 @@ def _parse_mapping_rules(raw: Raw) -> tuple[MappingRule, ...]:
     return parse_mapping_rules(_text(raw))
 
 
-def rule_pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
-    """``PATTERN=WORD,PATTERN=WORD``, or a mapping of the same; ``of_what`` the patterns are."""
+def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     if isinstance(raw, str):
         pairs = [(pattern.strip(), word) for pattern, _, word in (item.rpartition("=") for item in raw.split(","))]
     elif isinstance(raw, Mapping):
@@ -385,33 +393,27 @@ def rule_pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _parse_isolation_rules(raw: Raw) -> tuple[IsolationRule, ...]:
-    """``PATTERN=LEVEL,PATTERN=LEVEL``, or a mapping of the same; nothing for no rule."""
-    if isinstance(raw, str) and raw.strip() in ("", "{}"):
-        return ()
-    wanted = "must be PATTERN=LEVEL rules, such as dashboard-*=read_uncommitted"
-    return tuple(
-        IsolationRule(client_id, ISOLATION_LEVEL.parse(level))
-        for client_id, level in rule_pairs(raw, "client ids", wanted)
-    )
-
-
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
 LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
-OPTIONAL_LISTEN_ADDRESS = Kind("HOST:PORT or off", _parse_optional_listen_address, "HOST:PORT")
-HOST_PATTERN = Kind("host name with {id}, or off", _parse_host_pattern, "NAME")
-OPTIONAL_PATH = Kind("absolute path or off", _parse_optional_path, "PATH")
-OPTIONAL_TEXT = Kind("text or off", _parse_optional_text, "TEXT")
-TOKEN_URL = Kind("https URL or off", _parse_token_url, "URL")
-EXTENSIONS = Kind("list of NAME=VALUE", _parse_extensions, "LIST")
+OPTIONAL_LISTEN_ADDRESS = optional("HOST:PORT or off", _parse_listen_address, "HOST:PORT")
+HOST_PATTERN = optional("host name with {id}, or off", _parse_host_pattern, "NAME")
+OPTIONAL_PATH = optional("absolute path or off", _parse_path, "PATH")
+OPTIONAL_TEXT = optional("text or off", _parse_line, "TEXT")
+TOKEN_URL = optional("https URL or off", _parse_token_url, "URL")
+EXTENSIONS = rule_list("list of NAME=VALUE", "names", _PAIRS, _extension)
 REACHABLE_ADDRESS: Kind[Address | None] = Kind("HOST:PORT", _parse_reachable_address, "HOST:PORT")
 ADDRESSES = Kind("list of HOST:PORT", _parse_addresses, "LIST")
 PORTS: Kind[range | None] = Kind("FIRST-LAST", _parse_ports, "FIRST-LAST")
 DELIVER_RULES = Kind("client.id pattern: {codec: codec}", _parse_deliver_rules, "MAP")
 ISOLATION_LEVEL = choice(READ_COMMITTED, READ_UNCOMMITTED)
-ISOLATION_RULES = Kind("list of client.id PATTERN=LEVEL", _parse_isolation_rules, "LIST")
+ISOLATION_RULES = rule_list(
+    "list of client.id PATTERN=LEVEL",
+    "client ids",
+    "must be PATTERN=LEVEL rules, such as dashboard-*=read_uncommitted",
+    lambda client_id, level: IsolationRule(client_id, ISOLATION_LEVEL.parse(level)),
+)
 COMMIT_RULES = Kind("list of client.id PATTERN[=group:PATTERN or =client:PATTERN]", _parse_commit_rules, "LIST")
-PERMIT_RULES = Kind("list of TRANSACTIONAL_ID=CLIENT_ID patterns", _parse_permit_rules, "LIST")
+PERMIT_RULES = rule_list("list of TRANSACTIONAL_ID=CLIENT_ID patterns", "transactional ids", _PERMITS, _permit_rule)
 MAPPING_RULES = Kind("list of RULE:PATTERN/REPLACEMENT/CASE or DEFAULT", _parse_mapping_rules, "LIST")
 PATTERNS = Kind("list of patterns", _parse_patterns, "LIST")
 PRINCIPALS: Kind[PrincipalList] = Kind("list of principals, joined by semicolons", _parse_principals, "LIST")
