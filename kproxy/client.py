@@ -214,7 +214,6 @@ class ControlClient:
         return self._ask(_rows, "GET", _TRANSACTIONS + query)
 
     def describe(self, transactional_id: str) -> Described:
-        """One of them."""
         return self._ask(described_from, "GET", _path(transactional_id))
 
     def config(self) -> dict[str, Any]:
@@ -337,7 +336,6 @@ class Transaction:
         return found
 
     def abort(self) -> Described:
-        """Aborts now."""
         found = self._client.abort(self.transactional_id, members=self._members, owner=self._owner)
         self._decided = True
         return found
@@ -349,7 +347,6 @@ class Transaction:
         return found
 
     def describe(self) -> Described:
-        """What kproxy knows of it."""
         return self._client.describe(self.transactional_id)
 
     def __enter__(self) -> "Transaction":

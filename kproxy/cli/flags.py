@@ -17,7 +17,6 @@ class ConfigCommand(click.Command):
         super().__init__(name, params=[*(params or []), _file_flag(), *map(_flag, OPTIONS.values())], **kwargs)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections of options in the order of the table."""
         groups: dict[str, list[tuple[str, str]]] = {}
         names = {entry.attribute: entry.group for entry in OPTIONS.values()}
         for param in self.get_params(ctx):

@@ -56,7 +56,6 @@ class LazyGroup(click.Group):
         self._elsewhere = elsewhere
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, sorted."""
         return sorted({*self.commands, *self._elsewhere})
 
     def resolve_command(

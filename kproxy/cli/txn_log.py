@@ -58,7 +58,6 @@ class Printer:
         key: bytes | None,
         value: bytes | None,
     ) -> None:
-        """Prints a record."""
         if self._wanted.partition not in (None, partition):
             return
         if self._wanted.transactional_id not in (None, _transactional_id(key, value)):

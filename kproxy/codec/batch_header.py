@@ -66,7 +66,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to one of Kafka's own transactions."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property

@@ -12,7 +12,6 @@ class ConversionMemo:
     """What was made of each batch, or the error if it cannot be read. Not to be used by two threads at once."""
 
     def __init__(self) -> None:
-        """Nothing is made."""
         self._made: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], _Made]) -> _Made:

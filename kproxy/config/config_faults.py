@@ -37,7 +37,6 @@ class Faults:
     found: list[Fault] = field(default_factory=list)
 
     def add(self, place: Location, text: str) -> None:
-        """Notes one."""
         self.found.append(Fault(place, text))
 
     def check(self) -> None:

@@ -43,7 +43,6 @@ class Section:
 
     @property
     def names(self) -> list[str]:
-        """The keys as they stand in the file."""
         return list(self._nodes)
 
     def fault(self, text: str, key: str | None = None) -> None:
@@ -56,7 +55,6 @@ class Section:
         return self._nodes[key][0] if key in self._nodes else self.place._replace(key=self._dotted(key))
 
     def has(self, key: str) -> bool:
-        """Whether it is there."""
         self._ask(key)
         return key in self._nodes
 
@@ -72,7 +70,6 @@ class Section:
         return found if found is not None else default or ""
 
     def maybe(self, key: str) -> str | None:
-        """A value, or None."""
         self._ask(key)
         return self._scalar(*self._nodes[key]) if key in self._nodes else None
 
@@ -92,7 +89,6 @@ class Section:
         return self._parsed(key, _positive)
 
     def flag(self, key: str) -> bool:
-        """true or false; false if it is missing."""
         return bool(self._parsed(key, _truth))
 
     def duration(self, key: str) -> str:
@@ -106,12 +102,10 @@ class Section:
         return {} if inner is None else {name: inner.text(name) for name in inner.names}
 
     def section(self, key: str) -> "Section | None":
-        """A mapping within."""
         self._ask(key)
         return self._inner(*self._nodes[key]) if key in self._nodes else None
 
     def sections(self, key: str) -> Iterator["Section"]:
-        """A list of mappings."""
         self._ask(key)
         if key in self._nodes:
             place, node = self._nodes[key]

@@ -22,7 +22,6 @@ class AsgiServer:
         self._app = app
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve until cancelled; takes the listening sockets over."""
         config = Config()
         config.bind = [f"fd://{listener.detach()}" for listener in sockets]
         config.include_server_header = False

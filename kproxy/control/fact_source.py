@@ -8,9 +8,7 @@ from kproxy.proxy.facts import BrokerFact, ClientFact, LaneFact, Rows, Status
 class FactSource(Protocol):
     """Looks and changes nothing; each answer is of the moment."""
 
-    def status(self) -> Status:
-        """The whole in short."""
-        ...
+    def status(self) -> Status: ...
 
     def clients(self, client_id: str | None = None) -> Rows[ClientFact]:
         """One row for each client, the busiest first; of ``client_id`` alone, if it is given."""

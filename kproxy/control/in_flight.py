@@ -12,7 +12,6 @@ class InFlight:
     """How many requests have begun and are not answered."""
 
     def __init__(self) -> None:
-        """None."""
         self.count = 0
         self._changed = trio.lowlevel.ParkingLot()
 

@@ -51,7 +51,6 @@ class StatsCollector(Collector):
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
-        """All families, in the order of the page."""
         now = self._now()
         info = {(__version__, platform.python_version()): 1}
         text = "Always 1; its labels name the version that runs."

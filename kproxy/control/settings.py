@@ -25,7 +25,6 @@ class Settings:
 
     @property
     def config(self) -> Config:
-        """What is in force."""
         return self.loaded.config
 
     def follow(self, apply: Callable[[Config], None]) -> None:

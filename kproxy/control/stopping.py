@@ -13,7 +13,6 @@ class Stop:
     """Told once, kproxy drains; told again, it ends at once."""
 
     def __init__(self) -> None:
-        """Nobody has said anything."""
         self.told = trio.Event()
         self.at_once = trio.Event()
         #: Whether the ports are another process's by now.
@@ -32,7 +31,6 @@ class Stop:
                 self.at_once.set()
 
     def replaced(self) -> None:
-        """Another process takes over."""
         log.info("stopping: another kproxy takes over")
         self.handed_over = True
         self.told.set()

@@ -27,7 +27,6 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """It drains."""
         self._send("STOPPING=1")
 
     def _send(self, state: str) -> None:

@@ -22,7 +22,6 @@ class LogTally:
     copies: Counter[int] = field(default_factory=Counter)
 
     def add(self, record_set: bytes) -> None:
-        """Count whole batches, as a partition holds them."""
         view, position = memoryview(record_set), 0
         while position < len(view):
             header = read_header(view, position)

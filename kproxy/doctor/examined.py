@@ -72,7 +72,6 @@ class Examined:
 
     @property
     def reached(self) -> list[SeenBroker]:
-        """The brokers that answer."""
         return [broker for broker in self.brokers if broker.error is None]
 
     def broker_numbers(self, name: str) -> dict[int, int]:

@@ -20,7 +20,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 
 
 class SocketIO:
-    """A connected TCP socket for one reader and one writer task."""
+    """A connected TCP socket (``kproxy.net.network.ByteIO``)."""
 
     __slots__ = ("_ended_by", "_sock", "_turns", "_unacked", "closed", "peer_host", "stalled_at")
 
@@ -51,18 +51,15 @@ class SocketIO:
 
     @property
     def greets(self) -> bool:
-        """There is no handshake without TLS."""
         return False
 
     @property
     def local_host(self) -> str:
-        """The address at which the peer reached this end."""
         host: str = self._sock.getsockname()[0]
         return host
 
     @property
     def peer(self) -> str:
-        """The peer's address, for logs."""
         try:
             host, port = self._sock.getpeername()[:2]
         except OSError:
@@ -70,7 +67,6 @@ class SocketIO:
         return f"{host}:{port}"
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Bytes read into the buffers, 0 at the end of the stream, None if there is nothing yet. OSError if broken."""
         try:
             if len(buffers) == 1:
                 return self._sock.recv_into(buffers[0])
@@ -79,14 +75,12 @@ class SocketIO:
             return None
 
     async def readable(self) -> None:
-        """Waits until there is something to read. trio.ClosedResourceError if it is closed, or becomes so meanwhile."""
         self._turns = 0
         if self.closed:
             raise trio.ClosedResourceError
         await trio.lowlevel.wait_readable(self._sock)
 
     def had_its_turn(self) -> bool:
-        """Whether so many reads have gone through without a wait that others should run first."""
         self._turns += 1
         if self._turns < _TURNS:
             return False
@@ -94,7 +88,6 @@ class SocketIO:
         return True
 
     async def send_all(self, buffers: list[Buffer]) -> int:
-        """Writes all buffers in order, and empties the list; the bytes written. OSError if the connection is broken."""
         total = 0
         while buffers:
             batch = buffers[:_GATHER]
@@ -107,7 +100,6 @@ class SocketIO:
         return total
 
     async def send_shared(self, view: memoryview) -> int:
-        """As ``send_all``, of a view whose bytes may change while this task waits: what is left then is copied."""
         sent = self._send_now([view])
         if sent < len(view):
             rest: list[Buffer] = [bytes(view[sent:])]
@@ -115,7 +107,6 @@ class SocketIO:
         return len(view)
 
     def send_at_once(self, buffers: list[Buffer]) -> int:
-        """Writes what goes without a wait and takes it out of the list; the bytes written. OSError if broken."""
         total = 0
         while buffers:
             batch = buffers[:_GATHER]
@@ -151,16 +142,11 @@ class SocketIO:
             sent = self._send_now(left)
 
     def unacked(self) -> int:
-        """Bytes written that the peer's kernel has not acknowledged (SIOCOUTQ).
-
-        Behind ``close`` what it was then, and 0 if the peer had not ended the connection before.
-        """
         if not self.closed:
             self._unacked = struct.unpack("i", fcntl.ioctl(self._sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
         return self._unacked
 
     def peer_closed(self) -> bool:
-        """Whether the peer has sent FIN or RST, even if there is still data of it to read; or this end is closed."""
         return self.closed or bool(self._ends())
 
     def pending(self) -> bool:
@@ -168,7 +154,6 @@ class SocketIO:
         return not self.closed and fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0"
 
     def was_reset(self) -> bool:
-        """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
         ends = self._ended_by if self.closed else self._ends()
         return ends != select.POLLRDHUP and bool(self.closed or ends)
 
@@ -178,7 +163,6 @@ class SocketIO:
         return sum(events for _, events in poll.poll(0))
 
     def close(self) -> None:
-        """Closes the socket and wakes whoever waits for it. May be called again."""
         if not self.closed:
             self._ended_by = self._ends()
             self._unacked = self.unacked() if self._ended_by else 0  # what is on its way may still arrive

@@ -15,6 +15,7 @@ import trio
 
 from kproxy.net.socket_io import SocketIO
 from kproxy.net.tls_context import asked_name
+from kproxy.net.wrapped_io import WrappedIO
 from kproxy.proxy.slots import Buffer
 
 #: The longest content of a TLS record (RFC 8446, 5.1).
@@ -25,7 +26,7 @@ _ROUND_BYTES: Final = 262_144
 _MOST_RECORDS: Final = 256
 
 
-class TlsIO:
+class TlsIO(WrappedIO):
     """A TLS connection for one reader and one writer task (``kproxy.net.network.ByteIO``)."""
 
     __slots__ = (
@@ -36,7 +37,6 @@ class TlsIO:
         "_given",
         "_had",
         "_in",
-        "_inner",
         "_left",
         "_made",
         "_out",
@@ -62,7 +62,7 @@ class TlsIO:
         ``scratch`` is for ciphertext between two calls that do not wait; all connections may share it.
         ``failed`` is told why a handshake did not come to its end.
         """
-        self._inner = inner
+        super().__init__(inner)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._in, self._out, server_side=server_name is None, server_hostname=server_name)
         self._failed = failed
@@ -81,62 +81,19 @@ class TlsIO:
         self._ends: deque[tuple[int, int]] = deque()
         self._unacked = 0
 
-    # -- as the socket knows
-
-    @property
-    def closed(self) -> bool:
-        """Whether it can't be used any more."""
-        return self._inner.closed
-
-    @property
-    def stalled_at(self) -> float | None:
-        """Since when a write waits for the peer to read (trio's clock); None if none does."""
-        return self._inner.stalled_at
-
-    @property
-    def peer_host(self) -> str:
-        """The peer's address without the port."""
-        return self._inner.peer_host
-
     @property
     def server_name(self) -> str | None:
-        """The name that the client of an accepted connection asked for, once the handshake is over."""
         return asked_name(self._ssl)
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The certificate (DER) that the peer showed, once the handshake is over: then it has been verified."""
         return self._ssl.getpeercert(binary_form=True) if self._done else None
 
-    @property
-    def local_host(self) -> str:
-        """The address at which the peer reached this end."""
-        return self._inner.local_host
-
-    @property
-    def peer(self) -> str:
-        """The peer's address, for logs."""
-        return self._inner.peer
-
-    def had_its_turn(self) -> bool:
-        """Whether so many reads have gone through without a wait that others should run first."""
-        return self._inner.had_its_turn()
-
-    def peer_closed(self) -> bool:
-        """Whether the peer has sent FIN or RST, even if there is still data of it to read; or this end is closed."""
-        return self._inner.peer_closed()
-
-    def was_reset(self) -> bool:
-        """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
-        return self._inner.was_reset()
-
     def pending(self) -> bool:
-        """Whether there may be something to read."""
         return not self.closed and (not self._dry or self._inner.pending())
 
     @property
     def greets(self) -> bool:
-        """Whether the TLS handshake is not over."""
         return not self._done
 
     # -- the handshake
@@ -172,7 +129,6 @@ class TlsIO:
     # -- reading
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Bytes read into the buffers, 0 at the end of the stream, None if there is nothing yet. OSError if broken."""
         if not self._shake():
             return None
         total = 0
@@ -211,7 +167,6 @@ class TlsIO:
         return True
 
     async def readable(self) -> None:
-        """Waits until there may be something to read. trio.ClosedResourceError if it is closed, or becomes so."""
         if not self._dry and not self.closed:
             await trio.lowlevel.checkpoint()
             return
@@ -221,7 +176,6 @@ class TlsIO:
     # -- writing
 
     async def send_all(self, buffers: list[Buffer]) -> int:
-        """Writes all buffers in order, and empties the list; the bytes written. OSError if the connection is broken."""
         total = 0
         self._sending = True
         try:
@@ -311,10 +265,6 @@ class TlsIO:
         return self._had
 
     def unacked(self) -> int:
-        """Bytes of content written that the peer's kernel has not acknowledged, with all of their records.
-
-        Behind ``close`` what it was then, and 0 if the peer had not ended the connection before.
-        """
         if not self.closed:
             self._unacked = max(0, self._told - self._arrived())
         return self._unacked

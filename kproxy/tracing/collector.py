@@ -118,7 +118,6 @@ class Collector:
             transaction.links.append(span.context)
 
     def begun(self, transactional_id: str, client_id: str) -> None:
-        """As ``Traces``."""
         if len(self._transactions) >= _MOST_TRANSACTIONS:
             del self._transactions[next(iter(self._transactions))]
         self._transactions.pop(transactional_id, None)
@@ -127,7 +126,6 @@ class Collector:
         )
 
     def step(self, transactional_id: str, name: str) -> None:
-        """As ``Traces``."""
         transaction = self._transactions.get(transactional_id)
         if transaction is not None and len(transaction.events) < _MOST_LINKS:
             transaction.events.append(Event(name, self._clock()))

@@ -42,7 +42,6 @@ class OtlpExporter:
         return self._exporter.export([self._readable(span) for span in spans]) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """As ``Exporter``."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:

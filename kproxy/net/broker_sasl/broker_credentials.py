@@ -39,7 +39,6 @@ class Password:
         self.check = f"{name} and {where} = '{location}'"
 
     async def mechanism(self) -> Mechanism:
-        """As ``Credentials``."""
         password = self.password()
         if self._mechanism == Plain.mechanism:
             return Plain(self._username, password)
@@ -64,5 +63,4 @@ class Token:
         self.check = source.where
 
     async def mechanism(self) -> Mechanism:
-        """As ``Credentials``."""
         return Bearer(await self._source.token(), self._extensions)

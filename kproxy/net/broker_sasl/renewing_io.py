@@ -13,6 +13,7 @@ import trio
 
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import ByteIO
+from kproxy.net.wrapped_io import WrappedIO
 from kproxy.proxy.broker_login.login import LoginFrames
 from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.broker_login.sieve import AnswerSieve
@@ -38,7 +39,7 @@ class Renewals(Protocol):
         """It did not come about."""
 
 
-class RenewingIO:
+class RenewingIO(WrappedIO):
     """A ``kproxy.net.network.ByteIO`` for one reader and one writer; what is written at once ends at a request's end.
 
     That is: each list of ``send_all`` ends there, and what ``send_at_once`` left over is given to ``send_all``.
@@ -46,7 +47,7 @@ class RenewingIO:
 
     def __init__(self, inner: ByteIO, renewals: Renewals, lifetime_ms: int, timeout_ms: int) -> None:
         """Takes over a connection that is logged in for ``lifetime_ms``; a renewal may last ``timeout_ms``."""
-        self._inner = inner
+        super().__init__(inner)
         self._renewals = renewals
         self._timeout = timeout_ms / 1000
         self._sieve = AnswerSieve()
@@ -69,70 +70,10 @@ class RenewingIO:
         if not lifetime_ms:
             self._due = self._ends = inf
 
-    # -- as the connection knows
-
-    @property
-    def closed(self) -> bool:
-        """Whether it can't be used any more."""
-        return self._inner.closed
-
-    @property
-    def stalled_at(self) -> float | None:
-        """Since when a write waits for the peer to read (trio's clock, seconds); None if none does."""
-        return self._inner.stalled_at
-
-    @property
-    def peer_host(self) -> str:
-        """The peer's address without the port."""
-        return self._inner.peer_host
-
-    @property
-    def greets(self) -> bool:
-        """As ``ByteIO``."""
-        return self._inner.greets
-
-    @property
-    def server_name(self) -> str | None:
-        """Nobody asked for this end."""
-        return self._inner.server_name
-
-    @property
-    def peer_certificate(self) -> bytes | None:
-        """As the connection below knows it."""
-        return self._inner.peer_certificate
-
-    @property
-    def local_host(self) -> str:
-        """The address of this end."""
-        return self._inner.local_host
-
-    @property
-    def peer(self) -> str:
-        """The peer's address, for logs."""
-        return self._inner.peer
-
-    def had_its_turn(self) -> bool:
-        """Whether so many reads have gone through without a wait that others should run first."""
-        return self._inner.had_its_turn()
-
-    def unacked(self) -> int:
-        """Bytes written that the peer's kernel has not acknowledged."""
-        return self._inner.unacked()
-
-    def peer_closed(self) -> bool:
-        """Whether the peer has ended the connection."""
-        return self._inner.peer_closed()
-
     def pending(self) -> bool:
-        """Whether there is something of the peer to read."""
         return bool(self._beside) or self._inner.pending()
 
-    def was_reset(self) -> bool:
-        """Whether the connection ended otherwise than by the peer's FIN."""
-        return self._inner.was_reset()
-
     def close(self) -> None:
-        """Closes the connection and wakes whoever waits for it. May be called again."""
         self._inner.close()
         self._busy = False
         self._wake()
@@ -209,11 +150,9 @@ class RenewingIO:
     # -- writing
 
     async def send_all(self, buffers: list[Buffer]) -> int:
-        """As ``ByteIO``."""
         return await self._send(lambda: self._inner.send_all(buffers))
 
     async def send_shared(self, view: memoryview) -> int:
-        """As ``ByteIO``."""
         return await self._send(lambda: self._inner.send_shared(view))
 
     async def _send(self, write: Callable[[], Awaitable[int]]) -> int:

@@ -34,7 +34,6 @@ class LoginWatch:
         self._fails: bool | None = False if tells_first else None
 
     def succeeded(self) -> None:
-        """Takes note of a login."""
         if self._fails:
             log.info("login at brokers succeeded again")
         self._fails = False
@@ -45,7 +44,6 @@ class LoginWatch:
         errors["authentication"] = errors.get("authentication", 0) + 1
 
     def failed(self, error: Exception) -> None:
-        """Takes note of one that did not come about."""
         self.counts()
         if self._fails is False:
             log.error("cannot log in at a broker; retrying", reason=str(error))
@@ -56,7 +54,6 @@ class SaslNetwork:
     """``kproxy.net.network.Network``, with one identity at the brokers."""
 
     def __init__(self, network: Network, credentials: Credentials, watch: LoginWatch) -> None:
-        """Connects by ``network``."""
         self._network = network
         self._credentials = credentials
         self._watch = watch
@@ -106,11 +103,9 @@ class SaslNetwork:
         return LoginFrames(await self._login(version), -_FAR - random.getrandbits(29))
 
     def failed(self, address: Address, error: Exception) -> None:
-        """Takes note that a login could not be renewed."""
         self._watch.failed(LoginRefused(f"login at {address}, renewed: {error}"))
 
     def succeeded(self) -> None:
-        """Takes note that one was."""
         self._watch.succeeded()
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
@@ -118,7 +113,6 @@ class SaslNetwork:
         return await self._network.listen(host, port, backlog)
 
     def wall(self) -> float:
-        """As ``Network``."""
         return self._network.wall()
 
 

@@ -38,12 +38,10 @@ class StoredToken:
     """A token that something else puts there."""
 
     def __init__(self, location: SecretLocation) -> None:
-        """Read each time."""
         self._location = location
         self.where = f"upstream.sasl.oauthbearer.token.location = '{location}'"
 
     async def token(self) -> str:
-        """As ``TokenSource``."""
         try:
             return self._location.read().strip()
         except OSError as error:
@@ -72,7 +70,6 @@ class IssuedTokens:
         self._asking = trio.Lock()
 
     async def token(self) -> str:
-        """As ``TokenSource``."""
         async with self._asking:
             if self._issued is None or trio.current_time() > self._since + self._issued.lifetime - _MARGIN_SECONDS:
                 await self._renew()

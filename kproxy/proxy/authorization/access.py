@@ -43,7 +43,6 @@ class Decided:
     """The decisions of one set of rules, shared by all connections of a subject, within ``_MOST_BYTES``."""
 
     def __init__(self) -> None:
-        """Nothing is decided."""
         self._by_subject: dict[Subject, _Decisions] = {}
         self.size = 0
 
@@ -74,7 +73,6 @@ class Policy:
     """The rules in force. The shell replaces them when their file has changed."""
 
     def __init__(self, rules: Rules) -> None:
-        """Nothing is decided yet."""
         self.use(rules)
 
     def use(self, rules: Rules) -> None:
@@ -151,7 +149,6 @@ class Access:
         return False
 
     def error(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """0 if it is allowed, else the error to tell."""
         return 0 if self.may(operation, type_, name) else int(ERRORS[type_])
 
     def sees_any(self, operation: Operation, type_: ResourceType) -> bool:

@@ -97,7 +97,6 @@ class Resource(NamedTuple):
     pattern: PatternType = PatternType.LITERAL
 
     def matches(self, type_: ResourceType, name: str) -> bool:
-        """Whether it means a resource; a cluster has one."""
         if self.type is not type_:
             return False
         if self.type is ResourceType.CLUSTER:
@@ -221,7 +220,6 @@ class Rule:
         return self.allows and any(operation in IMPLIED.get(given, ()) for given in self.operations)
 
     def __str__(self) -> str:
-        """As people find it in the file."""
         return f"{self.name or 'rule'} (line {self.line})"
 
 
@@ -266,7 +264,6 @@ class SubjectRules:
         self._allowing = [rule for rule in rules if rule.allows]
 
     def decide(self, operation: Operation, type_: ResourceType, name: str) -> Decision:
-        """Whether an operation on a resource is allowed."""
         if self.is_super:
             return Decision(True)
         for allowed, rules in ((False, self._denying), (True, self._allowing)):

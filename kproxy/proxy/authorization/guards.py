@@ -64,7 +64,6 @@ class Whole:
         self._rest = rest
 
     def __call__(self, access: Access, request: Any, version: int) -> Screened:
-        """A ``Guard``."""
         for asked in self._asked:
             error = asked.error(access, request)
             if error:
@@ -92,7 +91,6 @@ class Parts:
         self._amend = amend
 
     def __call__(self, access: Access, request: Any, version: int) -> Screened:
-        """A ``Guard``."""
         kept: dict[str, list[Any]] = {}
         refused = []
         for name in self._asked:
@@ -139,7 +137,6 @@ class Rows:
     fields: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, topic: Any, error: int) -> object:
-        """The refusal of a topic."""
         answer = self.topic()
         setattr(answer, self.name, getattr(topic, "topic", None) or getattr(topic, "name", ""))
         if hasattr(topic, "topic_id") and hasattr(answer, "topic_id"):

@@ -28,11 +28,9 @@ class Plain:
     mechanism = "PLAIN"
 
     def __init__(self, username: str, password: str) -> None:
-        """No name to act for: the broker takes the user's own."""
         self._token = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
-        """All there is."""
         return self._token
 
     def next(self, challenge: bytes) -> None:
@@ -45,13 +43,11 @@ class Bearer:
     mechanism = "OAUTHBEARER"
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
-        """``extensions``: KIP-342's, which some providers ask for."""
         said = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items())]
         self._token = f"n,,{_SEPARATOR}{_SEPARATOR.join(said)}{_SEPARATOR}{_SEPARATOR}".encode()
         self._refused = False
 
     def first(self) -> bytes:
-        """The token."""
         return self._token
 
     def next(self, challenge: bytes) -> bytes | None:

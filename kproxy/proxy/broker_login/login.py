@@ -96,7 +96,6 @@ class LoginFrames:
 
     @property
     def lifetime_ms(self) -> int:
-        """As ``Login``."""
         return self._login.lifetime_ms
 
     def frame(self) -> bytes:

@@ -34,7 +34,6 @@ class SaltedPassword:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        """Nothing is remembered."""
         self._last: _Salted | None = None
 
     def key(self, mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -61,7 +60,6 @@ class Scram:
         self._proof_of_server: bytes | None = None
 
     def first(self) -> bytes:
-        """What the client says first."""
         return _NO_BINDING + self._first
 
     def next(self, challenge: bytes) -> bytes | None:

@@ -27,7 +27,6 @@ class AnswerSieve:
     __slots__ = ("_left", "_own", "held")
 
     def __init__(self) -> None:
-        """At the start of a frame."""
         #: Bytes of the frame at hand that have not come.
         self._left = 0
         self._own: bytearray | None = None

@@ -31,11 +31,9 @@ class Plain:
     """Name and password in one token."""
 
     def __init__(self) -> None:
-        """Nothing was said."""
         self._said = False
 
     def step(self, token: bytes) -> Step:
-        """The only token."""
         if self._said:
             return _SAID_TWICE
         self._said = True
@@ -50,7 +48,6 @@ class Plain:
         return PasswordCheck(name, password)
 
     def checked(self, verdict: Verdict) -> Verdict:
-        """It is as it is."""
         return verdict
 
 
@@ -58,7 +55,6 @@ class Bearer:
     """A token that somebody else has issued. Who is refused is told so, and has to say that it heard it."""
 
     def __init__(self) -> None:
-        """Nothing was said."""
         self._said = False
         self._refused: Refused | None = None
 

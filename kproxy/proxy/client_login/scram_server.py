@@ -55,7 +55,6 @@ class ScramExchange:
         return self._finish(text, self._begun)
 
     def checked(self, verdict: Verdict) -> Verdict:
-        """Nothing has to be checked elsewhere."""
         return verdict
 
     def _begin(self, text: str) -> Step:

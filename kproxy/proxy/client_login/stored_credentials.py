@@ -78,7 +78,6 @@ class Credentials:
         return (made_up, False) if found is None else (found, True)
 
     def _preferred(self, name: str) -> Verifier | None:
-        """The user's strongest verifier."""
         return next((self.verifiers[name, each] for each in SCRAM_HASHES if (name, each) in self.verifiers), None)
 
     def _made_up(self, name: str, mechanism: str, shapes: Sequence["_Shape"]) -> Verifier:

@@ -51,7 +51,6 @@ class Buckets(Generic[_Key]):
         self._buckets: dict[_Key, Bucket] = {}
 
     def take(self, key: _Key, amount: float, rate: float, now: float) -> float:
-        """As ``Bucket.take``, of the key's bucket."""
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= _MOST_BUCKETS:

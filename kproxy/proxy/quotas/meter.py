@@ -51,7 +51,6 @@ class Meter:
     __slots__ = ("_client", "_counted", "_free", "_identified_by", "_quotas", "_rules", "_shares")
 
     def __init__(self, quotas: Quotas) -> None:
-        """Nothing is known of who it is."""
         self._quotas = quotas
         self._rules = quotas.rules
         #: The rules by which it was counted among the connections.

@@ -38,7 +38,6 @@ class QuotaRule:
     line: int = 0
 
     def fits(self, principal: str, client_id: str) -> bool:
-        """Whether a client is meant."""
         return _fits(self.principal, principal) and _fits(self.client_id, client_id)
 
     def entity(self, principal: str, client_id: str) -> Entity:

@@ -1,0 +1,56 @@
+"""A connection over another one: what the inner connection knows is asked there."""
+
+from kproxy.net.network import ByteIO
+
+
+class WrappedIO:
+    """The part of ``kproxy.net.network.ByteIO`` that every layer over a socket leaves to the socket."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: ByteIO) -> None:
+        self._inner = inner
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    @property
+    def stalled_at(self) -> float | None:
+        return self._inner.stalled_at
+
+    @property
+    def peer_host(self) -> str:
+        return self._inner.peer_host
+
+    @property
+    def server_name(self) -> str | None:
+        return self._inner.server_name
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return self._inner.peer_certificate
+
+    @property
+    def greets(self) -> bool:
+        return self._inner.greets
+
+    @property
+    def local_host(self) -> str:
+        return self._inner.local_host
+
+    @property
+    def peer(self) -> str:
+        return self._inner.peer
+
+    def had_its_turn(self) -> bool:
+        return self._inner.had_its_turn()
+
+    def unacked(self) -> int:
+        return self._inner.unacked()
+
+    def peer_closed(self) -> bool:
+        return self._inner.peer_closed()
+
+    def was_reset(self) -> bool:
+        return self._inner.was_reset()
