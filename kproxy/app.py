@@ -25,12 +25,9 @@ from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
-from kproxy.net.authorization import open_authorization
-from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.heap import settle
-from kproxy.net.quotas import open_quotas
 from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
@@ -39,7 +36,7 @@ from kproxy.net.tls_names import unreadable_names_untold
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
-from kproxy.tracing.opening import open_tracing
+from kproxy.resources import load_resources
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -131,7 +128,8 @@ class _Process:
         ports = {each.node_id: each.sock.getsockname()[1] for each in listening if each.node_id is not None}
         self._succession = Succession(None if predecessor is None else ports)
         self._sockets = SocketNetwork(each.sock for each in listening)
-        self._networks = networks = open_networks(config, self._stats, self._sockets)
+        self._loaded = load_resources(config, self._stats, self._sockets)
+        networks = self._loaded.networks
         self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks)
         self._stop, self._in_flight, self._notifier = Stop(), InFlight(), Notifier(os.environ)
         self._hand_over = HandOver(config.instance_id, self._listening, self._taken)
@@ -139,13 +137,21 @@ class _Process:
     async def run(self, nursery: trio.Nursery) -> None:
         """Serves until told to stop, then drains."""
         config = self._settings.config
-        tracing = open_tracing(config, self._stats)
+        loaded, tracing = self._loaded, self._loaded.tracing
         if tracing is not None:
             nursery.start_soon(tracing.run)
         transactions = Transactions(self._cluster, config, self._stats, nursery, self._succession, tracing)
-        authorization, quotas = open_authorization(config, self._stats), open_quotas(config, self._stats)
         server = Server(
-            config, self._stats, self._cluster, nursery, transactions, authorization, quotas, self._succession, tracing
+            config,
+            self._stats,
+            self._cluster,
+            nursery,
+            transactions,
+            loaded.authorization,
+            loaded.quotas,
+            loaded.logins,
+            self._succession,
+            tracing,
         )
         self._server, self._cluster.open_port = server, server.open_broker_port
         self._settings.follow(server.reconfigure)
@@ -154,7 +160,7 @@ class _Process:
             ExitStack() as sockets,
         ):
             nursery.start_soon(self._stop.follow, signals, self._reload)
-            nursery.start_soon(self._networks.run)
+            nursery.start_soon(loaded.networks.run)
             nursery.start_soon(server.watch)
             if self._predecessor is not None and not await self._take_over(self._predecessor, nursery, transactions):
                 return

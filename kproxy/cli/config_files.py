@@ -1,18 +1,18 @@
 """Loads what ``kproxy run`` loads before it serves: certificates, rules, limits, credentials, the token, extras."""
 
-from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from kproxy.config import Config, ConfigError, ExitCode, StartupError
 from kproxy.control.logging import configure_logging
-from kproxy.control.token_file import read_token
-from kproxy.net.authorization import open_authorization
-from kproxy.net.broker_sasl.sasl_networks import open_networks
-from kproxy.net.client_login.login_worker import open_desk
-from kproxy.net.quotas import open_quotas
+from kproxy.control.token_file import open_token
 from kproxy.proxy.stats import Stats
-from kproxy.tracing.opening import open_tracing
+from kproxy.resources import loaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def load_files(config: Config) -> None:
@@ -29,7 +29,9 @@ def load_files(config: Config) -> None:
 
 async def _errors(config: Config) -> list[tuple[str, int]]:
     found = []
-    for load in _loaders(config, Stats()):
+    # The listeners of HTTP read the token.
+    loads: list[Callable[[], object]] = [*loaders(config, Stats()).values(), partial(open_token, config)]
+    for load in loads:
         try:
             load()
         except StartupError as error:
@@ -37,15 +39,3 @@ async def _errors(config: Config) -> list[tuple[str, int]]:
         except ConfigError as error:
             found.append(("; ".join(error.problems), ExitCode.USAGE))
     return found
-
-
-def _loaders(config: Config, stats: Stats) -> Iterator[Callable[[], object]]:
-    """In the order of ``kproxy run``."""
-    yield lambda: open_networks(config, stats)
-    yield lambda: open_tracing(config, stats)
-    yield lambda: open_authorization(config, stats)
-    yield lambda: open_quotas(config, stats)
-    yield lambda: open_desk(config)
-    token = config.control_token_file
-    if token is not None and not (config.http is None and config.control_http is None):
-        yield lambda: read_token(token)

@@ -7,7 +7,7 @@ import trio
 from kproxy.config import Address, Config
 from kproxy.control.fact_source import FactSource
 from kproxy.control.serving import bind_tcp, serve_app
-from kproxy.control.token_file import read_token
+from kproxy.control.token_file import open_token
 from kproxy.control.transaction_control import TransactionControl
 from kproxy.proxy.stats import Stats
 
@@ -30,7 +30,7 @@ async def serve_http(
     if config.http is None:
         task_status.started(None)
         return
-    token = None if config.control_token_file is None else read_token(config.control_token_file)
+    token = open_token(config)
     sockets = await bind_tcp("http", config.http)
     bound = Address(config.http.host, sockets[0].getsockname()[1])
 

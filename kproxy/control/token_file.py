@@ -3,9 +3,15 @@
 from pathlib import Path
 from typing import Final
 
-from kproxy.config import StartupError
+from kproxy.config import Config, StartupError
 
 _TOKEN_LENGTHS: Final = range(16, 1025)
+
+
+def open_token(config: Config) -> bytes | None:
+    """The token of ``control.token.file``; None if no listener asks for one. StartupError."""
+    file = config.control_token_file
+    return None if file is None or (config.http is None and config.control_http is None) else read_token(file)
 
 
 def read_token(path: Path) -> bytes:

@@ -16,7 +16,7 @@ from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
-from kproxy.net.client_login.login_worker import open_desk
+from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.connection import READ_BYTES, Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
@@ -69,13 +69,15 @@ class Server:
         transactions: "Transactions | None" = None,
         authorization: Authorization | None = None,
         quotas: QuotaKeeper | None = None,
+        logins: LoginWorker | None = None,
         succession: Succession | None = None,
         traces: Traces | None = None,
     ) -> None:
         """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
 
-        ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited. ``succession``: from whom
-        this one takes over, if from anybody. ``traces``: None if nobody wants to hear of requests.
+        ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited. ``logins``: None if clients
+        do not log in at kproxy. ``succession``: from whom this one takes over, if from anybody. ``traces``: None if
+        nobody wants to hear of requests.
         """
         self._traces = traces
         self.authorization = authorization
@@ -109,7 +111,7 @@ class Server:
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_sender: Counter[str] = Counter()
-        self._logins = open_desk(config)
+        self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = _session_limits(config)
 

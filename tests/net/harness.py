@@ -22,6 +22,7 @@ from kproxy.config import Address, Config
 from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.client_login.login_worker import open_desk
 from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.proxy.routing import ClusterMap
@@ -175,7 +176,7 @@ async def running(
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
         authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)
-        server = Server(config, stats, cluster, nursery, transactions, authorization, quotas)
+        server = Server(config, stats, cluster, nursery, transactions, authorization, quotas, open_desk(config))
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)
