@@ -22,6 +22,8 @@ from kproxy.proxy.routing import Address
 log = structlog.get_logger("kproxy.transaction_log")
 
 _KIND: Final = "transaction_state_log"
+#: A broker answers a poll as soon as there is a record; else an idle instance asks each broker once in this time.
+_WAIT_MS: Final = 30_000
 
 
 class LogPolls:
@@ -165,7 +167,9 @@ class LogPolls:
         if not fresh:
             return
         answered = taken = False
-        for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh):
+        # A broker that does not answer is noticed after at most one and a half times the request time-out.
+        wait_ms = min(_WAIT_MS, self._config.upstream_request_timeout_ms)
+        for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh, wait_ms):
             if not self._check("Fetch", index, error):
                 continue
             part = self._parts[index]

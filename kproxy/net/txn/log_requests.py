@@ -28,7 +28,6 @@ _FETCH: Final[VersionRange] = (4, 13)
 #: From Fetch v12 on a reader tells the leader epoch of what it read last (KIP-595), from v13 on the topic's id.
 _WITH_EPOCHS: Final = 12
 _WITH_IDS: Final = 13
-_WAIT_MS: Final = 500
 _PARTITION_BYTES: Final = 1 << 20
 _FETCH_BYTES: Final = 8 << 20
 
@@ -58,9 +57,9 @@ async def log_starts(client: BrokerClient, topic: str, parts: Sequence[LogPartit
 
 
 async def log_records(
-    client: BrokerClient, topic: str, topic_id: bytes, parts: Sequence[LogPartition]
+    client: BrokerClient, topic: str, topic_id: bytes, parts: Sequence[LogPartition], wait_ms: int
 ) -> Iterator[tuple[int, int, FetchResponsePartitionData]]:
-    """(partition, error code, what it holds from its position on) for each; waits until one has something.
+    """(partition, error code, what it holds from its position on) for each; waits up to ``wait_ms`` for a record.
 
     The first batch that is found is given whole, and the others as far as there is room: so what had nothing for
     longest should come first. A log that is not the one that was read has an error: OFFSET_OUT_OF_RANGE also where the
@@ -79,8 +78,8 @@ async def log_records(
         for part in parts
     ]
     wanted = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
-    request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[wanted])
-    response = await client.call(request, version, extra_ms=_WAIT_MS)
+    request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[wanted])
+    response = await client.call(request, version, extra_ms=wait_ms // 2)
     assert isinstance(response, FetchResponse)
     if response.error_code:
         raise RemoteProtocolError(f"Fetch failed with error {response.error_code}")

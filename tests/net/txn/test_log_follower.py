@@ -140,6 +140,22 @@ async def test_one_long_poll_to_each_leader_at_a_time_for_all_of_its_partitions(
         assert sum(len(log.sink.records[index]) for index in range(4)) == 20
 
 
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(30_000, 30_000), (45_000, 30_000), (5_000, 5_000)])
+async def test_a_leader_without_news_is_asked_to_wait(timeout_ms: int, waits_ms: int) -> None:
+    # A thousand idle instances must not be a load for the brokers.
+    async with followed(upstream_request_timeout_ms=timeout_ms) as log:
+        asked: list[tuple[int, int]] = []
+
+        async def note(call: Any) -> None:
+            asked.append((call.request.max_wait_ms, call.request.min_bytes))
+
+        log.brokers.control(ApiKey.FETCH, note)
+        log.write(b"a")
+        assert await log.at_end() == 1
+        await eventually(lambda: bool(asked))
+        assert set(asked) == {(waits_ms, 1)}
+
+
 @pytest.mark.parametrize("fault", [lambda _: Close(), lambda _: CloseAfter()])
 @pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.CREATE_TOPICS])
 async def test_cuts_are_survived(api: ApiKey, fault: Any) -> None:
