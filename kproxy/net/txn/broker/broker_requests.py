@@ -77,6 +77,8 @@ SECOND: Final = Protocol(12, 5, 5)
 _INIT: Final = 5
 #: From this version on a producer may name the identity that it has (KIP-360).
 _RESUMES: Final = 3
+#: Kafka's last epoch of a producer id. The next one has a fresh producer id.
+_LAST_EPOCH: Final = 32_766
 #: Several transactions in one request are for brokers among themselves from v4 on.
 _ADD: Final = 3
 _ADD_OFFSETS: Final = 3
@@ -149,9 +151,13 @@ class BrokerRequests:
         """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
 
         ``resumed``: who must have the id for that (KIP-360); unless it is NOBODY what was open has to be ended before.
+        A coordinator that no longer knows the id grants it to any identity, also to one that a newer producer has
+        replaced. That shows by a fresh producer id, and is refused.
         """
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
+        if answer.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
+            raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and who had it last")
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:

@@ -306,6 +306,53 @@ class TestWhoHasIt:
 
 
 @LEVELS
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+class TestAnIdThatTheBrokerHasForgotten:
+    """``transactional.id.expiration.ms``: Kafka then grants the id to whoever names an identity (KIP-360)."""
+
+    @staticmethod
+    async def forgotten(cast: Stage, *, second: bool) -> tuple[Client, Client]:
+        """A producer, and the newer one that has replaced it elsewhere."""
+        old = await client_of(cast, second=second)
+        await old.transaction("1")
+        new = await client_of(cast, second=second)
+        cast.server.cluster.expire_transactional_id("id")
+        return old, new
+
+    async def test_a_zombie_does_not_get_it(self, level: int, second: bool) -> None:
+        async with stage(level) as cast:
+            old, _ = await self.forgotten(cast, second=second)
+            with suppress(TxnError):
+                await old.send("2")
+            with suppress(TxnError):
+                if not second:
+                    await old.add()
+                await old.send("3")
+            with suppress(TxnError):
+                await old.end()
+            assert cast.read() == ["1"]
+            for _ in range(2):
+                with pytest.raises(TxnError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_ID_MAPPING"):
+                    await old.init(old.producer)
+
+    async def test_a_zombie_that_asks_to_go_on_does_not_get_it(self, level: int, second: bool) -> None:
+        async with stage(level) as cast:
+            old, new = await self.forgotten(cast, second=second)
+            old.kproxy = await cast.kproxy()
+            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer), old.init(old.producer))
+            await told(ErrorCode.PRODUCER_FENCED, new.init(new.producer))
+
+    async def test_a_new_producer_gets_it(self, level: int, second: bool) -> None:
+        async with stage(level) as cast:
+            old, _ = await self.forgotten(cast, second=second)
+            client = await client_of(cast, second=second)
+            await client.write("2")
+            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer))
+            await client.end()
+            assert cast.read() == ["1", "2"]
+
+
+@LEVELS
 class TestGoingOn:
     """KIP-360: behind an error a client asks for its next epoch, and says who it is."""
 
