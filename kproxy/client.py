@@ -155,20 +155,18 @@ class ControlClient:
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/commit", body)
 
     def abort(
-        self,
-        transactional_id: str,
-        *,
-        members: Sequence[str] = (),
-        owner: OwnerId | None = None,
-        abort_others: bool = False,
+        self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
-        """Aborts, and with it what these members, or (``abort_others``) all, have prepared."""
+        """Aborts, and with it what these members, or (``abort_others``) all, have prepared.
+
+        ``owner``: as ``begin``, ``initialize`` or ``describe`` returned it; refused once a newer one has the id.
+        """
         body = _parts(members, owner, abort_others=abort_others)
         return self._ask(described_from, "POST", f"{_path(transactional_id)}/abort", body)
 
-    def prepare(self, transactional_id: str) -> Described:
-        """Makes it durable: no time-out and no crash decides it, only a later commit or abort."""
-        return self._ask(described_from, "POST", f"{_path(transactional_id)}/prepare", {})
+    def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
+        """Makes it durable: no time-out and no crash decides it, only a later commit or abort; ``owner`` as there."""
+        return self._ask(described_from, "POST", f"{_path(transactional_id)}/prepare", {"owner": owner._asdict()})
 
     def begin_member(
         self,
@@ -319,7 +317,7 @@ class Transaction:
         self._members = tuple(members)
         self._patience = patience
         self._decided = False
-        self._owner: OwnerId | None = None
+        self._owner = OwnerId(-1, -1)
         #: Empty before the block begins.
         self.transactional_id = ""
 
@@ -342,7 +340,7 @@ class Transaction:
 
     def prepare(self) -> Described:
         """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by whoever knows the id."""
-        found = self._client.prepare(self.transactional_id)
+        found = self._client.prepare(self.transactional_id, owner=self._owner)
         self._decided = True
         return found
 

@@ -39,16 +39,18 @@ async def test_every_method(tmp_path: Path) -> None:
     control = FakeTransactions()
 
     def work(client: ControlClient) -> None:
-        assert client.begin(client_id="loader").transactional_id == "kproxy-loader"
+        begun = client.begin(client_id="loader")
+        assert begun.transactional_id == "kproxy-loader"
         control.write("kproxy-loader", "orders", 3)
         assert client.describe("kproxy-loader").partitions == (("orders", 3),)
-        [part] = client.prepare("kproxy-loader").parts
+        [part] = client.prepare("kproxy-loader", owner=begun.owner).parts
         assert part.prepared
         last = client.commit("kproxy-loader", batch_id="7").last
         assert last is not None
         assert last.committed
-        assert client.begin(transactional_id="a/ü", timeout_ms=5).client_id == ""
-        assert client.abort("a/ü").state == "CompleteAbort"
+        other = client.begin(transactional_id="a/ü", timeout_ms=5)
+        assert other.client_id == ""
+        assert client.abort("a/ü", owner=other.owner).state == "CompleteAbort"
         assert [row.transactional_id for row in client.list()] == ["kproxy-loader", "a/ü"]
         assert [row.state for row in client.list(["CompleteAbort", "Empty"])] == ["CompleteAbort"]
 

@@ -18,7 +18,7 @@ _EXAMPLES = """\b
 Examples:
   kproxy txn begin --client-id loader --timeout-ms 300000
   kproxy txn commit kproxy-loader --owner 4000:7
-  kproxy txn abort kproxy-loader
+  kproxy txn abort kproxy-loader --owner 4000:7
   kproxy txn list --state Ongoing
   kproxy txn describe kproxy-loader --json
   kproxy txn list --url http://127.0.0.1:19645 --token-file /etc/kproxy/token
@@ -37,6 +37,8 @@ _members = click.option(
 )
 _member = click.option("--member", metavar="NAME", help="Only this member's part, at the kproxy where it began.")
 _others = click.option("--abort-others", is_flag=True, help="Abort all else of the id that is prepared or open.")
+#: The error for a command that does not say which transaction it means.
+_WHICH = "a late request must not touch the next transaction: give --owner, as begin or describe shows it"
 _timeout = click.IntRange(1, (1 << 31) - 1)
 
 
@@ -132,8 +134,7 @@ def commit(
 ) -> int:
     """Commit: its records become visible together. Give --owner, as begin or describe shows it, or --batch-id."""
     if owner is None and batch_id is None:
-        why = "a late commit must not decide the next transaction"
-        raise click.UsageError(f"{why}: give --owner, as begin or describe shows it, or --batch-id")
+        raise click.UsageError(f"{_WHICH}, or --batch-id")
     found = control_client(**where).commit(
         transactional_id, batch_id=batch_id, members=members, owner=owner, abort_others=abort_others
     )
@@ -154,7 +155,9 @@ def abort(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Abort: its records never become visible."""
+    """Abort: its records never become visible. Give --owner, as begin or describe shows it."""
+    if owner is None:
+        raise click.UsageError(_WHICH)
     found = control_client(**where).abort(transactional_id, members=members, owner=owner, abort_others=abort_others)
     return _show(found, as_json)
 
@@ -162,12 +165,16 @@ def abort(
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
 @_member
+@_owner
 @control_options
-def prepare(transactional_id: str, member: str | None, as_json: bool, **where: Any) -> int:
-    """Make it durable: it waits for a commit or an abort, however long."""
+def prepare(transactional_id: str, member: str | None, owner: OwnerId | None, as_json: bool, **where: Any) -> int:
+    """Make it durable: it waits for a commit or an abort, however long. Give --owner, or --member."""
     client = control_client(**where)
-    found = client.prepare(transactional_id) if member is None else client.prepare_member(transactional_id, member)
-    return _show(found, as_json)
+    if member is not None:
+        return _show(client.prepare_member(transactional_id, member), as_json)
+    if owner is None:
+        raise click.UsageError(f"{_WHICH}, or --member")
+    return _show(client.prepare(transactional_id, owner=owner), as_json)
 
 
 @txn.command("abandon")

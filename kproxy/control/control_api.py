@@ -126,7 +126,7 @@ class _Api:
 
     async def prepare(self, request: Request) -> Response:
         async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.prepare(name)
+            return await self._control.prepare(name, owner=OwnerId(**body["owner"]))
 
         return await self._change(request, schemas.PREPARE, "prepared", change)
 
@@ -155,7 +155,7 @@ class _Api:
         async def change(name: str, body: dict[str, Any]) -> Described:
             return await self._control.abort_member(name, member)
 
-        return await self._change(request, schemas.PREPARE, "member aborted", change)
+        return await self._change(request, schemas.ABORT_MEMBER, "member aborted", change)
 
     async def reject(self, request: Request) -> Response:
         given = request.path_params["producer_id"]

@@ -42,6 +42,7 @@ def document() -> dict[str, Any]:
                 "Abort": schemas.ABORT,
                 "Prepare": schemas.PREPARE,
                 "PrepareMember": schemas.PREPARE_MEMBER,
+                "AbortMember": schemas.ABORT_MEMBER,
                 "Initialize": schemas.INITIALIZE,
                 "BeginMember": schemas.BEGIN_MEMBER,
                 "Transaction": schemas.DESCRIBED,
@@ -144,7 +145,9 @@ def _paths() -> dict[str, Any]:
         },
         f"{_ONE}/abort": {
             "parameters": named,
-            "post": _operation("abort", "Aborts: nothing of it will ever be seen.", "Transaction", "Abort"),
+            "post": _operation(
+                "abort", "Aborts: nothing of it will ever be seen.", "Transaction", "Abort", required=True
+            ),
         },
         f"{_ONE}/prepare": {
             "parameters": named,
@@ -153,6 +156,7 @@ def _paths() -> dict[str, Any]:
                 "Makes it durable: it waits for a decision, however long.",
                 "Transaction",
                 "Prepare",
+                required=True,
             ),
         },
         f"{_ONE}/initialize": {
@@ -207,7 +211,7 @@ def _member_paths(named: list[Any]) -> dict[str, Any]:
         for what, summary, body in (
             ("begin", begins, "BeginMember"),
             ("prepare", "Makes the part durable: it waits for a decision, however long.", "PrepareMember"),
-            ("abort", "Gives the part up.", "Prepare"),
+            ("abort", "Gives the part up.", "AbortMember"),
         )
     }
 

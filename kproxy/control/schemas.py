@@ -97,7 +97,7 @@ BEGIN_MEMBER: Final[Schema] = {
 COMMIT: Final[Schema] = {
     "type": "object",
     "additionalProperties": False,
-    # a commit that names neither, and comes late, would decide the next transaction
+    # a decision that names neither, and comes late, would be the next transaction's
     "anyOf": [{"required": ["owner"]}, {"required": ["batch_id"]}],
     "properties": {
         "batch_id": {
@@ -114,9 +114,16 @@ COMMIT: Final[Schema] = {
 ABORT: Final[Schema] = {
     "type": "object",
     "additionalProperties": False,
+    "required": ["owner"],
     "properties": {"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS},
 }
-PREPARE: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
+PREPARE: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["owner"],
+    "properties": {"owner": _OWNER},
+}
+ABORT_MEMBER: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
 PREPARE_MEMBER: Final[Schema] = {
     "type": "object",
     "additionalProperties": False,

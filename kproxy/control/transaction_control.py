@@ -44,12 +44,7 @@ class TransactionControl(Protocol):
         ...
 
     async def abort(
-        self,
-        transactional_id: str,
-        *,
-        members: Sequence[str] = (),
-        owner: OwnerId | None = None,
-        abort_others: bool = False,
+        self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
         """Aborts what is open, and what the owner and the named members have prepared; errors as of ``commit``.
 
@@ -57,8 +52,11 @@ class TransactionControl(Protocol):
         """
         ...
 
-    async def prepare(self, transactional_id: str) -> Described:
-        """Makes it durable: no time-out and no crash decides it, only a later commit or abort."""
+    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
+        """Makes it durable: no time-out and no crash decides it, only a later commit or abort.
+
+        PRODUCER_FENCED if ``owner`` is not the id's newest.
+        """
         ...
 
     async def begin_member(

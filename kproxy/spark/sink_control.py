@@ -113,8 +113,10 @@ class Decider:
         )
 
     def abort(self) -> None:
-        """Aborts all that is open or prepared."""
-        self._ask(lambda: self._client.abort(self._id, owner=self._owner, abort_others=True))
+        """Aborts all that is open or prepared; behind ``take``."""
+        owner = self._owner
+        assert owner is not None
+        self._ask(lambda: self._client.abort(self._id, owner=owner, abort_others=True))
 
     def _is_prepared(self, member: str) -> bool:
         found = self._ask(lambda: self._client.describe(self._id))

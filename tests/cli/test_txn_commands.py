@@ -43,10 +43,10 @@ async def test_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["txn", "begin", "--client-id", "loader", "--timeout-ms", "5000"]) == ExitCode.OK
         control.write("kproxy-loader", "orders", 3)
         assert main(["txn", "describe", "kproxy-loader"]) == ExitCode.OK
-        assert main(["txn", "prepare", "kproxy-loader"]) == ExitCode.OK
+        assert main(["txn", "prepare", "kproxy-loader", "--owner", "1000:0"]) == ExitCode.OK
         assert main(["txn", "commit", "kproxy-loader", "--batch-id", "7"]) == ExitCode.OK
         assert main(["txn", "begin", "--transactional-id", "other"]) == ExitCode.OK
-        assert main(["txn", "abort", "other"]) == ExitCode.OK
+        assert main(["txn", "abort", "other", "--owner", "1001:0"]) == ExitCode.OK
 
     await with_control(tmp_path, control, work)
     out, err = capsys.readouterr()
@@ -177,6 +177,8 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["commit", "t", "--owner", "7"], "'7' must be a producer id and an epoch, as 4000:7"),
         (["commit"], "ID"),
         (["commit", "t", "--member", "m"], "give --owner, as begin or describe shows it, or --batch-id"),
+        (["abort", "t", "--abort-others"], "give --owner, as begin or describe shows it"),
+        (["prepare", "t"], "give --owner, as begin or describe shows it, or --member"),
         (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
         (["list", "--url", "ftp://localhost:1"], "--url 'ftp://localhost:1' must be http://HOST:PORT"),
         (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),

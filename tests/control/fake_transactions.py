@@ -82,12 +82,7 @@ class FakeTransactions:
         return found
 
     async def abort(
-        self,
-        transactional_id: str,
-        *,
-        members: Sequence[str] = (),
-        owner: OwnerId | None = None,
-        abort_others: bool = False,
+        self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
         await self._called("abort", transactional_id, tuple(members), owner, abort_others)
         self._check(transactional_id, owner)
@@ -115,8 +110,9 @@ class FakeTransactions:
         await self._called("abort_member", transactional_id, member)
         return self._with(transactional_id, None, without=self._member(transactional_id, member))
 
-    async def prepare(self, transactional_id: str) -> Described:
-        await self._called("prepare", transactional_id)
+    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
+        await self._called("prepare", transactional_id, owner)
+        self._check(transactional_id, owner)
         found = self._find(transactional_id)
         if found.state != "Ongoing":
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} is {found.state}")

@@ -50,8 +50,8 @@ async def test_begin_with_all_that_may_be_said() -> None:
     [
         ("commit", {"owner": OWNER}, ("commit", "t", None, (), ID, False)),
         ("commit", {"batch_id": "7", "members": []}, ("commit", "t", "7", (), None, False)),
-        ("abort", {}, ("abort", "t", (), None, False)),
-        ("prepare", None, ("prepare", "t")),
+        ("abort", {"owner": OWNER}, ("abort", "t", (), ID, False)),
+        ("prepare", {"owner": OWNER}, ("prepare", "t", ID)),
     ],
 )
 async def test_changes(change: str, body: object, called: tuple[object, ...]) -> None:
@@ -101,6 +101,10 @@ async def test_members(what: str, body: object, called: tuple[object, ...]) -> N
         ("members/%FF/begin", {"client_id": "c"}, "The member in the path"),
         ("commit", {}, "one of owner, batch_id must be given"),
         ("commit", {"members": ["m"]}, "one of owner, batch_id must be given"),
+        ("abort", {"abort_others": True}, "owner"),
+        ("prepare", None, "owner"),
+        ("abort", {"owner": OWNER | {"producer_epoch": 7}}, "a newer producer"),
+        ("prepare", {"owner": OWNER | {"producer_epoch": 7}}, "a newer producer"),
         ("commit", {"owner": {"producer_id": 1}}, "producer_epoch"),
         ("members/m/prepare", {"records": -1}, "records"),
         ("commit", {"batch_id": "7", "abort_others": 1}, "abort_others must be boolean"),
@@ -285,7 +289,8 @@ async def test_a_list_of_what_readers_wait_for() -> None:
     app = served(control)
     for name in ("open", "prepared", "done"):
         await post(app, ALL, {"transactional_id": name, "client_id": "c"})
-    await post(app, f"{ALL}/prepared/prepare")
+    owner = (await call(app, "GET", f"{ALL}/prepared")).json["owner"]
+    await post(app, f"{ALL}/prepared/prepare", {"owner": owner})
     await post(app, f"{ALL}/done/commit", {"batch_id": "7"})
     found = (await call(app, "GET", f"{ALL}?undecided=true")).json["transactions"]
     assert [(row["transactional_id"], row["undecided_parts"]) for row in found] == [("open", 0), ("prepared", 1)]

@@ -5,14 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.control.json_schema import Schema, faults
-from kproxy.control.schemas import ABORT, BEGIN, COMMIT, DESCRIBED, LIST, PREPARE, PROBLEM
+from kproxy.control.schemas import ABORT, ABORT_MEMBER, BEGIN, COMMIT, DESCRIBED, LIST, PREPARE, PROBLEM
 
-BODIES = [BEGIN, COMMIT, ABORT, PREPARE]
+BODIES = [BEGIN, COMMIT, ABORT, PREPARE, ABORT_MEMBER]
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
+OWNER = {"producer_id": 4000, "producer_epoch": 7}
 KEYS = st.sampled_from(["client_id", "transactional_id", "timeout_ms", "batch_id", "members", "x"])
 
 
@@ -22,10 +23,11 @@ KEYS = st.sampled_from(["client_id", "transactional_id", "timeout_ms", "batch_id
         ({"client_id": "loader"}, BEGIN),
         ({"transactional_id": "orders-1", "timeout_ms": 1}, BEGIN),
         ({"client_id": "a", "transactional_id": "x" * 1000, "timeout_ms": 2**31 - 1}, BEGIN),
-        ({"owner": {"producer_id": 4000, "producer_epoch": 7}}, COMMIT),
+        ({"owner": OWNER}, COMMIT),
         ({"batch_id": "7", "members": ["a", "b"]}, COMMIT),
-        ({"members": []}, ABORT),
-        ({}, PREPARE),
+        ({"owner": OWNER, "members": []}, ABORT),
+        ({"owner": OWNER}, PREPARE),
+        ({}, ABORT_MEMBER),
     ],
 )
 def test_what_is_right(value: object, schema: Schema) -> None:
@@ -36,7 +38,9 @@ def test_what_is_right(value: object, schema: Schema) -> None:
     ("value", "schema", "fault"),
     [
         ([], BEGIN, "the body must be object"),
-        (None, PREPARE, "the body must be object"),
+        (None, ABORT_MEMBER, "the body must be object"),
+        ({}, PREPARE, "owner is missing"),
+        ({"members": []}, ABORT, "owner is missing"),
         ({}, BEGIN, "one of client_id, transactional_id must be given"),
         ({"client_id": 7}, BEGIN, "client_id must be string"),
         ({"client_id": None}, BEGIN, "client_id must be string"),
@@ -50,7 +54,7 @@ def test_what_is_right(value: object, schema: Schema) -> None:
         ({"members": "a"}, ABORT, "members must be array"),
         ({"members": ["a", ""]}, ABORT, "members[1] must have 1 to 1000 characters"),
         ({"members": ["a"] * 1001}, ABORT, "members must have at most 1000 entries"),
-        ({"x": 1}, PREPARE, "'x' is none of the fields: there are none"),
+        ({"x": 1}, ABORT_MEMBER, "'x' is none of the fields: there are none"),
         ({"transactions": [{}]}, LIST, "transactional_id is missing"),
     ],
 )

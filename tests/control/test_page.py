@@ -20,6 +20,7 @@ from kproxy.config import Address, Config
 from kproxy.control.http import serve_http
 from kproxy.control.serving import bind_tcp, serve_app
 from kproxy.proxy.stats import Stats
+from kproxy.txn.described import OwnerId
 from tests.control.fake_facts import CLIENT, FakeFacts
 from tests.control.fake_transactions import FakeTransactions
 from tests.support.browser import FOREIGN_NAME, PATIENCE_SECONDS, chromium
@@ -202,7 +203,7 @@ async def test_what_is_prepared_is_shown_and_aborted(tmp_path: Path, browser: Ch
         )
 
     async with served(tmp_path) as page:
-        await page.control.prepare("kproxy-loader")
+        await page.control.prepare("kproxy-loader", owner=OwnerId(1000, 0))
         await on_page(page, browser, work)
 
 

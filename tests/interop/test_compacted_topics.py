@@ -80,9 +80,9 @@ class Account:
 
     def abort(self, value: str) -> list[str]:
         """As `commit`, and aborted; the errors that the producer was told."""
-        self._control.begin(client_id=self.topic)
+        begun = self._control.begin(client_id=self.topic)
         errors = self.write(value)
-        self._control.abort(f"kproxy-{self.topic}")
+        self._control.abort(begun.transactional_id, owner=begun.owner)
         return errors
 
     def clean(self) -> None:

@@ -102,7 +102,7 @@ def test_all_shows_at_once_or_nothing_ever(stage: Stage) -> None:
 def test_kill_9_of_kproxy_aborts_what_is_open_and_leaves_what_is_prepared(stage: Stage, tmp_path: Path) -> None:
     prepared = stage.control.begin(client_id=stage.client_id, transactional_id=f"{stage.client_id}-2pc")
     stage.write("1")
-    stage.control.prepare(prepared.transactional_id)
+    stage.control.prepare(prepared.transactional_id, owner=prepared.owner)
     open_one = stage.control.begin(client_id=stage.client_id)
     stage.write("2")
     stage.kproxy.kill()

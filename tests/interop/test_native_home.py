@@ -94,11 +94,11 @@ def test_what_a_killed_kproxy_left_open_is_aborted_when_its_id_is_begun_anew(sta
 
 
 def test_a_repeated_commit_is_one_and_what_is_open_is_decided_alone(stage: Stage) -> None:
-    stage.control.begin(client_id=stage.name, transactional_id=stage.name)
+    owner = stage.control.begin(client_id=stage.name, transactional_id=stage.name).owner
     for ask in (
-        lambda: stage.control.prepare(stage.name),
+        lambda: stage.control.prepare(stage.name, owner=owner),
         lambda: stage.control.commit(stage.name, batch_id="1", members=["a"]),
-        lambda: stage.control.abort(stage.name, abort_others=True),
+        lambda: stage.control.abort(stage.name, owner=owner, abort_others=True),
     ):
         with pytest.raises(ControlError, match=r"INVALID_REQUEST.*begin a member"):
             ask()
@@ -123,8 +123,8 @@ def test_errors_are_the_fields(stage: Stage) -> None:
     producer.begin_transaction()
     producer.produce(stage.name, "theirs", partition=0)
     producer.flush(30)
-    stage.control.begin(client_id=stage.name, transactional_id=stage.name)  # the same id, taken by hand
+    owner = stage.control.begin(client_id=stage.name, transactional_id=stage.name).owner  # taken by hand
     with pytest.raises(KafkaException, match=r"(?i)fenced"):
         producer.commit_transaction(30)
-    stage.control.abort(stage.name)
+    stage.control.abort(stage.name, owner=owner)
     assert stage.read() == [[]] * PARTITIONS

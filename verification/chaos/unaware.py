@@ -153,8 +153,12 @@ class ByHand(_Client):
         return offsets
 
     async def _abort(self) -> None:
+        def abort() -> None:
+            name = self._who.transactional_id
+            self._control.abort(name, owner=self._control.describe(name).owner)
+
         try:
-            await trio.to_thread.run_sync(self._control.abort, self._who.transactional_id)
+            await trio.to_thread.run_sync(abort)
         except (ControlError, ControlUnreachable) as error:
             self._meet(error)
 

@@ -5,8 +5,8 @@ const INTERVAL_MS = 2000;
 const PATIENCE_MS = 10000;
 const SVG = "http://www.w3.org/2000/svg";
 const REASONS = {
-  off: "To abort from here, give kproxy a control.token.file. Or use: kproxy txn abort ID",
-  remote: "Aborts go over loopback only, because the token travels in plain text. On kproxy's host use: kproxy txn abort ID",
+  off: "To abort from here, give kproxy a control.token.file. Or use: kproxy txn abort ID --owner OWNER",
+  remote: "Aborts go over loopback only, because the token travels in plain text. On kproxy's host use: kproxy txn abort ID --owner OWNER",
 };
 // Producer ids have 64 bits, numbers of JavaScript 53.
 const LONG_IDS = /"producer_id":(\d{16,})/g;
@@ -185,7 +185,7 @@ function figures(status) {
 
 const dialog = byId("ask");
 let token = "";
-let asked = "";
+let asked = null;
 
 function abortCell(row) {
   const found = document.createElement("td");
@@ -194,8 +194,8 @@ function abortCell(row) {
   button.disabled = ability !== "token";
   button.setAttribute("aria-label", `Abort ${row.transactional_id}`);
   button.addEventListener("click", () => {
-    asked = row.transactional_id;
-    byId("ask-name").textContent = asked;
+    asked = row;
+    byId("ask-name").textContent = row.transactional_id;
     byId("ask-error").textContent = "";
     byId("token").value = token;
     dialog.showModal();
@@ -208,11 +208,12 @@ async function abort() {
   token = byId("token").value.trim();
   byId("ask-yes").disabled = true;
   try {
-    const answer = await fetch(`/v1/transactions/${encodeURIComponent(asked)}/abort`, {
+    const answer = await fetch(`/v1/transactions/${encodeURIComponent(asked.transactional_id)}/abort`, {
       method: "POST",
       headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-      // all of it: also what members have prepared, which nobody else may ever decide
-      body: '{"abort_others": true}',
+      // all of it: also what members have prepared, which nobody else may ever decide; but nothing of a newer owner.
+      // As text: the producer id may be too long for a number.
+      body: `{"owner": {"producer_id": ${asked.producer_id}, "producer_epoch": ${asked.producer_epoch}}, "abort_others": true}`,
     });
     if (answer.ok) {
       dialog.close();

@@ -147,12 +147,7 @@ class ControlService:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
 
     async def abort(
-        self,
-        transactional_id: str,
-        *,
-        members: Sequence[str] = (),
-        owner: OwnerId | None = None,
-        abort_others: bool = False,
+        self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
         """As ``TransactionControl``."""
         if self._native.is_open(transactional_id):
@@ -171,11 +166,11 @@ class ControlService:
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
-    async def prepare(self, transactional_id: str) -> Described:
+    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
         """As ``TransactionControl``."""
         _refuse_parts(transactional_id, self._native.has(transactional_id))
-        await self._found(transactional_id)
-        capture = self._begun.named(transactional_id)
+        await self._owned(transactional_id, owner)
+        capture = self._open_here(transactional_id, owner)
         if capture is None:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has no open transaction")
         with self._begun.ending(capture):

@@ -60,9 +60,11 @@ class MemberGroup:
         with trio.fail_after(PATIENCE):
             return await self.control.commit("id", members=members, **how)
 
-    async def abort(self, *members: str, **how: Any) -> Described:
+    async def abort(self, *members: str, owner: OwnerId | None = None, **how: Any) -> Described:
+        """``owner``: by default who has the id now."""
         with trio.fail_after(PATIENCE):
-            return await self.control.abort("id", members=members, **how)
+            now = owner or (await self.control.describe("id")).owner
+            return await self.control.abort("id", owner=now, members=members, **how)
 
     async def describe(self) -> Described:
         with trio.fail_after(PATIENCE):

@@ -10,6 +10,7 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.service import Transactions
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.described import Described
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.txn_error import TxnError
@@ -41,7 +42,7 @@ async def commit(control: ControlService, name: str = "id", **how: Any) -> Descr
 
 async def abort(control: ControlService, name: str = "id") -> Described:
     with trio.fail_after(PATIENCE):
-        return await control.abort(name)
+        return await control.abort(name, owner=(await control.describe(name)).owner)
 
 
 async def write(client: FrameClient, *values: bytes, partition: int = 0, version: int = 7) -> list[int]:
@@ -141,11 +142,11 @@ async def test_what_is_not_open_is_not_decided() -> None:
         assert await refused(control.commit("id")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert await refused(control.describe("id")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert await control.list() == []
-        await begin(control)
+        owner = (await begin(control)).owner
         await commit(control)
         assert await refused(control.commit("id")) is ErrorCode.INVALID_TXN_STATE
-        assert await refused(control.abort("id")) is ErrorCode.INVALID_TXN_STATE
-        assert await refused(control.prepare("id")) is ErrorCode.INVALID_TXN_STATE
+        assert await refused(control.abort("id", owner=owner)) is ErrorCode.INVALID_TXN_STATE
+        assert await refused(control.prepare("id", owner=owner)) is ErrorCode.INVALID_TXN_STATE
         assert await refused(control.commit("other")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -243,6 +244,24 @@ async def test_a_forged_producer_id_is_refused() -> None:
         assert errors_of(await client.call(request, 7)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 
+# -- what comes late
+
+
+@pytest.mark.parametrize("home", ["kproxy", "broker"])
+async def test_a_late_decision_does_not_touch_the_next_transaction(home: str) -> None:
+    rules = (HomeRule("*", Home(home)),)
+    async with stage(transactions_home=rules) as (proxy, control), await proxy.client() as client:
+        late = (await begin(control)).owner
+        await commit(control)
+        owner = (await begin(control)).owner
+        assert await write(client, b"1") == [0]
+        assert await refused(control.abort("id", owner=late)) is ErrorCode.PRODUCER_FENCED
+        assert await refused(control.commit("id", owner=late)) is ErrorCode.PRODUCER_FENCED
+        no_prepare = ErrorCode.PRODUCER_FENCED if home == "kproxy" else ErrorCode.INVALID_REQUEST
+        assert await refused(control.prepare("id", owner=late)) is no_prepare
+        assert (await commit(control, owner=owner)).state == "CompleteCommit"
+
+
 # -- batch ids and prepare
 
 
@@ -269,10 +288,10 @@ async def test_an_empty_commit_is_repeated_too() -> None:
 @pytest.mark.parametrize("committed", [True, False])
 async def test_what_was_prepared_waits_for_its_decision_whoever_begins_meanwhile(committed: bool) -> None:
     async with stage() as (proxy, control), await proxy.client() as client:
-        await begin(control)
+        owner = (await begin(control)).owner
         assert await write(client, b"1") == [0]
         with trio.fail_after(PATIENCE):
-            prepared = await control.prepare("id")
+            prepared = await control.prepare("id", owner=owner)
         assert [(part.name, part.prepared) for part in prepared.parts] == [("", True)]
         assert prepared.state == "Empty"
         assert await write(client, b"plain") == [0]

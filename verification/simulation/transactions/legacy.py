@@ -100,7 +100,7 @@ class ByHand(Legacy):
         self._client_id = ""
         self._begun = 0
         self._writer: MemberWriter | None = None
-        self._owner: OwnerId | None = None
+        self._owner = OwnerId(-1, -1)
         """Of its transaction: kproxy refuses a late commit, whose id another one has by then."""
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
@@ -154,7 +154,8 @@ class ByHand(Legacy):
         """A beginning whose answer was lost, or somebody else's."""
         tid = self._tools.plan.transactional_id
         try:
-            await self._ask("abort", lambda: lambda control: control.abort(tid))
+            owner = (await self._ask("describe", lambda: lambda control: control.describe(tid))).owner
+            await self._ask("abort", lambda: lambda control: control.abort(tid, owner=owner))
         except (Refused, Unheard) as error:
             self.say(f"can't abort what is open: {error}")
 
@@ -184,7 +185,7 @@ class ByHand(Legacy):
                     lambda: lambda control: control.commit(tid, batch_id=batch_id, owner=owner),
                 )
             else:
-                await self._ask(f"abort {claimed.name}", lambda: lambda control: control.abort(tid))
+                await self._ask(f"abort {claimed.name}", lambda: lambda control: control.abort(tid, owner=owner))
         except Refused as error:
             if error.code is ErrorCode.TRANSACTION_ABORTABLE:
                 claimed.told = False

@@ -180,9 +180,12 @@ class Driver:
     async def _write_own(self, own: Part, plan: BatchPlan) -> None:
         await own.write(f"{TXN_CLIENTS}{own.name}")
         if plan.prepares:
-            tid = self._tid
-            await self._asked("prepare", [own.instance], lambda: lambda control: control.prepare(tid), [])
+            await self._asked("prepare", [own.instance], self._prepare, [])
             self._tools.stepped("own prepared")
+
+    def _prepare(self) -> Ask:
+        tid, owner = self._tid, self._owner
+        return lambda control: control.prepare(tid, owner=owner)
 
     # -- decisions
 

@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described
+from kproxy.txn.described import Described, OwnerId
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.calls import Calls
-from verification.simulation.transactions.control_calls import ControlClient, ControlPost, Refused, Unheard
+from verification.simulation.transactions.control_calls import Ask, ControlClient, ControlPost, Refused, Unheard
 from verification.simulation.transactions.history import TransactionHistory
 from verification.simulation.transactions.member_driver import Driver
 from verification.simulation.transactions.member_history import PREPARED, MemberHistory
@@ -93,13 +93,16 @@ class MemberGroups:
                 self._told.breaks(PREPARED, f"{' '.join(sorted(lost))} of {tid} is not prepared any more")
             if prepared:
                 self.history.decides(tid, set(prepared))
-                await self._abort(tid, sorted({*prepared} - {""}), client, places)
+                await self._abort(tid, found.owner, sorted({*prepared} - {""}), client, places)
             elif not found.parts and found.state != "Ongoing":
                 return
             await trio.sleep(_AGAIN)
 
-    async def _abort(self, tid: str, names: list[str], client: ControlClient, places: range) -> None:
-        await client.ask("tidy", places, lambda: lambda control: control.abort(tid, members=names), _SETTLED, [])
+    async def _abort(self, tid: str, owner: OwnerId, names: list[str], client: ControlClient, places: range) -> None:
+        def make() -> Ask:
+            return lambda control: control.abort(tid, owner=owner, members=names)
+
+        await client.ask("tidy", places, make, _SETTLED, [])
 
     async def _described(self, tid: str, client: ControlClient, places: range) -> Described:
         return await client.ask("describe", places, lambda: lambda control: control.describe(tid), _SETTLED, [])

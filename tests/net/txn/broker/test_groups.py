@@ -290,9 +290,10 @@ async def test_who_has_no_time_left_is_not_committed() -> None:
 async def test_what_the_id_itself_has_open_is_decided_alone() -> None:
     async with at_home() as cast:
         (a,) = await member_groups(cast, "a")
-        await a.begin_own()
+        owner = (await a.begin_own()).owner
         await a.begin("m1")
-        for work in (a.commit("m1"), a.commit(abort_others=True), a.abort("m1"), a.control.prepare("id")):
+        prepare = a.control.prepare("id", owner=owner)
+        for work in (a.commit("m1"), a.commit(abort_others=True), a.abort("m1"), prepare):
             assert await refused(work) is ErrorCode.INVALID_REQUEST
         await a.write("own", "1")
         assert (await a.commit()).state == "CompleteCommit"
