@@ -225,7 +225,7 @@ def run_suite(home: Path, *, bad: str, known: str) -> Reports:
 
     def run(report: Path, *arguments: str) -> int:
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-        environ = os.environ | {"PYTHONPATH": str(KNOWN.parent.parent)}
+        environ = os.environ | {"PYTHONPATH": str(KNOWN.parent.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return subprocess.run(command, cwd=home, env=environ, capture_output=True, check=False).returncode
 
     first, second, third = (home / f"{number}.xml" for number in (1, 2, 3))

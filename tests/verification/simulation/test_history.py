@@ -49,7 +49,9 @@ async def test_a_retry_is_unseen_while_the_connection_before_is_half_open(networ
     assert (record.unseen, late.unseen) == (True, False)
 
 
-async def test_a_retry_is_seen_once_a_half_open_connection_was_given_up(network: VirtualNetwork) -> None:
+async def test_a_retry_is_seen_once_a_half_open_connection_was_given_up(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
     history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
     soon, later = sent(), sent(value=b"b")
     for one in soon, later:
