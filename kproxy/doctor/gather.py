@@ -16,6 +16,7 @@ from kproxy.codec._generated.describe_configs import (
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.version_choice import choose_version
 from kproxy.config import Address, Config
 from kproxy.doctor.examined import NOT_TOLD, Examined, SeenBroker
 from kproxy.doctor.quorum_clock import clock_skew
@@ -101,20 +102,14 @@ async def _another(
     return lost
 
 
-def _newest(client: BrokerClient, api_key: int, ours: int) -> int | None:
-    served = client.versions.get(api_key)
-    return None if served is None else min(served[1], ours)
-
-
 async def _metadata(examined: Examined, client: BrokerClient) -> None:
-    version = _newest(client, ApiKey.METADATA, _NEWEST_METADATA) or 0
+    version = choose_version(client.versions, MetadataRequest, (0, _NEWEST_METADATA))
     request = MetadataRequest(topics=None if version else [], allow_auto_topic_creation=False)
     request.include_topic_authorized_operations = version >= _TOPICS_RIGHTS_FROM
     request.include_cluster_authorized_operations = version in _RIGHTS_IN_METADATA
     if version < 4:
         request.allow_auto_topic_creation = True  # it can't be said, and names of all topics make none
-    response = await client.call(request, version)
-    assert isinstance(response, MetadataResponse)
+    response = await client.call(request, MetadataResponse, (version, version))
     examined.brokers = [SeenBroker(row.node_id, Address(row.host, row.port)) for row in response.brokers]
     examined.topics = {topic.name: topic for topic in response.topics if topic.name is not None}
     if version in _RIGHTS_IN_METADATA:
@@ -123,19 +118,17 @@ async def _metadata(examined: Examined, client: BrokerClient) -> None:
 
 async def _cluster_rights(examined: Examined, client: BrokerClient) -> None:
     if examined.cluster_rights == NOT_TOLD and ApiKey.DESCRIBE_CLUSTER in client.versions:
-        response = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
-        assert isinstance(response, DescribeClusterResponse)
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        response = await client.call(request, DescribeClusterResponse, (0, 0))
         examined.cluster_rights = response.cluster_authorized_operations
 
 
 async def _producer_id(examined: Examined, client: BrokerClient) -> None:
-    version = _newest(client, ApiKey.INIT_PRODUCER_ID, 4)
-    if version is None:
+    if ApiKey.INIT_PRODUCER_ID not in client.versions:
         return
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
     for _ in range(_PRODUCER_ID_TRIES):
-        response = await client.call(request, version)
-        assert isinstance(response, InitProducerIdResponse)
+        response = await client.call(request, InitProducerIdResponse, (0, 4))
         examined.producer_id_error = response.error_code
         if response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return
@@ -164,11 +157,9 @@ async def _settings(
     client: BrokerClient, resources: list[DescribeConfigsRequestDescribeConfigsResource]
 ) -> dict[str, Mapping[str, str]]:
     """By name of the resource; those that the broker will not tell of are left out."""
-    version = _newest(client, ApiKey.DESCRIBE_CONFIGS, 4)
-    if version is None:
+    if ApiKey.DESCRIBE_CONFIGS not in client.versions:
         return {}
-    response = await client.call(DescribeConfigsRequest(resources=resources), version)
-    assert isinstance(response, DescribeConfigsResponse)
+    response = await client.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, (0, 4))
     return {
         result.resource_name: {row.name: row.value or "" for row in result.configs}
         for result in response.results

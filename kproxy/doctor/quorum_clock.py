@@ -12,7 +12,7 @@ from kproxy.codec._generated.describe_quorum import (
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
 )
-from kproxy.codec.messages import ApiKey
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.doctor.examined import ClockSkew
 from kproxy.net.brokers.broker_client import BrokerClient
 
@@ -23,15 +23,14 @@ _TIMESTAMPS: Final = 1
 
 async def clock_skew(client: BrokerClient) -> ClockSkew | None:
     """How far the controller's clock is ahead; None if it is not told. OSError, RemoteProtocolError."""
-    served = client.versions.get(ApiKey.DESCRIBE_QUORUM)
-    if served is None or served[1] < _TIMESTAMPS:
-        return None
     partitions = [DescribeQuorumRequestPartitionData(partition_index=0)]
     request = DescribeQuorumRequest(topics=[DescribeQuorumRequestTopicData(topic_name=_TOPIC, partitions=partitions)])
     asked = time.time()
-    response = await client.call(request, _TIMESTAMPS)
+    try:
+        response = await client.call(request, DescribeQuorumResponse, (_TIMESTAMPS, _TIMESTAMPS))
+    except NoCommonVersion:
+        return None
     answered = time.time()
-    assert isinstance(response, DescribeQuorumResponse)
     told = _leaders_time(response)
     if told is None:
         return None

@@ -97,7 +97,7 @@ def write_markers(markers: Sequence[Marker]) -> Question[bool]:
         for place, error in worst.items():
             yield place, error, not error
 
-    return Question(request, answers, _MARKERS)
+    return Question(request, answers, WriteTxnMarkersResponse, (0, _MARKERS))
 
 
 def describe_producers() -> Question[dict[int, ActiveProducer]]:
@@ -123,11 +123,11 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
                 }
                 yield (topic.name, part.partition_index), part.error_code, active
 
-    return Question(request, answers, _PRODUCERS)
+    return Question(request, answers, DescribeProducersResponse, (0, _PRODUCERS))
 
 
-def list_offsets(timestamp: int) -> Question[int]:
-    """An offset of each partition: ``LATEST`` or ``EARLIEST``."""
+def list_offsets(timestamp: int, oldest: int = 0) -> Question[int]:
+    """An offset of each partition: ``LATEST`` or ``EARLIEST``; asked at no older version than ``oldest``."""
 
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
@@ -142,7 +142,7 @@ def list_offsets(timestamp: int) -> Question[int]:
             for row in topic.partitions:
                 yield (topic.name, row.partition_index), row.error_code, row.offset
 
-    return Question(request, answers, _OFFSETS)
+    return Question(request, answers, ListOffsetsResponse, (oldest, _OFFSETS))
 
 
 def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Question[FetchResponsePartitionData]:
@@ -168,4 +168,4 @@ def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Q
             for part in topic.partitions:
                 yield (topic.topic, part.partition_index), response.error_code or part.error_code, part
 
-    return Question(request, answers, _FETCH, _WAIT_MS)
+    return Question(request, answers, FetchResponse, (0, _FETCH), _WAIT_MS)

@@ -10,6 +10,7 @@ from kproxy.codec._generated.list_offsets import ListOffsetsResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.batch_reader import entry_size
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
@@ -17,7 +18,6 @@ from kproxy.net.brokers.leaders import Question
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import check
 from kproxy.net.partition_client import NoLeader, PartitionClient
-from kproxy.proxy.routing import VersionRange
 
 log = structlog.get_logger("kproxy.lane_log")
 

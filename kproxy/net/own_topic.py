@@ -18,7 +18,7 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsResponse,
 )
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
@@ -125,9 +125,7 @@ class OwnTopic:
 
     async def _metadata(self) -> MetadataResponse:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
-        metadata = await self._cluster.ask_any(request, _METADATA)
-        assert isinstance(metadata, MetadataResponse)
-        return metadata
+        return await self._cluster.ask_any(request, MetadataResponse, _METADATA)
 
     def _partitions(self, metadata: MetadataResponse) -> int:
         """How many the topic has; 0 if it is not there."""
@@ -160,11 +158,8 @@ class OwnTopic:
         )
         if place is None:
             raise OSError("the cluster has no controller")
-        client = await self._cluster.client(place)
-        version = min(_CREATE[1], client.versions.get(ApiKey.CREATE_TOPICS, (0, 0))[1])
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
-        response = await client.call(request, version, extra_ms=_CREATE_TIMEOUT_MS)
-        assert isinstance(response, CreateTopicsResponse)
+        response = await self._cluster.call(place, request, CreateTopicsResponse, _CREATE, extra_ms=_CREATE_TIMEOUT_MS)
         for row in response.topics:
             check("CreateTopics", plan.name, row.error_code)
             if any(row.topic_id):
@@ -185,10 +180,11 @@ class OwnTopic:
             resource_type=_TOPIC_RESOURCE, resource_name=self.name, configuration_keys=list(self._plan.wrong)
         )
         try:
-            response = await self._cluster.ask_any(DescribeConfigsRequest(resources=[resource]), _DESCRIBE)
+            response = await self._cluster.ask_any(
+                DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, _DESCRIBE
+            )
         except (OSError, RemoteProtocolError):
             return
-        assert isinstance(response, DescribeConfigsResponse)
         for row in (row for result in response.results for row in result.configs):
             wanted = self._plan.settings.get(row.name)
             if row.name in self._plan.wrong and row.value != wanted:

@@ -3,11 +3,10 @@
 from typing import TypeVar
 
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.version_choice import VersionRange
 from kproxy.config import Config
-from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.proxy.routing import VersionRange
 
 M = TypeVar("M", bound=Message)
 
@@ -43,14 +42,7 @@ class PartitionClient:
         client = self._client
         if client is None or client.closed:
             client = self._client = await self._connect()
-        served = client.versions.get(request.API_KEY, (0, -1))
-        version = min(versions[1], served[1])
-        if version < max(versions[0], served[0]):
-            self.moved()
-            raise RemoteProtocolError(f"no common version of API key {request.API_KEY}: the broker has {served}")
-        response = await client.call(request, version, extra_ms=extra_ms)
-        assert isinstance(response, answer)
-        return response
+        return await client.call(request, answer, versions, extra_ms=extra_ms)
 
     async def _connect(self) -> BrokerClient:
         broker, error = await self._cluster.leader(self._topic.encode(), self.partition, False)

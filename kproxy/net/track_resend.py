@@ -14,7 +14,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
     ProduceResponse,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
@@ -22,14 +22,14 @@ from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.broker_log import BrokerLog, LogError
 from kproxy.net.brokers.broker_client import BrokerClient
-from kproxy.proxy.routing import Address
+from kproxy.net.brokers.pool import Pool
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
 
 log = structlog.get_logger("kproxy.resend")
 
-_BY_NAME = 8
+_BY_NAME, _BY_ID = (0, 8), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
 _UNKNOWN_TOPIC_PATIENCE = 10
 _GONE = frozenset(
@@ -48,51 +48,27 @@ async def resend_all(connection: "Connection") -> None:
     LocalProtocolError if that is not for this connection to do any more: then it has to end.
     """
     await connection.wait_quiet()
-    clients = _OwnClients(connection)
+    # for these batches alone: one that hangs must not hold up others, nor kproxy's own requests
+    pool = Pool(connection.cluster.network_on_behalf(connection.session.ctx.principal), connection.config)
     broker_log = connection.keeper.broker_log
     try:
         again = True
         while again:
             for track in connection.session.gate.unsettled():
-                await _TrackResend(connection, track, clients, broker_log).run()
+                await _TrackResend(connection, track, pool, broker_log).run()
             again = connection.session.gate.requeue()
     except LocalProtocolError:
         connection.session.gate.abandon()
         raise
     finally:
-        clients.close()
+        pool.close()
     connection.session.gate.recovered()
 
 
-class _OwnClients:
-    """Connections for these batches alone: one that hangs must not hold up others, nor kproxy's own requests."""
-
-    def __init__(self, connection: "Connection") -> None:
-        self._config = connection.config
-        self._network = connection.cluster.network_on_behalf(connection.session.ctx.principal)
-        self._clients: dict[Address, BrokerClient] = {}
-
-    async def get(self, address: Address) -> BrokerClient:
-        known = self._clients.get(address)
-        if known is None or known.closed:
-            known = await BrokerClient.open(
-                self._network,
-                address,
-                self._config.upstream_connect_timeout_ms,
-                self._config.upstream_request_timeout_ms,
-            )
-            self._clients[address] = known
-        return known
-
-    def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
-
-
 class _TrackResend:
-    def __init__(self, connection: "Connection", track: Track, clients: _OwnClients, broker_log: BrokerLog) -> None:
+    def __init__(self, connection: "Connection", track: Track, pool: Pool, broker_log: BrokerLog) -> None:
         self._connection = connection
-        self._clients = clients
+        self._pool = pool
         self._broker_log = broker_log
         self._cluster = connection.cluster
         self._track = track
@@ -183,18 +159,17 @@ class _TrackResend:
             self._no_leader(send, error)
             return
         self._unknown = 0
+        before = send.attempts
         try:
-            client = await self._clients.get(broker.address)
+            async with self._pool.to(broker.address) as client:
+                send.attempts += 1
+                response = await self._ask(client, send)
         except (OSError, RemoteProtocolError):
             self._cluster.count_error("resend")
-            self._no_leader(send, 0)
-            return
-        send.attempts += 1
-        try:
-            response = await self._ask(client, send)
-        except (OSError, RemoteProtocolError):
-            self._cluster.count_error("resend")
-            self._track.lost(send)
+            if send.attempts == before:
+                self._no_leader(send, 0)
+            else:
+                self._track.lost(send)
             return
         self._take(send, response)
         if send.settled and not self._connection.is_connected_to(broker):
@@ -218,12 +193,9 @@ class _TrackResend:
         else:
             topic.name = ref.decode("utf-8", "replace")
         timeout_ms = self._connection.session.gate.producer.longest_timeout_ms
-        newest = client.versions.get(ApiKey.PRODUCE, (0, 0))[1]
-        version = FIRST_TOPIC_ID if self._by_id else min(_BY_NAME, newest)
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
-        response = await client.call(request, version, extra_ms=timeout_ms)
-        assert isinstance(response, ProduceResponse)
-        return response
+        versions = _BY_ID if self._by_id else _BY_NAME
+        return await client.call(request, ProduceResponse, versions, extra_ms=timeout_ms)
 
     def _take(self, send: Send, response: ProduceResponse) -> None:
         for topic in response.responses:

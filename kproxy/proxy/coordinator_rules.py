@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.routing import VersionRange
+from kproxy.codec.version_choice import VersionRange
 
 
 class Home(Enum):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.routing import VersionRange
+from kproxy.codec.version_choice import VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
 

@@ -3,16 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec.version_choice import VersionRange
 
 #: What the names of kproxy's own topics and transactional ids begin with.
 OWN_PREFIX: Final = "__kproxy_"
-
-VersionRange: TypeAlias = tuple[int, int]
-
 
 #: Topics whose names are remembered; about 20 MB.
 _MOST_NAMES: Final = 100_000

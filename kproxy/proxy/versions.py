@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kproxy.codec.messages import APIS, ApiKey, request_class
+from kproxy.codec.version_choice import VersionRange
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.routing import VersionRange
 
 #: Share groups read past any filter of a proxy (KIP-932). Controllers' quorum is no client's business; who runs the
 #: cluster has it at the brokers.

@@ -8,6 +8,7 @@ from kproxy.codec._generated.describe_quorum import (
     DescribeQuorumResponseTopicData,
 )
 from kproxy.codec.messages import ApiKey
+from kproxy.codec.version_choice import VersionRange, choose_version
 from kproxy.doctor.quorum_clock import clock_skew
 
 
@@ -18,8 +19,8 @@ class Controller:
         self.ahead_ms = ahead_ms
         self.versions = {ApiKey.DESCRIBE_QUORUM: (0, newest)}
 
-    async def call(self, request: Any, version: int) -> DescribeQuorumResponse:
-        assert version == 1
+    async def call(self, request: Any, answer: Any, wanted: VersionRange) -> DescribeQuorumResponse:
+        assert choose_version(self.versions, request, wanted) == 1
         now = int(time.time() * 1000)
         voters = [
             DescribeQuorumResponseReplicaState(replica_id=1, last_caught_up_timestamp=now - 7_000_000),

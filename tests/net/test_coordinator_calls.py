@@ -11,7 +11,8 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinator_calls, coordinator_lookup
+from kproxy.net import coordinator_calls
+from kproxy.net.brokers import coordinators as coordinator_lookup
 from kproxy.net.connection import Connection
 from kproxy.testing.fake_broker import Answer, Close
 from tests.net.harness import FrameClient, eventually, proxied

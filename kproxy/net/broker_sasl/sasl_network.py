@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.codec.messages import ApiKey
+from kproxy.codec.messages import ApiKey, response_class
 from kproxy.net.broker_sasl.broker_credentials import Credentials
 from kproxy.net.broker_sasl.renewing_io import RenewingIO
 from kproxy.net.brokers.broker_client import BrokerClient
@@ -138,7 +138,9 @@ async def _exchange(client: BrokerClient, login: Login) -> int:
     """The lifetime of the login, in ms. LoginRefused, OSError, RemoteProtocolError."""
     asked = login.start()
     while True:
-        following = login.answer(await client.call(asked.request, asked.version))
+        following = login.answer(
+            await client.call(asked.request, response_class(asked.request.API_KEY), (asked.version,) * 2)
+        )
         if following is None:
             return login.lifetime_ms
         asked = following

@@ -1,6 +1,8 @@
 """kproxy's own requests to a broker: one at a time over one connection."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -8,11 +10,12 @@ from kproxy import __version__
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
-from kproxy.codec.messages import ErrorCode, Message, response_class
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
-from kproxy.proxy.routing import Address, VersionRange
+from kproxy.proxy.routing import Address
 
 _READ = 65536
 _LARGEST_ANSWER = 1 << 26
@@ -24,11 +27,35 @@ _TLS_ALERT = b"\x15\x03"
 _WANTS_LOGIN = "; does it want SASL, or another login? See upstream.security.protocol"
 
 
-class BrokerClient:
-    """A connection of kproxy's own. Any failure closes it; OSError or RemoteProtocolError says why.
+M = TypeVar("M", bound=Message)
 
-    A cancelled call closes it, too, unless other calls wait for it: then the answer to the cancelled one is skipped.
-    """
+
+def as_it_is(request: Any, version: int) -> None:
+    """All versions can say it."""
+
+
+class Caller(Protocol):
+    """A connection that answers requests."""
+
+    async def call(
+        self,
+        request: Message,
+        answer: type[M],
+        versions: VersionRange = ANY,
+        *,
+        extra_ms: int = 0,
+        trim: Callable[[Any, int], None] = as_it_is,
+    ) -> M:
+        """The answer to a request, at the newest of ``versions`` that the broker serves.
+
+        The broker may take ``extra_ms`` longer than usual. ``trim`` takes out of the request what the version that was
+        chosen cannot say. NoCommonVersion: nothing was sent. OSError, other RemoteProtocolErrors: the fate of the
+        request is open, and the connection is closed.
+        """
+
+
+class BrokerClient:
+    """A connection of kproxy's own. A failure or cancellation of a call closes it."""
 
     def __init__(self, io: ByteIO, address: Address, timeout_ms: int) -> None:
         """``timeout_ms`` is added to the time that a call may take by itself."""
@@ -36,14 +63,9 @@ class BrokerClient:
         self._address = address
         self._timeout_ms = timeout_ms
         self._splitter = FrameSplitter(_LARGEST_ANSWER)
-        self._lock = trio.Lock()
         self._correlation_id = 0
         self._answers = 0
         self._frames: deque[bytearray] = deque()
-        #: Whether the request that is waited for was written whole.
-        self._written = False
-        #: Correlation ids of requests whose call was cancelled, and whose answers were not read yet.
-        self._unwanted: set[int] = set()
         #: What the broker serves, by API key.
         self.versions: dict[int, VersionRange] = {}
         #: The release that it is most like, and its finalized features (KIP-584).
@@ -71,11 +93,6 @@ class BrokerClient:
         return client
 
     @property
-    def requests(self) -> int:
-        """Requests that are answered or waited for now."""
-        return self._lock.statistics().tasks_waiting + self._lock.locked() + len(self._unwanted)
-
-    @property
     def closed(self) -> bool:
         """Whether it can't be used any more."""
         return self._io.closed
@@ -99,52 +116,39 @@ class BrokerClient:
             version = 0  # a broker that doesn't know the version answers in the oldest shape (KIP-511)
         return ApiVersionsResponse.decode(body, version)
 
-    async def call(self, request: Message, version: int | None = None, *, extra_ms: int = 0) -> Message:
-        """The answer to a request, at ``version`` or the newest that both know.
-
-        OSError, RemoteProtocolError: the fate of the request is open, and the connection closed.
-        """
-        async with self._lock:
-            if self._io.closed:
-                raise OSError(f"connection to {self._address} is closed")
-            if version is None:
-                version = min(self.versions.get(request.API_KEY, (0, 0))[1], request.MAX_VERSION)
-            try:
-                body = await self._exchange(request, version, extra_ms)
-                return response_class(request.API_KEY).decode(body, version)
-            except trio.Cancelled:
-                if self._written and self._lock.statistics().tasks_waiting:
-                    self._unwanted.add(self._correlation_id)
-                else:
-                    self.close()
-                raise
-            except (OSError, RemoteProtocolError):
-                self.close()
-                raise
+    async def call(
+        self,
+        request: Message,
+        answer: type[M],
+        versions: VersionRange = ANY,
+        *,
+        extra_ms: int = 0,
+        trim: Callable[[Any, int], None] = as_it_is,
+    ) -> M:
+        """As ``Caller``; one call at a time."""
+        version = choose_version(self.versions, request, versions)
+        trim(request, version)
+        if self._io.closed:
+            raise OSError(f"connection to {self._address} is closed")
+        try:
+            return answer.decode(await self._exchange(request, version, extra_ms), version)
+        except BaseException:
+            self.close()
+            raise
 
     async def _exchange(self, request: Message, version: int, extra_ms: int = 0) -> memoryview:
         self._correlation_id += 1
-        self._written = False
         try:
             with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
                 await self._io.send_all([encode_request(request, version, self._correlation_id, _CLIENT_ID)])
-                self._written = True
-                frame = await self._answer()
+                frame = memoryview(await self._frame())[_PREFIX:]
         except trio.ClosedResourceError as error:
             raise OSError(f"connection to {self._address} was closed") from error
         except trio.TooSlowError as error:
             raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
-        if _number(frame) != self._correlation_id:
+        if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
             raise RemoteProtocolError(f"{self._address} answered another request")
         return frame[response_header_size(request.API_KEY, version, frame) :]
-
-    async def _answer(self) -> memoryview:
-        """The next answer that a call waits for."""
-        while True:
-            frame = memoryview(await self._frame())[_PREFIX:]
-            if _number(frame) not in self._unwanted:
-                return frame
-            self._unwanted.remove(_number(frame))
 
     async def _frame(self) -> bytearray:
         if self._frames:
@@ -173,8 +177,3 @@ class BrokerClient:
     def close(self) -> None:
         """Closes the connection."""
         self._io.close()
-
-
-def _number(frame: memoryview) -> int:
-    """The correlation id of an answer."""
-    return int.from_bytes(frame[:4], "big", signed=True)

@@ -1,7 +1,7 @@
 """kproxy's own view of the cluster: its brokers and their versions, leaders and coordinators."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import trio
@@ -11,11 +11,13 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, Init
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import TopicRef
+from kproxy.codec.version_choice import ANY, VersionRange
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import ByteIO, ClientNetworks, Network
-from kproxy.proxy.routing import Address, Broker, ClusterMap, VersionRange
+from kproxy.proxy.routing import Address, Broker, ClusterMap
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.cluster")
@@ -50,8 +52,8 @@ class Cluster:
         self.map = cluster_map
         self.network = network
         self._networks = clients
-        self._clients: dict[Address, list[BrokerClient]] = {}
-        self._connecting: dict[Address, trio.Lock] = {}
+        #: For what is answered soon.
+        self.pool = Pool(network, config, _MOST_CONNECTIONS)
         self._turn = 0
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
@@ -103,8 +105,7 @@ class Cluster:
 
     async def refresh(self) -> None:
         """Asks any broker for all brokers, and gives new ones a port."""
-        response = await self.ask_any(MetadataRequest(topics=[]), (1, _METADATA))
-        assert isinstance(response, MetadataResponse)
+        response = await self.ask_any(MetadataRequest(topics=[]), MetadataResponse, (1, _METADATA))
         self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
         self.map.members = {row.node_id for row in response.brokers}
@@ -137,41 +138,27 @@ class Cluster:
 
     # -- asking
 
-    async def client(self, address: Address) -> BrokerClient:
-        """A connection of kproxy's own to a broker, an idle one if it can be. OSError, RemoteProtocolError.
-
-        A connection carries one request at a time: over a slow network one connection for all would be a queue.
-        """
-        found = self._open_client(address)
-        if found is not None:
-            return found
-        async with self._connecting.setdefault(address, trio.Lock()):
-            found = self._open_client(address)
-            if found is not None:
-                return found
-            client = await BrokerClient.open(
-                self.network,
-                address,
-                self._config.upstream_connect_timeout_ms,
-                self._config.upstream_request_timeout_ms,
-            )
-            self._clients.setdefault(address, []).append(client)
-            return client
-
-    def _open_client(self, address: Address) -> BrokerClient | None:
-        """The connection with the fewest requests; None if one more may be opened for another request."""
-        known = self._clients[address] = [client for client in self._clients.get(address, ()) if not client.closed]
-        best = min(known, key=lambda client: client.requests, default=None)
-        return best if best is not None and (not best.requests or len(known) >= _MOST_CONNECTIONS) else None
+    async def call(
+        self,
+        address: Address,
+        request: Message,
+        answer: type[M],
+        versions: VersionRange = ANY,
+        *,
+        extra_ms: int = 0,
+        trim: Callable[[Any, int], None] = as_it_is,
+    ) -> M:
+        """A broker's answer, as ``Caller``, over one of the connections for what is answered soon."""
+        async with self.pool.to(address) as client:
+            return await client.call(request, answer, versions, extra_ms=extra_ms, trim=trim)
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
         """What a broker serves; asked again after a connection to it was lost. OSError, RemoteProtocolError."""
         if broker.versions is None:
-            for known in self._clients.pop(broker.address, ()):
-                known.close()  # it may be from before an upgrade
-            client = await self.client(broker.address)
-            broker.versions, broker.said = client.versions, client.said
-            broker.release, broker.features = client.release, client.features
+            self.pool.close_idle(broker.address)  # they may be from before an upgrade
+            async with self.pool.to(broker.address) as client:
+                broker.versions, broker.said = client.versions, client.said
+                broker.release, broker.features = client.release, client.features
         return broker.versions
 
     async def connect_for(self, principal: str, broker: Broker) -> ByteIO:
@@ -185,18 +172,15 @@ class Cluster:
         """The network for what kproxy does for a client, beside the client's own connection."""
         return self.network if self._networks is None else self._networks.on_behalf(principal)
 
-    async def ask_any(self, request: Message, versions: VersionRange) -> Message:
-        """The first answer that any broker gives, at a version as new as both allow. OSError, RemoteProtocolError."""
+    async def ask_any(self, request: Message, answer: type[M], versions: VersionRange = ANY) -> M:
+        """The first answer that any broker gives. OSError, RemoteProtocolError."""
         error: OSError | RemoteProtocolError = OSError("no broker is known")
         addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
         # where a connection stands already, ask there first
-        addresses.sort(key=lambda address: all(client.closed for client in self._clients.get(address, ())))
+        addresses.sort(key=lambda address: not self.pool.is_connected(address))
         for address in dict.fromkeys(addresses):
             try:
-                client = await self.client(address)
-                served = client.versions.get(request.API_KEY, (0, 0))
-                version = min(versions[1], served[1], request.MAX_VERSION)
-                return await client.call(request, max(version, served[0]))
+                return await self.call(address, request, answer, versions)
             except (OSError, RemoteProtocolError) as failed:
                 error = failed
         raise error
@@ -208,8 +192,7 @@ class Cluster:
         else:
             asked = MetadataRequestTopic(name=topic.decode("utf-8", "replace"))
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        response = await self.ask_any(request, (4, _METADATA))
-        assert isinstance(response, MetadataResponse)
+        response = await self.ask_any(request, MetadataResponse, (4, _METADATA))
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
         for found in response.topics:
             for row in found.partitions:
@@ -223,8 +206,7 @@ class Cluster:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
         error = 0
         for _ in range(_PRODUCER_ID_TRIES):
-            response = await self.ask_any(request, (0, 4))
-            assert isinstance(response, InitProducerIdResponse)
+            response = await self.ask_any(request, InitProducerIdResponse, (0, 4))
             error = response.error_code
             if not error:
                 return response.producer_id
@@ -239,8 +221,7 @@ class Cluster:
         OSError, RemoteProtocolError.
         """
         request = FindCoordinatorRequest(key=key, key_type=key_type)
-        response = await self.ask_any(request, (1, 3))
-        assert isinstance(response, FindCoordinatorResponse)
+        response = await self.ask_any(request, FindCoordinatorResponse, (1, 3))
         if response.error_code:
             return None
         await self.learn([(response.node_id, Address(response.host, response.port))])
@@ -255,6 +236,4 @@ class Cluster:
 
     def close(self) -> None:
         """Closes kproxy's own connections."""
-        for clients in self._clients.values():
-            for client in clients:
-                client.close()
+        self.pool.close()

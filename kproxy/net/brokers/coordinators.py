@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import trio
 
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ErrorCode, Message, response_class
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.broker_client import as_it_is
 from kproxy.net.brokers.cluster import Cluster
 
 _TRIES: Final = 10
@@ -22,10 +23,6 @@ _AGAIN: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-
-
-def _as_it_is(request: Any, version: int) -> None:
-    """All versions can say it."""
 
 
 async def serves(cluster: Cluster, key: str, api_key: int) -> bool:
@@ -44,7 +41,7 @@ async def ask_coordinator(
     *,
     key_type: int = GROUP,
     newest: int = 99,
-    trim: Callable[[Any, int], None] = _as_it_is,
+    trim: Callable[[Any, int], None] = as_it_is,
 ) -> Message | None:
     """The coordinator's answer, asked again where it has moved; None if it could not be had after some tries.
 
@@ -58,11 +55,8 @@ async def ask_coordinator(
             broker = await cluster.coordinator(key, key_type)
             if broker is None:
                 continue
-            client = await cluster.client(broker.address)
-            served = client.versions.get(request.API_KEY, (0, 0))
-            at = min(served[1], request.MAX_VERSION, newest) if version is None else version
-            trim(request, at)
-            answer = await client.call(request, at)
+            versions = (0, newest) if version is None else (version, version)
+            answer = await cluster.call(broker.address, request, response_class(request.API_KEY), versions, trim=trim)
         except (OSError, RemoteProtocolError):
             cluster.count_error("errand")
             continue

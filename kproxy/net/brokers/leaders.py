@@ -9,10 +9,11 @@ import trio
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.codec.version_choice import NoCommonVersion, VersionRange
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.pool import IdleConnections
+from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
 
 """A topic's name and a partition's index."""
@@ -40,12 +41,10 @@ class Question(Generic[T]):
     request: Callable[[Sequence[TopicPartition]], Message]
     #: (partition, error code, what was asked for) for each partition in the answer.
     answers: Callable[[Message], Iterable[tuple[TopicPartition, int, T]]]
-    #: Asked at no newer version.
-    newest: int
+    answer: type[Message]
+    versions: VersionRange
     #: How long the broker may take by itself.
     extra_ms: int = 0
-    #: Asked at no older version.
-    oldest: int = 0
 
 
 class LogError(RemoteProtocolError):
@@ -91,7 +90,7 @@ class Leaders:
         self._cluster = cluster
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
-        self._connections = IdleConnections(cluster.network, config)
+        self._connections = Pool(cluster.network, config)
         self._known: dict[TopicPartition, Address] = {}
 
     async def ask(self, places: Iterable[TopicPartition], question: Question[T]) -> dict[TopicPartition, Told[T]]:
@@ -181,16 +180,10 @@ class Leaders:
         addresses = [broker.address] if broker is not None else []
         for address in dict.fromkeys([*addresses, *self._config.bootstrap_servers]):
             try:
-                client = await self._cluster.client(address)
-                newest = client.versions.get(request.API_KEY, (0, 0))[1]
-                if newest < _FIRST_WITH_IDS and any(topic.name is None for topic in request.topics or ()):
-                    raise RemoteProtocolError(f"{address} knows no topic ids")
-                answer = await client.call(request, min(newest, _METADATA))
+                oldest = _FIRST_WITH_IDS if any(topic.name is None for topic in request.topics or ()) else 0
+                return await self._cluster.call(address, request, MetadataResponse, (oldest, _METADATA))
             except (OSError, RemoteProtocolError) as failed:
                 error = failed
-                continue
-            assert isinstance(answer, MetadataResponse)
-            return answer
         raise error
 
     async def _ask_leader(
@@ -211,11 +204,10 @@ class Leaders:
     ) -> dict[TopicPartition, Told[T]]:
         async with self._connections.to(address) as client:
             request = question.request(places)
-            served = client.versions.get(request.API_KEY)
-            oldest = max(question.oldest, request.MIN_VERSION)
-            if served is None or max(served[0], oldest) > min(question.newest, served[1]):
+            try:
+                answer = await client.call(request, question.answer, question.versions, extra_ms=question.extra_ms)
+            except NoCommonVersion:
                 return {place: Told(ErrorCode.UNSUPPORTED_VERSION, None, address) for place in places}
-            answer = await client.call(request, min(question.newest, served[1]), extra_ms=question.extra_ms)
             return {place: Told(error, value, address) for place, error, value in question.answers(answer)}
 
     def close(self) -> None:

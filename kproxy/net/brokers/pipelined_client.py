@@ -3,16 +3,18 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import trio
 
 from kproxy.codec.frame import PREFIX, FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
+from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.broker_client import M, as_it_is
 from kproxy.net.network import ByteIO
-from kproxy.proxy.routing import Address, VersionRange
+from kproxy.proxy.routing import Address
 
 if TYPE_CHECKING:
     from kproxy.proxy.slots import Buffer
@@ -94,21 +96,32 @@ class PipelinedClient:
         if not self._writing:
             self._write_now()
 
-    async def call(self, request: Message, version: int) -> Message:
-        """Sends a request behind all others and waits for its answer. OSError: its fate is open."""
+    async def call(
+        self,
+        request: Message,
+        answer: type[M],
+        versions: VersionRange = ANY,
+        *,
+        extra_ms: int = 0,
+        trim: Callable[[Any, int], None] = as_it_is,
+    ) -> M:
+        """As ``Caller``, of any number of tasks."""
+        version = choose_version(self.versions, request, versions)
+        trim(request, version)
         done = trio.Event()
         answers: list[Message | None] = []
 
-        def take(answer: Message | None) -> None:
-            answers.append(answer)
+        def take(received: Message | None) -> None:
+            answers.append(received)
             done.set()
 
-        self.send(request, version, take)
+        self.send(request, version, take, extra_ms=extra_ms)
         await done.wait()
-        (answer,) = answers
-        if answer is None:
+        (received,) = answers
+        if received is None:
             raise OSError(f"connection to {self._address} ended")
-        return answer
+        assert isinstance(received, answer)
+        return received
 
     def _write_now(self) -> None:
         try:

@@ -3,31 +3,40 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import trio
+
 from kproxy.config import Config
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
 
 
-class IdleConnections:
-    """As many to each broker as requests were on their way at once."""
+class Pool:
+    """As many to each broker as requests are on their way at once, at most ``most``; further requests wait.
 
-    def __init__(self, network: Network, config: Config) -> None:
+    A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
+    """
+
+    def __init__(self, network: Network, config: Config, most: int = 1 << 30) -> None:
         """Connects and asks within ``config``'s time-outs."""
         self._network = network
         self._config = config
+        self._most = most
+        self._room: dict[Address, trio.Semaphore] = {}
         self._idle: dict[Address, list[BrokerClient]] = {}
         self._closed = False
 
     @asynccontextmanager
     async def to(self, address: Address) -> AsyncIterator[BrokerClient]:
         """A connection for one request. OSError, RemoteProtocolError if there is none to be had."""
-        idle = self._idle.get(address)
-        client = idle.pop() if idle else await self._open(address)
-        try:
-            yield client
-        finally:
-            self._give_back(address, client)
+        room = self._room.get(address) or self._room.setdefault(address, trio.Semaphore(self._most))
+        async with room:
+            idle = self._idle.get(address)
+            client = idle.pop() if idle else await self._open(address)
+            try:
+                yield client
+            finally:
+                self._give_back(address, client)
 
     async def _open(self, address: Address) -> BrokerClient:
         config = self._config
@@ -35,20 +44,25 @@ class IdleConnections:
             self._network, address, config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
         )
 
+    def is_connected(self, address: Address) -> bool:
+        """Whether a connection to a broker is idle."""
+        return bool(self._idle.get(address))
+
     def _give_back(self, address: Address, client: BrokerClient) -> None:
         if self._closed:
             client.close()
         elif not client.closed:
             self._idle.setdefault(address, []).append(client)
         else:
-            # the broker may have gone: then the others would fail at their next request, too
-            for other in self._idle.pop(address, []):
-                other.close()
+            self.close_idle(address)  # the broker may have gone: then the others would fail at their next request, too
+
+    def close_idle(self, address: Address) -> None:
+        """Closes the connections to a broker that are idle."""
+        for client in self._idle.pop(address, ()):
+            client.close()
 
     def close(self) -> None:
         """Closes the connections that are idle, and each other one when its request is over."""
         self._closed = True
-        for clients in self._idle.values():
-            for client in clients:
-                client.close()
-        self._idle.clear()
+        for address in list(self._idle):
+            self.close_idle(address)

@@ -139,8 +139,7 @@ class GroupAsks:
         if not names:
             return
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
-        response = await self._cluster.ask_any(request, _BY_ID)
-        assert isinstance(response, MetadataResponse)
+        response = await self._cluster.ask_any(request, MetadataResponse, _BY_ID)
         ids = {topic.name: topic.topic_id for topic in response.topics if not topic.error_code}
         for group in said:
             group.topics = [topic for topic in group.topics if topic.name in ids]

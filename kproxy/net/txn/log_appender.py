@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import trio
 
@@ -19,21 +19,18 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.version_choice import VersionRange
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import check, pause
 from kproxy.net.partition_client import NoLeader
 from kproxy.net.txn.log_connections import LogConnections
-from kproxy.proxy.routing import VersionRange
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 """A record's key and value."""
-
-M = TypeVar("M", bound=Message)
 
 _PRODUCE: Final[VersionRange] = (3, 8)
 _DELETE: Final[VersionRange] = (0, 2)
@@ -169,7 +166,7 @@ class LogAppender:
             with trio.move_on_after(self._attempt_ms / 1000):
                 async with self._connections.to_leader(partition) as client:
                     attempts.sent, sent_at = True, trio.current_time()
-                    response = await _call(client, request, ProduceResponse, _PRODUCE)
+                    response = await client.call(request, ProduceResponse, _PRODUCE)
                 row = next(row for found in response.responses for row in found.partition_responses)
                 offset, attempts.error_code = row.base_offset, row.error_code
                 self.told_time(sent_at, row.log_append_time_ms)
@@ -198,20 +195,10 @@ class LogAppender:
     async def _delete(self, partition: int, request: DeleteRecordsRequest) -> int:
         with trio.move_on_after(self._attempt_ms / 1000):
             async with self._connections.to_leader(partition) as client:
-                response = await _call(client, request, DeleteRecordsResponse, _DELETE)
+                response = await client.call(request, DeleteRecordsResponse, _DELETE)
             row = next((row for found in response.topics for row in found.partitions), None)
             if row is None:
                 raise RemoteProtocolError("DeleteRecords answer without the partition")
             check("DeleteRecords", self._topic, row.error_code)
             return row.low_watermark
         raise OSError("DeleteRecords: no answer in time")
-
-
-async def _call(client: BrokerClient, request: Message, answer: type[M], versions: VersionRange) -> M:
-    served = client.versions.get(request.API_KEY, (0, -1))
-    version = min(versions[1], served[1])
-    if version < max(versions[0], served[0]):
-        raise RemoteProtocolError(f"no common version of API key {request.API_KEY}: the broker has {served}")
-    response = await client.call(request, version)
-    assert isinstance(response, answer)
-    return response

@@ -4,14 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import trio
-
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.pool import IdleConnections
+from kproxy.net.brokers.pool import Pool
 from kproxy.net.partition_client import NoLeader
 from kproxy.proxy.routing import Address
 
@@ -30,8 +28,7 @@ class LogConnections:
         self._cluster = cluster
         self._topic = topic
         self._leaders: dict[int, Address] = {}
-        self._connections = IdleConnections(cluster.network, config)
-        self._limiters: dict[Address, trio.CapacityLimiter] = {}
+        self._connections = Pool(cluster.network, config, _MOST)
 
     @asynccontextmanager
     async def to_leader(self, partition: int) -> AsyncIterator[BrokerClient]:
@@ -42,8 +39,7 @@ class LogConnections:
         """
         try:
             address = self._leaders.get(partition) or await self._find(partition)
-            limiter = self._limiters.setdefault(address, trio.CapacityLimiter(_MOST))
-            async with limiter, self._connections.to(address) as client:
+            async with self._connections.to(address) as client:
                 yield client
         except (OSError, RemoteProtocolError):
             self.moved(partition)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -31,7 +30,7 @@ class LogLost(OSError):
 log = structlog.get_logger("kproxy.transaction_log")
 
 #: From v5 on a new leader that does not know the high watermark yet says so (KIP-207).
-_END: Final = replace(list_offsets(LATEST), oldest=5)
+_END: Final = list_offsets(LATEST, oldest=5)
 
 
 class LogFollower:

@@ -13,6 +13,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.brokers.pool import Pool
 from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check, pause
 from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
@@ -54,6 +55,7 @@ class LogPolls:
         self._lost = trio.Event()
         #: The long poll to each leader.
         self._polls: dict[Address, trio.CancelScope] = {}
+        self._pool = Pool(cluster.network, config)
         self._fed = 0
         #: What was warned of.
         self._told_gone = self._told_refused = False
@@ -129,28 +131,17 @@ class LogPolls:
 
     async def _follow(self, address: Address) -> None:
         """Asks one broker until it leads nothing any more, or fails."""
-        client: BrokerClient | None = None
         try:
             while parts := self._led_by(address):
-                if client is None or client.closed:
-                    client = await self._connect(address)
-                with trio.CancelScope() as self._polls[address]:
-                    await self._poll(client, parts)
+                async with self._pool.to(address) as client:
+                    with trio.CancelScope() as self._polls[address]:
+                        await self._poll(client, parts)
         except (OSError, RemoteProtocolError) as error:
             self.failed(error)
         finally:
-            if client is not None:
-                client.close()
+            self._pool.close_idle(address)
             self._lose(self._led_by(address))
             del self._polls[address]
-
-    async def _connect(self, address: Address) -> BrokerClient:
-        return await BrokerClient.open(
-            self._cluster.network,
-            address,
-            self._config.upstream_connect_timeout_ms,
-            self._config.upstream_request_timeout_ms,
-        )
 
     async def _poll(self, client: BrokerClient, parts: Sequence[LogPartition]) -> None:
         stale = [part for part in parts if part.stale]

@@ -16,12 +16,12 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequestListOffsetsTopic,
     ListOffsetsResponse,
 )
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.version_choice import VersionRange
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import EARLIEST
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.txn.log_partition import LogPartition
-from kproxy.proxy.routing import VersionRange
 
 _OFFSETS: Final[VersionRange] = (1, 7)
 _FETCH: Final[VersionRange] = (4, 13)
@@ -30,13 +30,6 @@ _WITH_EPOCHS: Final = 12
 _WITH_IDS: Final = 13
 _PARTITION_BYTES: Final = 1 << 20
 _FETCH_BYTES: Final = 8 << 20
-
-
-def _version(client: BrokerClient, request: type[Message], versions: VersionRange) -> int:
-    served = client.versions.get(request.API_KEY, (0, -1))
-    if max(served[0], versions[0]) > min(served[1], versions[1]):
-        raise RemoteProtocolError(f"no common version of API key {request.API_KEY}: the broker has {served}")
-    return min(served[1], versions[1])
 
 
 async def log_starts(client: BrokerClient, topic: str, parts: Sequence[LogPartition]) -> Iterator[tuple[int, int, int]]:
@@ -48,9 +41,8 @@ async def log_starts(client: BrokerClient, topic: str, parts: Sequence[LogPartit
         for part in parts
     ]
     wanted = ListOffsetsRequestListOffsetsTopic(name=topic, partitions=rows)
-    version = _version(client, ListOffsetsRequest, _OFFSETS)
-    response = await client.call(ListOffsetsRequest(replica_id=-1, topics=[wanted]), version)
-    assert isinstance(response, ListOffsetsResponse)
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    response = await client.call(request, ListOffsetsResponse, _OFFSETS)
     indexes = {part.index for part in parts}
     found = (row for rows in response.topics for row in rows.partitions if row.partition_index in indexes)
     return ((row.partition_index, row.error_code, row.offset) for row in found)
@@ -65,27 +57,32 @@ async def log_records(
     longest should come first. A log that is not the one that was read has an error: OFFSET_OUT_OF_RANGE also where the
     leader lost what was read, UNKNOWN_TOPIC_ID where the topic was made anew. OSError, RemoteProtocolError.
     """
-    newest = _WITH_IDS if any(topic_id) else _WITH_IDS - 1
-    version = _version(client, FetchRequest, (_FETCH[0], newest))
+    versions = _FETCH[0], _WITH_IDS if any(topic_id) else _WITH_IDS - 1
     rows = [
         FetchRequestFetchPartition(
             partition=part.index,
             current_leader_epoch=part.leader_epoch,
             fetch_offset=part.position,
-            last_fetched_epoch=part.fetched_epoch if version >= _WITH_EPOCHS else -1,
+            last_fetched_epoch=part.fetched_epoch,
             partition_max_bytes=_PARTITION_BYTES,
         )
         for part in parts
     ]
     wanted = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
     request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[wanted])
-    response = await client.call(request, version, extra_ms=wait_ms // 2)
-    assert isinstance(response, FetchResponse)
+    response = await client.call(request, FetchResponse, versions, extra_ms=wait_ms // 2, trim=_trim)
     if response.error_code:
         raise RemoteProtocolError(f"Fetch failed with error {response.error_code}")
     indexes = {part.index for part in parts}
     found = (row for rows in response.responses for row in rows.partitions if row.partition_index in indexes)
     return ((row.partition_index, _error(row), row) for row in found)
+
+
+def _trim(request: FetchRequest, version: int) -> None:
+    if version < _WITH_EPOCHS:
+        for topic in request.topics:
+            for row in topic.partitions:
+                row.last_fetched_epoch = -1
 
 
 def _error(row: FetchResponsePartitionData) -> int:

@@ -5,7 +5,6 @@ of that log nothing undecided lies below the lowest offset announced, and a look
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Final
 
 from kproxy.codec.batch import read_header
@@ -29,7 +28,7 @@ _READ_BYTES: Final = 1 << 20
 #: Partitions whose last scan is remembered: what lies before it need not be read again.
 _MOST_SCANNED: Final = 10_000
 #: A leader that does not know the high watermark yet says so (KIP-207).
-_END: Final = replace(list_offsets(LATEST), oldest=5)
+_END: Final = list_offsets(LATEST, oldest=5)
 _MAGIC_V2: Final = 2
 
 

@@ -17,8 +17,7 @@ async def topic_names(cluster: Cluster, ids: Iterable[bytes]) -> dict[bytes, str
     found = {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
     if unknown:
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown]
-        response = await cluster.ask_any(MetadataRequest(topics=topics), (_BY_ID, _NEWEST))
-        assert isinstance(response, MetadataResponse)
+        response = await cluster.ask_any(MetadataRequest(topics=topics), MetadataResponse, (_BY_ID, _NEWEST))
         for topic in response.topics:
             if topic.name and not topic.error_code:
                 found[topic.topic_id] = topic.name

@@ -113,8 +113,9 @@ class TopicPolicies:
         resource = DescribeConfigsRequestDescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_SETTING]
         )
-        response = await self._cluster.ask_any(DescribeConfigsRequest(resources=[resource]), _DESCRIBE)
-        assert isinstance(response, DescribeConfigsResponse)
+        response = await self._cluster.ask_any(
+            DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, _DESCRIBE
+        )
         for result in response.results:
             check("DescribeConfigs", topic, result.error_code)
             return _has_compact(result)

@@ -47,8 +47,7 @@ class WriterConnections:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
         )
-        response = await self.cluster.ask_any(request, _METADATA)
-        assert isinstance(response, MetadataResponse)
+        response = await self.cluster.ask_any(request, MetadataResponse, _METADATA)
         alive = [(row.node_id, Address(row.host, row.port)) for row in response.brokers]
         await self.cluster.learn(alive)
         nodes = {node_id for node_id, _ in alive}

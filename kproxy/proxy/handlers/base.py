@@ -9,13 +9,14 @@ from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.codec.version_choice import VersionRange
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest
 from kproxy.proxy.coordinator_rules import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.quotas.meter import Meter
-from kproxy.proxy.routing import Address, ClusterMap, VersionRange, is_own_name
+from kproxy.proxy.routing import Address, ClusterMap, is_own_name
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions

@@ -69,7 +69,7 @@ def place(fake: FakeServer) -> Address:
 
 async def ask(network: Network, fake: FakeServer) -> MetadataResponse:
     client = await BrokerClient.open(network, place(fake), 5000, 5000)
-    answer = await client.call(MetadataRequest(topics=[]))
+    answer = await client.call(MetadataRequest(topics=[]), MetadataResponse)
     client.close()
     assert isinstance(answer, MetadataResponse)
     return answer
@@ -79,7 +79,7 @@ async def call_on(client: BrokerClient) -> None:
     """Behind the end of a login or two: one may be on its way to be renewed already."""
     for _ in range(5):
         await trio.sleep(ENDING.max_reauth_ms / 1000)
-        await client.call(MetadataRequest(topics=[]))
+        await client.call(MetadataRequest(topics=[]), MetadataResponse)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -158,7 +158,7 @@ async def test_an_own_connection_renews_its_login_before_the_next_request(passwo
         before = mine.count
         for count in (1, 2, 3):
             await trio.sleep(ENDING.max_reauth_ms / 1000)
-            await client.call(MetadataRequest(topics=[]))
+            await client.call(MetadataRequest(topics=[]), MetadataResponse)
             assert mine.count >= before + count
         client.close()
 
@@ -183,8 +183,8 @@ async def test_a_password_that_is_gone_for_a_moment_costs_nothing_while_the_logi
     async with broker(rules, stats, **login(password)) as (fake, network):
         client = await BrokerClient.open(network, place(fake), 5000, 5000)
         remove(password)
-        await client.call(MetadataRequest(topics=[]))
-        await client.call(MetadataRequest(topics=[]))
+        await client.call(MetadataRequest(topics=[]), MetadataResponse)
+        await client.call(MetadataRequest(topics=[]), MetadataResponse)
         assert stats.upstream_errors == {"authentication": 1}
         client.close()
 

@@ -11,6 +11,7 @@ from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, Fin
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, Message
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
@@ -26,7 +27,7 @@ async def client(timeout_ms: int = 5000) -> AsyncIterator[tuple[FakeServer, Pipe
     async with open_fake_cluster() as fake, trio.open_nursery() as nursery:
         address = Address("127.0.0.1", fake.cluster.brokers[1].port)
         io = await SocketNetwork().connect(*address, 1000)
-        yield fake, PipelinedClient(io, address, {}, timeout_ms, nursery)
+        yield fake, PipelinedClient(io, address, {ApiKey.FIND_COORDINATOR: (0, 6)}, timeout_ms, nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -150,10 +151,13 @@ async def test_the_end_of_its_nursery_closes_it() -> None:
 
 async def test_who_calls_waits_for_its_answer_or_for_the_end() -> None:
     async with client() as (fake, asked):
-        answer = await asked.call(FindCoordinatorRequest(key="a"), 3)
-        assert isinstance(answer, FindCoordinatorResponse)
+        request = FindCoordinatorRequest(key="a")
+        assert isinstance(await asked.call(request, FindCoordinatorResponse, (0, 3)), FindCoordinatorResponse)
+        with pytest.raises(NoCommonVersion):
+            await asked.call(request, FindCoordinatorResponse, (90, 99))
+        assert not asked.closed
         fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: Close())
         with pytest.raises(OSError, match="ended"):
-            await asked.call(FindCoordinatorRequest(key="a"), 3)
+            await asked.call(request, FindCoordinatorResponse, (0, 3))
         with pytest.raises(OSError, match="closed"):
-            await asked.call(FindCoordinatorRequest(key="a"), 3)
+            await asked.call(request, FindCoordinatorResponse, (0, 3))

@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey
-from kproxy.net.brokers.pool import IdleConnections
+from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import CloseAfter
 from tests.net.harness import Proxied, proxied
 
 
 @asynccontextmanager
-async def pool() -> AsyncIterator[tuple[Proxied, IdleConnections, Address]]:
+async def pool() -> AsyncIterator[tuple[Proxied, Pool, Address]]:
     async with proxied() as proxy:
-        connections = IdleConnections(proxy.cluster.network, proxy.config)
+        connections = Pool(proxy.cluster.network, proxy.config)
         broker = proxy.cluster.any_broker()
         assert broker is not None
         yield proxy, connections, broker.address
@@ -28,7 +28,7 @@ async def test_one_for_each_request_at_a_time_and_then_again() -> None:
     async with pool() as (_, connections, address):
         async with connections.to(address) as one, connections.to(address) as other:
             assert one is not other
-            await one.call(MetadataRequest(topics=[]))
+            await one.call(MetadataRequest(topics=[]), MetadataResponse)
         async with connections.to(address) as again, connections.to(address) as too:
             assert {again, too} == {one, other}
 
@@ -40,7 +40,7 @@ async def test_where_one_fails_the_others_of_that_broker_are_not_tried() -> None
         proxy.brokers.control(ApiKey.METADATA, lambda _: CloseAfter(), times=1)
         with pytest.raises(OSError):
             async with connections.to(address) as one:
-                await one.call(MetadataRequest(topics=[]))
+                await one.call(MetadataRequest(topics=[]), MetadataResponse)
         assert one.closed
         async with connections.to(address) as new:
             assert new not in (one, idle)
@@ -53,7 +53,7 @@ async def test_what_is_under_way_at_the_end_is_closed_when_it_is_over() -> None:
         async with connections.to(address) as under_way:
             connections.close()
             assert not under_way.closed
-            await under_way.call(MetadataRequest(topics=[]))
+            await under_way.call(MetadataRequest(topics=[]), MetadataResponse)
         assert used.closed
         assert under_way.closed
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from kproxy.codec._generated.end_txn import EndTxnRequest
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.coordinators import TRANSACTION
@@ -26,8 +26,9 @@ async def told_without_an_answer(
     try:
         broker = await self._cluster.coordinator(self._name, TRANSACTION)
         assert broker is not None
-        client = await self._cluster.client(broker.address)
-        await client.call(EndTxnRequest(self._name, *producer, committed), 4)
+        await self._cluster.call(
+            broker.address, EndTxnRequest(self._name, *producer, committed), EndTxnResponse, (0, 4)
+        )
     except (OSError, RemoteProtocolError):
         return None
     return None

@@ -138,10 +138,9 @@ class BrokerRequests:
         if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not doubted:
             return SECOND
         try:
-            answer = await self._cluster.ask_any(_WHO_ASKS, _FEATURES)
+            answer = await self._cluster.ask_any(_WHO_ASKS, ApiVersionsResponse, _FEATURES)
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        assert isinstance(answer, ApiVersionsResponse)
         if answer.error_code:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ApiVersions: error {answer.error_code}")
         levels = {row.name: row.max_version_level for row in answer.finalized_features}

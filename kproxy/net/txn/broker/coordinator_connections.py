@@ -7,7 +7,7 @@ id has connections of its own for them: over shared ones it would wait for all o
 from collections.abc import Callable
 from typing import Any, Final
 
-from kproxy.codec.messages import Message
+from kproxy.codec.messages import Message, response_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -48,12 +48,11 @@ class CoordinatorConnections:
             broker = await self._broker(key, key_type)
             if broker is None:
                 return None
-            served = (await self._cluster.versions(broker)).get(request.API_KEY, (0, 0))
-            version = min(served[1], request.MAX_VERSION, newest)
-            trim(request, version)
+            answer, versions = response_class(request.API_KEY), (0, newest)
+            await self._cluster.versions(broker)
             if self._connections is None:
-                return await (await self._cluster.client(broker.address)).call(request, version)
-            return await (await self._connections.connect(broker)).call(request, version)
+                return await self._cluster.call(broker.address, request, answer, versions, trim=trim)
+            return await (await self._connections.connect(broker)).call(request, answer, versions, trim=trim)
         except (OSError, RemoteProtocolError):
             self._failed(key, key_type)
             return None

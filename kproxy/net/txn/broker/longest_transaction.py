@@ -7,7 +7,8 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsRequestDescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import TRANSACTION
@@ -32,18 +33,15 @@ class LongestTransaction:
             broker = await self._cluster.coordinator(transactional_id, TRANSACTION)
             if broker is None:
                 raise OSError(f"{transactional_id} has no coordinator")
-            versions = await self._cluster.versions(broker)
-            if ApiKey.DESCRIBE_CONFIGS not in versions:
-                return self._otherwise_ms
             resource = DescribeConfigsRequestDescribeConfigsResource(
                 resource_type=_BROKER_RESOURCE, resource_name=str(broker.node_id), configuration_keys=[_SETTING]
             )
-            client = await self._cluster.client(broker.address)
-            version = min(_NEWEST, versions[ApiKey.DESCRIBE_CONFIGS][1])
-            answer = await client.call(DescribeConfigsRequest(resources=[resource]), version)
+            request = DescribeConfigsRequest(resources=[resource])
+            answer = await self._cluster.call(broker.address, request, DescribeConfigsResponse, (0, _NEWEST))
+        except NoCommonVersion:
+            return self._otherwise_ms
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no settings of a broker: {error}") from error
-        assert isinstance(answer, DescribeConfigsResponse)
         return self._told(answer)
 
     def _told(self, answer: DescribeConfigsResponse) -> int:

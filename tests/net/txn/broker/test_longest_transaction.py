@@ -1,6 +1,7 @@
 """How long the brokers let a transaction be open."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,9 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResponseDescribeConfigsResult,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
+from kproxy.testing.fake_broker import Answer, Edit
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import stage
 
@@ -21,27 +23,22 @@ async def test_a_broker_tells_its_own_limit() -> None:
         assert await LongestTransaction(cluster, 5_000).ms("id") == 1_234
 
 
-@pytest.mark.parametrize("why", ["not served", "refused"])
-async def test_where_it_is_not_told_kproxys_own_counts(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_settings(answer: Any) -> None:
+    answer.api_keys = [row for row in answer.api_keys if row.api_key != ApiKey.DESCRIBE_CONFIGS]
+
+
+async def test_where_brokers_do_not_serve_their_settings_kproxys_own_limit_counts() -> None:
     async with stage() as cast:
-        cluster = (await cast.kproxy()).cluster
-        broker = await cluster.coordinator("id", 1)
-        assert broker is not None
-        if why == "not served":
-            broker.versions = {key: row for key, row in (await cluster.versions(broker)).items() if key != 32}
-        else:
-            await cluster.versions(broker)
-            client = await cluster.client(broker.address)
-            call = client.call
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(_without_settings))
+        assert await LongestTransaction((await cast.kproxy()).cluster, 5_000).ms("id") == 5_000
 
-            async def refused(request: Message, version: int | None = None) -> Message:
-                if request.API_KEY != ApiKey.DESCRIBE_CONFIGS:
-                    return await call(request, version)
-                row = DescribeConfigsResponseDescribeConfigsResult(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-                return DescribeConfigsResponse(results=[row])
 
-            monkeypatch.setattr(client, "call", refused)
-        assert await LongestTransaction(cluster, 5_000).ms("id") == 5_000
+async def test_where_brokers_refuse_to_tell_kproxys_own_limit_counts() -> None:
+    async with stage() as cast:
+        row = DescribeConfigsResponseDescribeConfigsResult(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refused = Answer(DescribeConfigsResponse(results=[row]))
+        cast.server.cluster.control(ApiKey.DESCRIBE_CONFIGS, lambda _: refused)
+        assert await LongestTransaction((await cast.kproxy()).cluster, 5_000).ms("id") == 5_000
 
 
 async def test_a_cluster_that_is_away_is_an_error_that_says_so() -> None:
