@@ -15,7 +15,7 @@ from kproxy.config.log_levels import SUBSYSTEMS
 from kproxy.control import config_schemas as schemas
 from kproxy.control.control_api import read_body
 from kproxy.control.logging import Logs
-from kproxy.control.openapi import CONFIG, LOGGING, RELOAD
+from kproxy.control.openapi import routes
 from kproxy.control.problems import Problem
 from kproxy.control.settings import Settings, config_json, reload_json
 
@@ -24,23 +24,17 @@ log = structlog.get_logger("kproxy.control")
 
 def config_routes(settings: Settings, logs: Logs) -> Sequence[Route]:
     """What ``make_api`` serves beside the transactions."""
-    api = _ConfigApi(settings, logs)
-    return [
-        Route(CONFIG, api.show, methods=["GET"]),
-        Route(RELOAD, api.reload, methods=["POST"]),
-        Route(LOGGING, api.show_levels, methods=["GET"]),
-        Route(LOGGING, api.set_level, methods=["PUT"]),
-    ]
+    return routes(_ConfigApi(settings, logs))
 
 
 class _ConfigApi:
-    """One method for each route."""
+    """One method for each operation (``kproxy.control.openapi``)."""
 
     def __init__(self, settings: Settings, logs: Logs) -> None:
         self._settings = settings
         self._logs = logs
 
-    async def show(self, request: Request) -> Response:
+    async def config(self, request: Request) -> Response:
         return JSONResponse(config_json(self._settings.loaded))
 
     async def reload(self, request: Request) -> Response:
@@ -51,7 +45,7 @@ class _ConfigApi:
             detail = f"Nothing has changed. {'; '.join(error.problems)}"
             raise Problem(HTTPStatus.BAD_REQUEST, ErrorCode.INVALID_CONFIG, detail) from None
 
-    async def show_levels(self, request: Request) -> Response:
+    async def logging(self, request: Request) -> Response:
         return JSONResponse(_levels_json(self._logs))
 
     async def set_level(self, request: Request) -> Response:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from kproxy.codec.messages import ErrorCode
 from kproxy.control import schemas
 from kproxy.control.json_schema import Schema, faults
-from kproxy.control.openapi import REJECT, TRANSACTIONS, document
+from kproxy.control.openapi import TRANSACTIONS, document, routes
 from kproxy.control.problems import Problem, answer, invalid, of_error
 from kproxy.control.transaction_control import TransactionControl
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
@@ -35,36 +35,17 @@ _Change = Callable[[str, dict[str, Any]], Awaitable[Described]]
 
 def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlette:
     """The ASGI application, without its guard; ``control`` does the work, ``more`` are routes of other parts."""
-    api = _Api(control)
-    one = f"{TRANSACTIONS}/{{transactional_id}}"
-    routes = [
-        Route("/v1/openapi.json", api.openapi, methods=["GET"]),
-        Route(TRANSACTIONS, api.list, methods=["GET"]),
-        Route(TRANSACTIONS, api.begin, methods=["POST"]),
-        Route(one, api.describe, methods=["GET"]),
-        Route(f"{one}/commit", api.commit, methods=["POST"]),
-        Route(f"{one}/abort", api.abort, methods=["POST"]),
-        Route(f"{one}/prepare", api.prepare, methods=["POST"]),
-        Route(REJECT, api.reject, methods=["POST"]),
-        Route(f"{one}/initialize", api.initialize, methods=["POST"]),
-        Route(f"{one}/members/{{member}}/begin", api.begin_member, methods=["POST"]),
-        Route(f"{one}/members/{{member}}/prepare", api.prepare_member, methods=["POST"]),
-        Route(f"{one}/members/{{member}}/abort", api.abort_member, methods=["POST"]),
-        *more,
-    ]
     # 404 and 405 are HTTPExceptions, too
-    app = Starlette(routes=routes, exception_handlers=error_answers() | {HTTPException: _http_error})
+    app = Starlette(
+        routes=[*routes(_Api(control)), *more], exception_handlers=error_answers() | {HTTPException: _http_error}
+    )
     app.router.redirect_slashes = False
     return app
 
 
 def page_routes(control: TransactionControl) -> list[Route]:
     """What the status page has of it: the list, and the abort of one."""
-    api = _Api(control)
-    return [
-        Route(TRANSACTIONS, api.list, methods=["GET"]),
-        Route(f"{TRANSACTIONS}/{{transactional_id}}/abort", api.abort, methods=["POST"]),
-    ]
+    return routes(_Api(control), ("list", "abort"))
 
 
 def error_answers() -> dict[Any, Any]:
@@ -73,7 +54,7 @@ def error_answers() -> dict[Any, Any]:
 
 
 class _Api:
-    """One method for each route."""
+    """One method for each operation (``kproxy.control.openapi``)."""
 
     def __init__(self, control: TransactionControl) -> None:
         self._control = control

@@ -1,39 +1,38 @@
-"""The routes that tell what is running and change nothing: the same on the control API and beside the status page."""
+"""The operations that change nothing: the same on the control API and for the status page."""
 
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kproxy.control.fact_source import FactSource
+from kproxy.control.openapi import routes
 from kproxy.proxy.facts import Rows, fact_json
-
-STATUS: Final = "/v1/status"
-CLIENTS: Final = "/v1/clients"
-LANES: Final = "/v1/lanes"
-BROKERS: Final = "/v1/brokers"
-#: Of ``CLIENTS``, in the query: those with this client.id alone.
-CLIENT_ID: Final = "client_id"
 
 
 def fact_routes(facts: FactSource) -> list[Route]:
-    """One for each list, and the status."""
+    """The operations that change nothing."""
+    return routes(_FactApi(facts))
 
-    async def status(request: Request) -> Response:
-        return JSONResponse(fact_json(facts.status()))
 
-    async def clients(request: Request) -> Response:
-        return _rows("clients", facts.clients(request.query_params.get(CLIENT_ID)))
+class _FactApi:
+    """One method for each operation (``kproxy.control.openapi``)."""
 
-    async def lanes(request: Request) -> Response:
-        return _rows("lanes", facts.lanes())
+    def __init__(self, facts: FactSource) -> None:
+        self._facts = facts
 
-    async def brokers(request: Request) -> Response:
-        return _rows("brokers", facts.brokers())
+    async def status(self, request: Request) -> Response:
+        return JSONResponse(fact_json(self._facts.status()))
 
-    pages = {STATUS: status, CLIENTS: clients, LANES: lanes, BROKERS: brokers}
-    return [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+    async def clients(self, request: Request) -> Response:
+        return _rows("clients", self._facts.clients(request.query_params.get("client_id")))
+
+    async def lanes(self, request: Request) -> Response:
+        return _rows("lanes", self._facts.lanes())
+
+    async def brokers(self, request: Request) -> Response:
+        return _rows("brokers", self._facts.brokers())
 
 
 def _rows(name: str, found: Rows[Any]) -> Response:

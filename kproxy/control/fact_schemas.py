@@ -1,130 +1,97 @@
-"""What the routes that change nothing answer, as JSON Schema; the fields are those of ``kproxy.proxy.facts``."""
+"""What the operations that change nothing answer, as JSON Schema: made of the types in ``kproxy.proxy.facts``."""
 
-from typing import Final
+from types import NoneType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from kproxy.control.json_schema import Schema
-from kproxy.control.schemas import all_required
+from kproxy.control.json_schema import Schema, an_object, list_of
+from kproxy.proxy import facts
 
-_TEXT: Final[Schema] = {"type": "string"}
-_MOMENT: Final[Schema] = {"type": "integer", "description": "ms since 1970."}
-_DURATION: Final[Schema] = {"type": "integer", "minimum": 0, "description": "ms."}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-_RATE: Final[Schema] = {"type": "number", "minimum": 0}
-_COUNTS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "integer"}}
-_RATES: Final[Schema] = {"type": "array", "items": _RATE}
-
-_FAILURE: Final[Schema] = {
-    **all_required({"reason": _TEXT, "at_ms": _MOMENT}, "What went wrong last; null if nothing did."),
-    "type": ["object", "null"],
+_MOMENTS: Final = ("at_ms", "connected_ms", "now_ms", "started_ms")
+_PLAIN: Final[dict[Any, Schema]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "minimum": 0},
+    float: {"type": "number", "minimum": 0},
+    dict[str, int]: {"type": "object", "additionalProperties": {"type": "integer"}},
 }
-_TRAFFIC: Final = all_required(
-    {"bytes_in": _RATE, "bytes_out": _RATE, "requests": _RATE},
-    "Bytes from and to clients, and answered requests, each a second over the last two seconds.",
+#: Of the facts that are parts of others.
+_PARTS: Final[dict[Any, Schema]] = {}
+
+
+def _field(name: str, hint: Any) -> Schema:
+    if name.endswith("_ms"):
+        moment = {"type": "integer", "description": "ms since 1970."}
+        return moment if name in _MOMENTS else {**_PLAIN[int], "description": "ms."}
+    if get_origin(hint) is list:
+        return list_of(_field("", get_args(hint)[0]))
+    if NoneType in get_args(hint):
+        inner = _field("", get_args(hint)[0])
+        return {key: value for key, value in inner.items() if key != "minimum"} | {"type": [inner["type"], "null"]}
+    return _PLAIN[hint] if hint in _PLAIN else _PARTS[hint]
+
+
+def _schema(fact: type, description: str, **more: str | Schema) -> Schema:
+    """The schema of a fact; ``more`` about its fields: descriptions, or what the type does not say."""
+    properties = {name: _field(name, hint) for name, hint in get_type_hints(fact).items()}
+    for name, added in more.items():
+        properties[name] = {**properties[name], **({"description": added} if isinstance(added, str) else added)}
+    return an_object(properties, description)
+
+
+_PARTS[facts.Failure] = _schema(facts.Failure, "What went wrong last; null if nothing did.")
+_PARTS[facts.Traffic] = _schema(
+    facts.Traffic, "Bytes from and to clients, and answered requests, each a second over the last two seconds."
 )
-_CLIENT_ERROR: Final = all_required(
-    {"client_id": _TEXT, "host": _TEXT, "reason": _TEXT, "at_ms": _MOMENT}, "An error of a client, which may be gone."
-)
-_TRANSACTIONS: Final = all_required(
-    {
-        "open": _COUNT,
-        "prepared": _COUNT,
-        "oldest_open_ms": _DURATION,
-        "unknown_producer_ids": _COUNT,
-        "log_lag": _COUNT,
-        "log_losses": _COUNT,
-        "commits": _COUNT,
-        "aborts": _COUNT,
-    },
+_PARTS[facts.ClientError] = _schema(facts.ClientError, "An error of a client, which may have disconnected.")
+_PARTS[facts.TransactionsFact] = _schema(
+    facts.TransactionsFact,
     "Transactions that kproxy decides; commits, aborts and losses of records of the transaction log since the start.",
 )
-_HISTORY: Final = all_required(
-    {"interval_ms": _DURATION, "bytes_in": _RATES, "bytes_out": _RATES, "requests": _RATES},
-    "The last minutes, oldest first, one figure for each interval.",
-)
-STATUS: Final = all_required(
-    {
-        "instance_id": _TEXT,
-        "version": _TEXT,
-        "started_ms": _MOMENT,
-        "now_ms": _MOMENT,
-        "ready": {"type": "boolean", "description": "Whether clients are served; if not, reasons says why."},
-        "reasons": {"type": "array", "items": _TEXT},
-        "listen": _TEXT,
-        "bootstrap_servers": _TEXT,
-        "connections": _COUNT,
-        "max_connections": _COUNT,
-        "connections_total": _COUNT,
-        "brokers_up": _COUNT,
-        "brokers_known": _COUNT,
-        "lanes": {**_COUNT, "description": "Producer ids in use."},
-        "in_flight": {**_COUNT, "description": "Stamped batches in flight."},
-        "in_doubt": {**_COUNT, "description": "Batches whose clients may not have had the answer."},
-        "unacknowledged_ms": {**_DURATION, "description": "Age of the oldest batch whose fate is open, ms."},
-        "buffered_bytes": _COUNT,
-        "buffer_memory": _COUNT,
-        "records_matched": {**_COUNT, "description": "Records recognised as retries; each would be a duplicate."},
-        "per_second": _TRAFFIC,
-        "transactions": _TRANSACTIONS,
-        "refusals": {**_COUNTS, "description": "By reason, since the start."},
-        "connections_refused": {**_COUNTS, "description": "By reason, since the start."},
-        "broker_errors": {**_COUNTS, "description": "By kind, since the start."},
-        "recent_errors": {"type": "array", "items": _CLIENT_ERROR, "description": "The newest of each client."},
-        "history": _HISTORY,
-    },
-    "The whole in short.",
-)
+_PARTS[facts.History] = _schema(facts.History, "The last minutes, oldest first, one figure for each interval.")
 
-_CLIENT: Final = all_required(
-    {
-        "client_id": _TEXT,
-        "software_name": {"type": "string", "description": "As ApiVersions v3 told (KIP-511); else empty."},
-        "software_version": _TEXT,
-        "host": _TEXT,
-        "principal": _TEXT,
-        "connections": _COUNT,
-        "connected_ms": _MOMENT,
-        "versions": {**_COUNTS, "description": "By API the version that was used last."},
-        "requests": {**_COUNT, "description": "Answered on these connections."},
-        "per_second": _TRAFFIC,
-        "last_error": _FAILURE,
-    },
+STATUS: Final = _schema(
+    facts.Status,
+    "The whole in short.",
+    ready="Whether clients are served; if not, reasons says why.",
+    lanes="Producer ids in use.",
+    in_flight="Stamped batches in flight.",
+    in_doubt="Batches whose clients may not have received the response.",
+    unacknowledged_ms="Age of the oldest batch without an outcome, ms.",
+    records_matched="Records recognised as retries; each would be a duplicate.",
+    refusals="By reason, since the start.",
+    connections_refused="By reason, since the start.",
+    broker_errors="By kind, since the start.",
+    recent_errors="The newest of each client.",
+)
+_CLIENT: Final = _schema(
+    facts.ClientFact,
     "All connections with one client.id, host, principal and software.",
+    software_name="From ApiVersions v3 or later (KIP-511); else empty.",
+    versions="By API the version that was used last.",
+    requests="Answered on these connections.",
 )
-_LANE: Final = all_required(
-    {
-        "producer_id": {"type": ["integer", "null"], "description": "kproxy's own; null: the lane was given up."},
-        "epoch": {"type": ["integer", "null"]},
-        "state": {"type": "string", "enum": ["leased", "resting", "given up"]},
-        "client_id": _TEXT,
-        "host": _TEXT,
-        "principal": _TEXT,
-        "partitions": _COUNT,
-        "in_flight": _COUNT,
-        "unacknowledged_ms": {**_DURATION, "description": "Age of its oldest batch without a definite fate, ms."},
-        "in_doubt": {**_COUNT, "description": "Of its producer; the same for all its lanes."},
-    },
-    "A producer id of kproxy's own and who writes under it.",
+_LANE: Final = _schema(
+    facts.LaneFact,
+    "A producer id of kproxy's own and the client that writes under it.",
+    producer_id="kproxy's own; null: the lane was given up.",
+    state={"enum": ["leased", "resting", "given up"]},
+    unacknowledged_ms="Age of its oldest batch without an outcome, ms.",
+    in_doubt="Of its producer; the same for all its lanes.",
 )
-_BROKER: Final = all_required(
-    {
-        "node_id": {"type": "integer"},
-        "address": _TEXT,
-        "rack": {"type": ["string", "null"]},
-        "up": {"type": "boolean", "description": "Whether the last Metadata answer named it."},
-        "release": {"type": ["string", "null"], "description": "The release of Kafka that it is most like."},
-        "features": {**_COUNTS, "description": "Finalized, as transaction.version (KIP-584)."},
-        "port": {"type": ["integer", "null"], "description": "Of kproxy, for this broker."},
-        "connections": {**_COUNT, "description": "Of clients, relayed to it."},
-        "errors": _COUNT,
-        "last_error": _FAILURE,
-    },
+_BROKER: Final = _schema(
+    facts.BrokerFact,
     "A broker as this kproxy sees it.",
+    up="Whether the last Metadata response named it.",
+    release="The release of Kafka that it is most like.",
+    features="Finalized, as transaction.version (KIP-584).",
+    port="Of kproxy, for this broker.",
+    connections="Of clients, relayed to it.",
 )
 
 
 def _listed(name: str, row: Schema) -> Schema:
-    total = {**_COUNT, "description": "All; at most 500 are listed."}
-    return all_required({"total": total, name: {"type": "array", "items": row}}, f"The {name}.")
+    total = {**_PLAIN[int], "description": "All; at most 500 are listed."}
+    return an_object({"total": total, name: list_of(row)}, f"The {name}.")
 
 
 CLIENTS: Final = _listed("clients", _CLIENT)

@@ -1,6 +1,9 @@
-"""The small part of JSON Schema that the control API needs: one table checks what comes in and stands in OpenAPI."""
+"""The small part of JSON Schema that the control API needs: the same table checks requests and is shown in OpenAPI.
 
-from collections.abc import Callable, Iterator, Mapping
+Our own, because libraries report the first fault only, or in words for programmers; an answer here names all of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +20,26 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
         "null": type(None),
     }
 )
+
+
+def an_object(
+    properties: Schema,
+    description: str = "",
+    *,
+    required: Sequence[str] | None = None,
+    closed: bool = False,
+    **more: Any,
+) -> Schema:
+    """The schema of an object: all fields are always there unless ``required`` names those; ``closed``: no others."""
+    found: dict[str, Any] = {"type": "object"} | ({"description": description} if description else {})
+    found |= {"additionalProperties": False} if closed else {}
+    names = list(properties) if required is None else list(required)
+    return found | ({"required": names} if names else {}) | {"properties": properties} | more
+
+
+def list_of(items: Schema, description: str = "") -> Schema:
+    """The schema of an array."""
+    return {"type": "array", "items": items} | ({"description": description} if description else {})
 
 
 def faults(value: object, schema: Schema, name: str = "the body") -> Iterator[str]:

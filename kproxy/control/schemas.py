@@ -1,8 +1,9 @@
 """What goes in and out of the control API, as JSON Schema: bodies are checked by it, OpenAPI shows it."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from kproxy.control.json_schema import Schema
+from kproxy.control.json_schema import Schema, an_object, list_of
 from kproxy.txn.prepared_parts import MOST_MEMBERS
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
@@ -32,13 +33,9 @@ _PRODUCER: Final = {
     "producer_id": {"type": "integer", "minimum": -1, "maximum": _INT64_MAX, "description": "-1: none yet."},
     "producer_epoch": {"type": "integer", "minimum": -1, "maximum": 32_767},
 }
-_OWNER: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": list(_PRODUCER),
-    "properties": _PRODUCER,
-    "description": "Who the id was told to belong to: refused (PRODUCER_FENCED) if a newer one has it.",
-}
+_OWNER: Final = an_object(
+    _PRODUCER, "Who the id was told to belong to: refused (PRODUCER_FENCED) if a newer one has it.", closed=True
+)
 _OTHERS: Final[Schema] = {
     "type": "boolean",
     "default": False,
@@ -59,11 +56,13 @@ _CLIENT_ID: Final[Schema] = {
     "description": "The client.id of the producer whose records belong to the transaction.",
 }
 
-BEGIN: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "anyOf": [{"required": ["client_id"]}, {"required": ["transactional_id"]}],
-    "properties": {
+
+def _body(properties: Schema, *, required: Sequence[str] = (), **more: Any) -> Schema:
+    return an_object(properties, required=required, closed=True, **more)
+
+
+BEGIN: Final = _body(
+    {
         "client_id": {
             **_CLIENT_ID,
             "description": "The client.id of the producer whose records belong to the transaction; by default the one "
@@ -72,34 +71,27 @@ BEGIN: Final[Schema] = {
         "transactional_id": {**TRANSACTIONAL_ID, "description": 'By default "kproxy-" and the client.id.'},
         "timeout_ms": _TIMEOUT,
     },
-}
-INITIALIZE: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
+    anyOf=[{"required": ["client_id"]}, {"required": ["transactional_id"]}],
+)
+INITIALIZE: Final = _body(
+    {
         "client_id": {**_CLIENT_ID, "minLength": 0, "description": "For whom, as others are told."},
         "timeout_ms": _TIMEOUT,
-    },
-}
-BEGIN_MEMBER: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["client_id"],
-    "properties": {
+    }
+)
+BEGIN_MEMBER: Final = _body(
+    {
         "client_id": _CLIENT_ID,
         "owner": _OWNER,
         "timeout_ms": {
             **{name: value for name, value in _TIMEOUT.items() if name != "default"},
-            "description": "The member can't be prepared any more behind so many ms; by default the id's time-out.",
+            "description": "The member cannot be prepared after so many ms; by default the id's time-out.",
         },
     },
-}
-COMMIT: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    # a decision that names neither, and comes late, would be the next transaction's
-    "anyOf": [{"required": ["owner"]}, {"required": ["batch_id"]}],
-    "properties": {
+    required=("client_id",),
+)
+COMMIT: Final = _body(
+    {
         "batch_id": {
             "type": "string",
             "minLength": 1,
@@ -110,33 +102,23 @@ COMMIT: Final[Schema] = {
         "owner": _OWNER,
         "abort_others": _OTHERS,
     },
-}
-ABORT: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["owner"],
-    "properties": {"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS},
-}
-PREPARE: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["owner"],
-    "properties": {"owner": _OWNER},
-}
-ABORT_MEMBER: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
-PREPARE_MEMBER: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
+    # a decision that names neither, and comes late, would be the next transaction's
+    anyOf=[{"required": ["owner"]}, {"required": ["batch_id"]}],
+)
+ABORT: Final = _body({"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS}, required=("owner",))
+PREPARE: Final = _body({"owner": _OWNER}, required=("owner",))
+ABORT_MEMBER: Final = _body({})
+PREPARE_MEMBER: Final = _body(
+    {
         "records": {
             "type": "integer",
             "minimum": 0,
             "description": "How many records the client has written. TRANSACTION_ABORTABLE if kproxy received another "
             "number of them, so that some are elsewhere and outside of the transaction. Default: it is not compared.",
         }
-    },
-}
-REJECT: Final[Schema] = {"type": "object", "additionalProperties": False, "properties": {}}
+    }
+)
+REJECT: Final = _body({})
 
 STATE: Final[Schema] = {
     "type": "string",
@@ -150,18 +132,7 @@ _STARTED: Final[Schema] = {
 }
 _INSTANCE: Final[Schema] = {"type": "string", "description": "instance.id of the kproxy that owns the id."}
 
-
-def all_required(properties: Schema, description: str) -> Schema:
-    """An object of an answer: all its fields are always there."""
-    return {
-        "type": "object",
-        "description": description,
-        "required": list(properties),
-        "properties": properties,
-    }
-
-
-LISTED: Final = all_required(
+LISTED: Final = an_object(
     {
         "transactional_id": TRANSACTIONAL_ID,
         "state": STATE,
@@ -177,12 +148,12 @@ LISTED: Final = all_required(
     },
     "A transactional id in the list.",
 )
-LIST: Final = all_required({"transactions": {"type": "array", "items": LISTED}}, "All transactional ids.")
+LIST: Final = an_object({"transactions": list_of(LISTED)}, "All transactional ids.")
 
-_PLACE: Final = all_required(
+_PARTITION: Final = an_object(
     {"topic": {"type": "string"}, "partition": {"type": "integer", "minimum": 0}}, "A partition."
 )
-_PART: Final = all_required(
+_PART: Final = an_object(
     {
         "name": {"type": "string", "description": "Of the member; empty for what the owner wrote itself."},
         **_PRODUCER,
@@ -195,7 +166,7 @@ _PART: Final = all_required(
     "What is decided together with the rest.",
 )
 _OUTCOME: Final[Schema] = {
-    **all_required(
+    **an_object(
         {
             "committed": {"type": "boolean"},
             "reason": {"type": "string"},
@@ -205,7 +176,7 @@ _OUTCOME: Final[Schema] = {
     ),
     "type": ["object", "null"],
 }
-DESCRIBED: Final = all_required(
+DESCRIBED: Final = an_object(
     {
         "transactional_id": TRANSACTIONAL_ID,
         "state": STATE,
@@ -214,18 +185,18 @@ DESCRIBED: Final = all_required(
         "owner": {**_OWNER, "description": "The same as one value, for members and decisions."},
         "started_ms": _STARTED,
         "timeout_ms": {"type": "integer"},
-        "partitions": {"type": "array", "items": _PLACE, "description": "Written by the transaction."},
-        "groups": {"type": "array", "items": {"type": "string"}, "description": "Consumer groups that move with it."},
-        "parts": {"type": "array", "items": _PART},
+        "partitions": list_of(_PARTITION, "Written by the transaction."),
+        "groups": list_of({"type": "string"}, "Consumer groups that move with it."),
+        "parts": list_of(_PART),
         "instance_id": _INSTANCE,
         "last": _OUTCOME,
     },
     "A transactional id and its transaction.",
 )
-REJECTED: Final = all_required(
+REJECTED: Final = an_object(
     {"producer_id": {"type": "integer", "minimum": 1, "maximum": _INT64_MAX}}, "A producer id that is rejected."
 )
-PROBLEM: Final = all_required(
+PROBLEM: Final = an_object(
     {
         "type": {"type": "string", "description": "urn:kproxy:error: and the name of the error."},
         "title": {"type": "string", "description": "The name of the error, as Kafka has it."},
