@@ -48,8 +48,15 @@ class Variant:
     breaks: tuple[str, ...] = (DUPLICATE,)
     #: So many seeds show it at most.
     seeds: int = 100
+    #: A seed that showed it when this was written: it is tried first.
+    first: int = 0
     #: Another rule that is taken away both times, since either of the two is enough.
     beside: tuple[Change, ...] = ()
+
+    @property
+    def tried(self) -> Iterator[int]:
+        """The seeds in the order in which they are tried."""
+        yield from (self.first, *range(self.seeds))
 
     def plan(self, seed: int) -> Plan:
         """One of the runs."""
@@ -150,6 +157,7 @@ VARIANTS: Final = (
         ((Rules, "across_order", broken_rules.no),),
         replace(_PATIENT, faults=("crash",), fault_count=(14, 18), equal=0.5, batch_sizes=(4,), instances=(1,)),
         seeds=300,
+        first=74,
     ),
     Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
     Variant(
@@ -261,12 +269,14 @@ VARIANTS: Final = (
         ((refusals._Told, "overtakes", broken_rules.no),),
         _MOVES,
         (ORDER,),
+        first=54,
     ),
     Variant(
         "an equal record is a retry of the refused one, whenever it was made",
         ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
         _MOVES,
         (ORDER,),
+        first=57,
     ),
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))

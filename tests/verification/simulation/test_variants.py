@@ -20,7 +20,7 @@ def is_shown(variant: Variant, seed: int) -> bool:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
-    assert any(is_shown(variant, seed) for seed in range(variant.seeds))
+    assert any(is_shown(variant, seed) for seed in variant.tried)
 
 
 @pytest.mark.parametrize("variant", BY_HAND, ids=lambda variant: variant.name)
