@@ -25,6 +25,13 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
         table.add_row(name, printable(value))
     console = new_console()
     console.print(table, markup=False)
+    if found["legacy_clients"]:
+        rows = [
+            (row["client_id"] or "-", row["software"] or "-", ", ".join(row["removed"]), f"{row['requests']:,}")
+            for row in found["legacy_clients"]
+        ]
+        names = ("client.id", "software", "uses what Kafka 4 removed", "requests")
+        _print_rows(console, "clients that Kafka 4 refuses", names, rows)
     _print_brokers(console, brokers)
     _print_errors(console, found)
 
@@ -34,6 +41,8 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "running for", _span(found["now_ms"] - found["started_ms"])
     yield "clients at", f"{found['listen']}, brokers from {found['bootstrap_servers']}"
     yield "connections", f"{found['connections']:,} of at most {found['max_connections']:,}"
+    if found["legacy_total"]:
+        yield "Kafka 4 refuses", f"{found['legacy_total']:,} clients, listed below"
     yield "traffic", traffic(found["per_second"])
     yield "requests/s", _bars(found["history"]["requests"])
     yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches in flight"

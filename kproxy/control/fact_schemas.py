@@ -19,7 +19,7 @@ _PARTS: Final[dict[Any, Schema]] = {}
 
 
 def _field(name: str, hint: Any) -> Schema:
-    if name.endswith("_ms"):
+    if name.endswith("_ms") and float not in get_args(hint):
         moment = {"type": "integer", "description": "ms since 1970."}
         return moment if name in _MOMENTS else {**_PLAIN[int], "description": "ms."}
     if get_origin(hint) is list:
@@ -47,7 +47,19 @@ _PARTS[facts.TransactionsFact] = _schema(
     facts.TransactionsFact,
     "Transactions that kproxy decides; commits, aborts and losses of records of the transaction log since the start.",
 )
-_PARTS[facts.History] = _schema(facts.History, "The last minutes, oldest first, one figure for each interval.")
+_LATENCY: Final = "Of Produce requests in these minutes, ms: the upper bound of a histogram's bucket."
+_PARTS[facts.History] = _schema(
+    facts.History,
+    "The last minutes, oldest first, one figure for each interval.",
+    produce_p50_ms=_LATENCY,
+    produce_p99_ms=_LATENCY,
+)
+_PARTS[facts.LegacyClient] = _schema(
+    facts.LegacyClient,
+    "A client that Kafka 4 would refuse, whether it is still connected or not.",
+    requests="In versions that Kafka 4 removed, since the start.",
+    removed='What it used of them, as "Produce v2".',
+)
 
 STATUS: Final = _schema(
     facts.Status,
@@ -62,6 +74,8 @@ STATUS: Final = _schema(
     connections_refused="By reason, since the start.",
     broker_errors="By kind, since the start.",
     recent_errors="The newest of each client.",
+    legacy_clients="At most 100, the busiest.",
+    legacy_total="Clients that Kafka 4 would refuse, since the start.",
 )
 _CLIENT: Final = _schema(
     facts.ClientFact,

@@ -20,6 +20,7 @@ from kproxy.proxy.facts import (
     ClientFact,
     Failure,
     LaneFact,
+    LegacyClient,
     Rows,
     Status,
     Traffic,
@@ -31,6 +32,7 @@ from kproxy.proxy.last_faults import Whose
 from kproxy.proxy.stats import Stats
 
 _MOST_ERRORS: Final = 20
+_MOST_LEGACY: Final = 100
 
 
 class Facts:
@@ -86,6 +88,8 @@ class Facts:
             connections_refused=dict(stats.connections_refused),
             broker_errors=dict(stats.upstream_errors),
             recent_errors=self._recent_errors(),
+            legacy_clients=(legacy := self._legacy_clients())[:_MOST_LEGACY],
+            legacy_total=len(legacy),
             history=self._sampler.history(),
         )
 
@@ -116,6 +120,17 @@ class Facts:
     def _recent_errors(self) -> list[ClientError]:
         newest = sorted(self._faults().items(), key=lambda row: -row[1].at)[:_MOST_ERRORS]
         return [ClientError(*whose, fault.reason, int(fault.at * 1000)) for whose, fault in newest]
+
+    def _legacy_clients(self) -> list[LegacyClient]:
+        """Those that sent requests which Kafka 4 refuses, the busiest first."""
+        used: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
+        for (api_key, version, client_id, software), count in self._stats.legacy_requests.items():
+            used.setdefault((client_id, software), {})[api_key, version] = count
+        found = [
+            LegacyClient(*who, sum(counts.values()), [f"{api_name(key)} v{version}" for key, version in sorted(counts)])
+            for who, counts in used.items()
+        ]
+        return sorted(found, key=lambda row: (-row.requests, row.client_id))
 
     # -- clients
 

@@ -2,9 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Final, TypeAlias
 
+from kproxy.codec.messages import ApiKey
 from kproxy.net.connection import Connection
+from kproxy.proxy.durations import quantile_ms
 from kproxy.proxy.facts import History, Traffic
 from kproxy.proxy.stats import Stats
 
@@ -32,6 +35,8 @@ class Sampler:
         self._passed = INTERVAL_SECONDS
         self._totals = _ZERO
         self._history: deque[Traffic] = deque(maxlen=_MOST_SAMPLES)
+        #: How many Produce requests took how long until then, by bucket.
+        self._produced: deque[list[int]] = deque(maxlen=_MOST_SAMPLES)
 
     def sample(self, connections: Iterable[Connection], now: float) -> None:
         """Takes note of all counters at ``now`` (seconds)."""
@@ -42,6 +47,11 @@ class Sampler:
             self._passed = max(now - self._at, 1e-3)
             self._history.append(_rate(totals, self._totals, self._passed))
         self._at, self._totals = now, totals
+        self._produced.append(self._read_produced())
+
+    def _read_produced(self) -> list[int]:
+        versions = [stat.buckets for (key, _), stat in self._stats.requests.items() if key == ApiKey.PRODUCE]
+        return [sum(column) for column in zip(*versions, strict=True)]
 
     def _read_totals(self) -> _Counters:
         stats = self._stats
@@ -63,11 +73,15 @@ class Sampler:
 
     def history(self) -> History:
         """What is known of the last minutes."""
+        first, last = (self._produced[0], self._read_produced()) if self._produced else ([], [])
+        buckets = [new - old for new, old in zip_longest(last, first, fillvalue=0)]
         return History(
             interval_ms=int(INTERVAL_SECONDS * 1000),
             bytes_in=[row.bytes_in for row in self._history],
             bytes_out=[row.bytes_out for row in self._history],
             requests=[row.requests for row in self._history],
+            produce_p50_ms=quantile_ms(buckets, 0.5),
+            produce_p99_ms=quantile_ms(buckets, 0.99),
         )
 
 

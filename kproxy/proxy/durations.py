@@ -1,8 +1,10 @@
 """How long things took, as a histogram keeps it."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from itertools import accumulate
+from math import inf, isinf
 
 LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, inf)
 """Upper bounds in seconds, each included. Fine below 1 ms, since that is what kproxy itself may add."""
@@ -21,6 +23,19 @@ class Durations:
         self.count += 1
         self.seconds_sum += seconds
         self.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
+
+
+def quantile_ms(buckets: Sequence[int], share: float) -> float | None:
+    """Return the bound below which ``share`` of the durations are, in ms; None if there are none.
+
+    It is the upper bound of a bucket; of the last one, which has none, the lower bound.
+    """
+    total = sum(buckets)
+    if not total:
+        return None
+    at = bisect_left(list(accumulate(buckets)), share * total)
+    bound = LATENCY_BUCKETS[at]
+    return 1000 * (LATENCY_BUCKETS[at - 1] if isinf(bound) else bound)
 
 
 @dataclass(slots=True)

@@ -119,6 +119,17 @@ class ClientError(NamedTuple):
     at_ms: int
 
 
+class LegacyClient(NamedTuple):
+    """A client that Kafka 4 would refuse, whether it is still connected or not."""
+
+    client_id: str
+    software: str
+    #: Requests in versions that Kafka 4 removed, since the start.
+    requests: int
+    #: What it used of them, as "Produce v2".
+    removed: list[str]
+
+
 class History(NamedTuple):
     """The last few minutes, oldest first: one figure for each interval, each a second."""
 
@@ -126,6 +137,9 @@ class History(NamedTuple):
     bytes_in: list[float]
     bytes_out: list[float]
     requests: list[float]
+    #: Median and 99th percentile of Produce over the whole time, ms; None if there was none.
+    produce_p50_ms: float | None
+    produce_p99_ms: float | None
 
 
 class Status(NamedTuple):
@@ -157,6 +171,9 @@ class Status(NamedTuple):
     connections_refused: dict[str, int]
     broker_errors: dict[str, int]
     recent_errors: list[ClientError]
+    #: The busiest; ``legacy_total`` counts all.
+    legacy_clients: list[LegacyClient]
+    legacy_total: int
     history: History
 
 

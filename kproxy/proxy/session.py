@@ -52,7 +52,7 @@ from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
-from kproxy.proxy.versions import HIDDEN, LOCAL, TRANSACTIONS, upstream_version
+from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, TRANSACTIONS, upstream_version
 
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
@@ -263,9 +263,9 @@ class Session:
             raise RemoteProtocolError(f"API key {slot.api_key} has no v{slot.api_version}")
         return slot.api_version
 
-    def _open(self, slot: Slot, upstream: int) -> None:
+    def _open(self, slot: Slot, _upstream: int) -> None:
         self.link.order.open(slot)
-        if upstream != slot.api_version:
+        if slot.api_version < FIRST_IN_KAFKA_4.get(slot.api_key, 0):
             self._stats.observe_legacy(slot.api_key, slot.api_version, self.ctx.client_id, self.ctx.software)
 
     def _forward(self, slot: Slot, frame: bytearray, upstream: int) -> None:

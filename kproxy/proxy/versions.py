@@ -54,6 +54,30 @@ _NEWEST_TOLD: Final[dict[int, int]] = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.I
 _PREFERRED: Final[dict[int, int]] = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.OFFSET_COMMIT: 2}
 
 
+#: By API the first version that Kafka 4 serves, where it is not 0 (KIP-896): what is older is refused without kproxy.
+FIRST_IN_KAFKA_4: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: 3,
+    ApiKey.FETCH: 4,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
+}
+
+
 def upstream_version(api_key: int, version: int, served: VersionRange) -> int:
     """The version at which to ask a broker that serves ``served``: the client's own if it can be.
 

@@ -54,6 +54,8 @@ async def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         "NOT_ENOUGH_REPLICAS, 2023-11-14 22:14:55",
         "4611686018427389904",
         "given up",
+        "Produce v2, Fetch v3",
+        "1 clients, listed below",
     ):
         assert words in out
     assert err == ""

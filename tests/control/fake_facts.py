@@ -9,6 +9,7 @@ from kproxy.proxy.facts import (
     Failure,
     History,
     LaneFact,
+    LegacyClient,
     Rows,
     Status,
     Traffic,
@@ -72,7 +73,9 @@ STATUS = Status(
     connections_refused={"max_connections": 1},
     broker_errors={"connect": 2},
     recent_errors=[ClientError("billing", "10.0.0.7", *ERROR)],
-    history=History(2000, [1e6, 2e6, 2.5e6], [5e3, 7e3, 8e3], [100.0, 200.0, 240.0]),
+    legacy_clients=[LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"])],
+    legacy_total=1,
+    history=History(2000, [1e6, 2e6, 2.5e6], [5e3, 7e3, 8e3], [100.0, 200.0, 240.0], 2.5, 25.0),
 )
 
 

@@ -1,6 +1,9 @@
 """The status page in a real browser: what people see, and what web pages of others get."""
 
+import base64
 import json
+import math
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,9 +22,10 @@ from starlette.routing import Route
 from kproxy.config import Address, Config
 from kproxy.control.http import serve_http
 from kproxy.control.serving import bind_tcp, serve_app
+from kproxy.proxy.facts import LegacyClient, Traffic
 from kproxy.proxy.stats import Stats
 from kproxy.txn.described import OwnerId
-from tests.control.fake_facts import CLIENT, FakeFacts
+from tests.control.fake_facts import CLIENT, STATUS, FakeFacts
 from tests.control.fake_transactions import FakeTransactions
 from tests.support.browser import FOREIGN_NAME, PATIENCE_SECONDS, chromium
 
@@ -137,6 +141,101 @@ async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
     assert complaints(browser) == []
 
 
+async def test_clients_that_kafka_4_refuses_are_seen_first(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        assert text(browser, "legacy-count") == "1 client"
+        assert "billing librdkafka Produce v2, Fetch v3 12,000" in text(browser, "legacy")
+        assert "refuses it" in text(browser, "clients")
+        first = browser.find_element(By.CSS_SELECTOR, "#tiles article")
+        assert first.get_attribute("id") == "legacy-tile"
+        page.facts.the_status = STATUS._replace(legacy_clients=[], legacy_total=0)
+        until(browser, lambda: text(browser, "legacy-count") == "no client")
+        assert not browser.find_element(By.ID, "legacy").is_displayed()
+        assert "accepts it" in text(browser, "clients")
+
+    await with_page(tmp_path, browser, work)
+    assert complaints(browser) == []
+
+
+def rows_of(browser: Chrome, table: str) -> list[str]:
+    """The first cell of each row."""
+    script = "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map((row) => row.cells[0].textContent)"
+    return list(browser.execute_script(script, table))
+
+
+async def test_tables_are_sorted_and_filtered(tmp_path: Path, browser: Chrome) -> None:
+    def work(page: Served) -> None:
+        page.facts.the_clients = [
+            CLIENT._replace(client_id=name, per_second=Traffic(size, 0.0, 0.0))
+            for name, size in (("b-2", 900.0), ("b-10", 2e6), ("a", 7_000.0))
+        ]
+        until(browser, lambda: rows_of(browser, "clients") == ["b-2", "b-10", "a"])
+        head = {th.text: th for th in browser.find_elements(By.CSS_SELECTOR, "#clients thead th button")}
+        head["client.id"].click()
+        assert rows_of(browser, "clients") == ["a", "b-2", "b-10"]
+        head["In/s"].click()
+        assert rows_of(browser, "clients") == ["b-10", "a", "b-2"]
+        head["In/s"].click()
+        assert rows_of(browser, "clients") == ["b-2", "a", "b-10"]
+        field = browser.find_element(By.CSS_SELECTOR, "[data-filter=clients]")
+        field.send_keys("b-")
+        assert rows_of(browser, "clients") == ["b-2", "b-10"]
+        page.facts.the_clients = page.facts.the_clients[1:]
+        until(browser, lambda: rows_of(browser, "clients") == ["b-10"])
+        field.send_keys("x")
+        assert rows_of(browser, "clients") == ["none like this"]
+        assert browser.switch_to.active_element == field
+
+    await with_page(tmp_path, browser, work)
+    assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [500, 1280])
+async def test_nothing_is_squeezed(tmp_path: Path, browser: Chrome, width: int, scheme: str) -> None:
+    """The pictures are kept in the directory SCREENSHOTS, if it is given: docs/images/status-page.webp is one."""
+
+    def work(page: Served) -> None:
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        try:
+            until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            assert not browser.execute_script(
+                "return [...document.querySelectorAll('h2, .figure, .note, .pill')]"
+                ".filter((each) => each.offsetParent && each.scrollWidth > each.clientWidth + 1)"
+                ".map((each) => each.textContent)"
+            )
+            directory = Path(os.environ.get("SCREENSHOTS", tmp_path))
+            clip = {"x": 0, "y": 0, "width": width, "height": 840, "scale": 1}
+            picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": 70, "clip": clip})
+            (directory / f"status-{width}-{scheme}.webp").write_bytes(base64.b64decode(picture["data"]))
+        finally:
+            browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    async with served(tmp_path) as page:
+        page.facts.the_clients = [
+            CLIENT._replace(last_error=None),
+            CLIENT._replace(client_id="orders-service", software_name="apache-kafka-java", software_version="4.1.0",
+                            versions={"Produce": 12, "Metadata": 13, "InitProducerId": 5}, host="10.0.0.9"),
+            CLIENT._replace(client_id="payments", software_name="", software_version="",
+                            versions={"Produce": 9, "Metadata": 8}, host="10.0.0.12", connections=1, last_error=None),
+        ]  # fmt: skip
+        clients = [LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"]),
+                   LegacyClient("shelf-scanner", "", 310, ["Produce v0"])]  # fmt: skip
+        wave = [round(180 + 60 * math.sin(at / 7) + 15 * math.sin(at)) for at in range(90)]
+        history = STATUS.history._replace(
+            requests=wave, bytes_in=[1e4 * each for each in wave], bytes_out=[40.0 * each for each in wave]
+        )
+        page.facts.the_status = STATUS._replace(legacy_clients=clients, legacy_total=2, history=history)
+        await on_page(page, browser, work)
+
+
 async def test_what_clients_call_themselves_is_text(tmp_path: Path, browser: Chrome) -> None:
     name = "<img src=x onerror=document.title='had'><script>document.title='had'</script>"
 
@@ -152,8 +251,8 @@ async def test_what_clients_call_themselves_is_text(tmp_path: Path, browser: Chr
 
 async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> None:
     def work(page: Served) -> None:
-        until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#transactions button"))
-        browser.find_element(By.CSS_SELECTOR, "#transactions button").click()
+        until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#transactions tbody button"))
+        browser.find_element(By.CSS_SELECTOR, "#transactions tbody button").click()
         assert text(browser, "ask-name") == "kproxy-loader"
         field = browser.find_element(By.ID, "token")
         field.send_keys("no-such-horse-battery")
@@ -168,7 +267,7 @@ async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> N
         assert not browser.find_element(By.ID, "ask").is_displayed()
 
     page = await with_page(tmp_path, browser, work)
-    assert page.aborts == [("abort", "kproxy-loader", (), None, True)]
+    assert page.aborts == [("abort", "kproxy-loader", (), OwnerId(1000, 0), True)]
     [refused] = complaints(browser)
     assert "401" in refused
 
@@ -210,7 +309,7 @@ async def test_what_is_prepared_is_shown_and_aborted(tmp_path: Path, browser: Ch
 async def test_without_a_token_there_is_a_reason_in_place_of_a_button(tmp_path: Path, browser: Chrome) -> None:
     def work(page: Served) -> None:
         until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
-        assert not browser.find_element(By.CSS_SELECTOR, "#transactions button").is_enabled()
+        assert not browser.find_element(By.CSS_SELECTOR, "#transactions tbody button").is_enabled()
         assert "control.token.file" in text(browser, "transactions-note")
 
     async with served(tmp_path, control_token_file=None) as page:
@@ -226,7 +325,7 @@ async def test_a_kproxy_that_is_gone_is_told(tmp_path: Path, browser: Chrome) ->
         await trio.to_thread.run_sync(look, page)
 
     def told() -> None:
-        until(browser, lambda: "What stands here may be old." in text(browser, "silent"))
+        until(browser, lambda: "What is shown may be old." in text(browser, "silent"))
         browser.get("about:blank")
         browser.get_log("browser")
 

@@ -69,8 +69,10 @@ def test_a_first_record_goes_through_the_sandbox(ports: dict[str, str]) -> None:
     with sandbox(ports):
         done = shell(block_with(STARTED, "producer.produce"), ports)
         assert (done.returncode, done.stdout) == (0, "acknowledged\n"), done.stderr
-        metrics = shell("curl --silent http://127.0.0.1:19644/metrics", ports).stdout
-    assert re.search(r'kproxy_legacy_requests_total{.*api_key="Produce"', metrics)
+        listed = shell("kproxy status", ports)
+    assert listed.returncode == 0, listed.stderr
+    assert "clients that Kafka 4 refuses" in listed.stdout
+    assert re.search(r"rdkafka .*Produce v1", listed.stdout), listed.stdout
 
 
 def test_the_quick_start_of_the_readme() -> None:

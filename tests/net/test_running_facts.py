@@ -7,11 +7,13 @@ import pytest
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
+from kproxy.codec.messages import ApiKey
 from kproxy.control import fact_schemas
 from kproxy.control.json_schema import faults
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.running_facts import Facts
 from kproxy.net.sampler import Sampler
+from kproxy.proxy.durations import Requests
 from kproxy.proxy.facts import fact_json
 from tests.net.harness import Proxied, eventually, produce, proxied
 
@@ -66,6 +68,18 @@ async def test_what_the_broker_refused_is_told_also_when_the_client_is_gone() ->
         await eventually(lambda: not proxy.server.connections)
         [error] = facts.status().recent_errors
     assert (error.client_id, error.host, error.reason) == ("loader", "127.0.0.1", row.last_error.reason)
+
+
+async def test_clients_that_kafka_4_refuses_are_listed_also_when_they_are_gone() -> None:
+    async with watched() as (proxy, facts):
+        async with await proxy.client(1, client_id="old") as old, await proxy.client(1, client_id="new") as new:
+            await old.call(produce("orders", b"a"), 2)
+            await old.call(produce("orders", b"b"), 2)
+            await old.call(MetadataRequest(topics=[]), 0)
+            await new.call(produce("orders", b"c"), 3)
+        status = facts.status()
+    [row] = status.legacy_clients
+    assert (row.client_id, row.requests, row.removed, status.legacy_total) == ("old", 2, ["Produce v2"], 1)
 
 
 async def test_a_lane_says_who_writes_under_it() -> None:
@@ -133,6 +147,10 @@ async def test_rates_are_what_came_since_the_last_look() -> None:
         sampler.sample(proxy.server.connections, 104.0)
         assert sampler.rate(connection).requests == 0.0
         assert sampler.history().requests == [2.0, 0.0]
+        assert sampler.history().produce_p99_ms is None
+        proxy.stats.requests[ApiKey.PRODUCE, 9] = Requests()
+        proxy.stats.requests[ApiKey.PRODUCE, 9].observe(0.002)
+        assert sampler.history().produce_p99_ms == 2.5
 
 
 async def test_what_rules_forbid_is_told_of_the_client(tmp_path: Path) -> None:

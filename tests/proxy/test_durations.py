@@ -1,4 +1,4 @@
-from kproxy.proxy.durations import LATENCY_BUCKETS, Durations
+from kproxy.proxy.durations import LATENCY_BUCKETS, Durations, quantile_ms
 
 
 def test_a_bound_belongs_to_its_own_bucket() -> None:
@@ -19,3 +19,11 @@ def test_sum_and_count() -> None:
     durations.observe(0.25)
     durations.observe(0.5)
     assert (durations.count, durations.seconds_sum) == (2, 0.75)
+
+
+def test_a_quantile_is_the_bound_of_its_bucket() -> None:
+    durations = Durations()
+    assert quantile_ms(durations.buckets, 0.5) is None
+    for seconds in (0.0001, 0.002, 0.002, 0.2, 60.0):
+        durations.observe(seconds)
+    assert [quantile_ms(durations.buckets, share) for share in (0.1, 0.5, 0.8, 0.99)] == [0.5, 2.5, 250.0, 30_000.0]

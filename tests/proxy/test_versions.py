@@ -2,7 +2,8 @@ import pytest
 
 from kproxy.codec.messages import ApiKey, request_class
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.versions import HIDDEN, TRANSACTIONS, served_to_clients, upstream_version
+from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, TRANSACTIONS, served_to_clients, upstream_version
+from kproxy.testing.fake_broker.apis import APIS
 
 KAFKA_4 = {
     ApiKey.PRODUCE: (0, 13),
@@ -98,3 +99,9 @@ class TestServed:
         for version in range(first, last + 1):
             low, high = KAFKA_4[api_key]
             assert low <= upstream_version(api_key, version, KAFKA_4[api_key]) <= high
+
+
+def test_the_first_versions_of_kafka_4_are_those_that_the_fake_broker_serves() -> None:
+    """The fake broker's are compared with Kafka's in tests/contract."""
+    first = {key: api.versions[0] for key, api in APIS.items() if key != ApiKey.JOIN_GROUP}
+    assert first == {key: FIRST_IN_KAFKA_4.get(key, 0) for key in first}

@@ -45,56 +45,81 @@ const failure = (row) => (row.last_error ? `${row.last_error.reason}, ${moment(r
 
 // -- tables
 
-// Each column: its title, what it shows of a row, and the class of its cells (a word, or what a row says).
+const clientKey = (id, software) => `${id} ${software}`;
+let refused = new Set();
+
+// Each column: its title, what it shows of a row, the class of its cells (a word, or what a row says), what it is sorted by.
 const COLUMNS = {
+  legacy: [
+    ["client.id", (row) => row.client_id || "(none)"],
+    ["Software", (row) => row.software || "not reported"],
+    ["Uses what Kafka 4 removed", (row) => row.removed.join(", "), "wide"],
+    ["Requests", (row) => whole.format(row.requests), "number", (row) => row.requests],
+  ],
   clients: [
     ["client.id", (row) => row.client_id || "(none)"],
-    ["Software", (row) => `${row.software_name} ${row.software_version}`.trim() || "not told"],
+    ["Kafka 4", (row) => (refused.has(clientKey(row.client_id, row.software_name)) ? "refuses it" : "accepts it"),
+      (row) => (refused.has(clientKey(row.client_id, row.software_name)) ? "warn" : "")],
+    ["Software", (row) => `${row.software_name} ${row.software_version}`.trim() || "not reported"],
     ["From", (row) => (row.principal === ANONYMOUS ? row.host : `${row.host}, ${row.principal}`)],
-    ["Connections", (row) => whole.format(row.connections), "number"],
-    ["Requests/s", (row) => whole.format(row.per_second.requests), "number"],
-    ["In/s", (row) => size(row.per_second.bytes_in), "number"],
-    ["Out/s", (row) => size(row.per_second.bytes_out), "number"],
+    ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
+    ["Requests/s", (row) => whole.format(row.per_second.requests), "number", (row) => row.per_second.requests],
+    ["In/s", (row) => size(row.per_second.bytes_in), "number", (row) => row.per_second.bytes_in],
+    ["Out/s", (row) => size(row.per_second.bytes_out), "number", (row) => row.per_second.bytes_out],
     ["Versions used last", (row) => Object.entries(row.versions).map(([api, v]) => `${api} v${v}`).join(", "), "wide"],
-    ["Last error", failure, "wide"],
+    ["Last error", failure, "wide", (row) => (row.last_error ? row.last_error.at_ms : 0)],
   ],
   transactions: [
     ["Transactional id", (row) => row.transactional_id],
     ["client.id", (row) => row.client_id],
     ["Producer", (row) => `${row.producer_id}, epoch ${row.producer_epoch}`],
     ["State", (row) => (row.undecided_parts ? `${row.state}, undecided parts: ${row.undecided_parts}` : row.state)],
-    ["Open for", (row, now) => (row.started_ms === null ? "" : span(Math.max(now - row.started_ms, 0))), "number"],
+    ["Open for", (row, now) => (row.started_ms === null ? "" : span(Math.max(now - row.started_ms, 0))), "number",
+      (row) => -row.started_ms],
     ["Instance", (row) => row.instance_id],
   ],
   lanes: [
     ["Producer id", (row) => (row.producer_id === null ? "–" : String(row.producer_id))],
-    ["Epoch", (row) => (row.epoch === null ? "–" : row.epoch), "number"],
+    ["Epoch", (row) => (row.epoch === null ? "–" : row.epoch), "number", (row) => row.epoch],
     ["State", (row) => row.state],
     ["client.id", (row) => row.client_id],
     ["Host", (row) => row.host],
-    ["Partitions", (row) => whole.format(row.partitions), "number"],
-    ["In flight", (row) => whole.format(row.in_flight), "number"],
-    ["Unacknowledged", (row) => (row.unacknowledged_ms ? span(row.unacknowledged_ms) : "–"), "number"],
-    ["In doubt", (row) => whole.format(row.in_doubt), (row) => (row.in_doubt ? "number warn" : "number")],
+    ["Partitions", (row) => whole.format(row.partitions), "number", (row) => row.partitions],
+    ["In flight", (row) => whole.format(row.in_flight), "number", (row) => row.in_flight],
+    ["Unacknowledged", (row) => (row.unacknowledged_ms ? span(row.unacknowledged_ms) : "–"), "number",
+      (row) => row.unacknowledged_ms],
+    ["In doubt", (row) => whole.format(row.in_doubt), (row) => (row.in_doubt ? "number warn" : "number"), (row) => row.in_doubt],
   ],
   brokers: [
-    ["Broker", (row) => row.node_id],
+    ["Broker", (row) => row.node_id, "", (row) => row.node_id],
     ["Address", (row) => row.address],
     ["State", (row) => (row.up ? "up" : "down"), (row) => (row.up ? "" : "warn")],
     ["Like Kafka", (row) => row.release || "not asked yet"],
     ["Rack", (row) => row.rack || "–"],
-    ["Port here", (row) => (row.port === null ? "none" : row.port), "number"],
-    ["Connections", (row) => whole.format(row.connections), "number"],
-    ["Errors", (row) => whole.format(row.errors), "number"],
-    ["Last error", failure, "wide"],
+    ["Port here", (row) => (row.port === null ? "none" : row.port), "number", (row) => row.port],
+    ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
+    ["Errors", (row) => whole.format(row.errors), "number", (row) => row.errors],
+    ["Last error", failure, "wide", (row) => (row.last_error ? row.last_error.at_ms : 0)],
   ],
   errors: [
-    ["When", (row) => moment(row.at_ms)],
+    ["When", (row) => moment(row.at_ms), "", (row) => row.at_ms],
     ["client.id", (row) => row.client_id],
     ["Host", (row) => row.host],
     ["What", (row) => row.reason, "wide"],
   ],
 };
+const TIPS = {
+  "Kafka 4": "Whether this client has sent requests that Kafka 4 removed (KIP-896)",
+  "Software": "As its ApiVersions request reported (KIP-511); older clients report none",
+  "Unacknowledged": "Age of its oldest batch without an outcome",
+  "In doubt": "Batches whose client may not have received the response",
+  "Like Kafka": "The release that the broker's versions are most like",
+  "Port here": "The port of kproxy that leads to this broker",
+};
+const words = new Intl.Collator("en", { numeric: true });
+// By table: the rows last received, and the column and direction that people chose.
+const held = {};
+const order = {};
 
 function cell(kind, text, name) {
   const found = document.createElement(kind);
@@ -103,36 +128,77 @@ function cell(kind, text, name) {
   return found;
 }
 
-function fill(id, rows, total, now, more) {
-  const columns = COLUMNS[id];
-  const head = document.createElement("tr");
-  for (const [title, , name] of columns) {
-    const th = cell("th", title, typeof name === "function" ? name({}) : name);
+// The head is built once: it has the focus while people sort.
+function head(id, more) {
+  const line = document.createElement("tr");
+  COLUMNS[id].forEach(([title, , name], at) => {
+    const th = cell("th", "", typeof name === "function" ? name({}) : name);
+    th.classList.remove("warn");
     th.scope = "col";
-    head.append(th);
-  }
-  if (more) head.append(cell("th", "", ""));
-  const body = rows.map((row) => {
-    const line = document.createElement("tr");
-    for (const [, show, name] of columns) {
-      line.append(cell("td", show(row, now), typeof name === "function" ? name(row) : name));
-    }
-    if (more) line.append(more(row));
-    return line;
+    if (TIPS[title]) th.title = TIPS[title];
+    const button = cell("button", title);
+    button.type = "button";
+    button.addEventListener("click", () => sort(id, at));
+    th.append(button);
+    line.append(th);
   });
-  const over = total - rows.length;
-  if (!rows.length || over > 0) {
+  if (more) line.append(cell("td", ""));
+  const thead = document.createElement("thead");
+  thead.append(line);
+  byId(id).replaceChildren(thead, document.createElement("tbody"));
+}
+
+function sort(id, at) {
+  const was = order[id];
+  order[id] = { at, down: was && was.at === at ? !was.down : Boolean(COLUMNS[id][at][3]) };
+  [...byId(id).tHead.rows[0].cells].forEach((th, index) => {
+    if (index === at) th.setAttribute("aria-sort", order[id].down ? "descending" : "ascending");
+    else th.removeAttribute("aria-sort");
+  });
+  write(id);
+}
+
+function sorted(id, rows, now) {
+  if (!order[id]) return rows;
+  const { at, down } = order[id];
+  const [, show, , key] = COLUMNS[id][at];
+  const compare = key ? (a, b) => key(a) - key(b) : (a, b) => words.compare(show(a, now), show(b, now));
+  return [...rows].sort((a, b) => (down ? compare(b, a) : compare(a, b)));
+}
+
+function fill(id, rows, total, now, more) {
+  if (!byId(id).tHead) head(id, more);
+  held[id] = { rows, total, now, more };
+  write(id);
+}
+
+function write(id) {
+  const { rows, total, now, more } = held[id];
+  const columns = COLUMNS[id];
+  const filter = document.querySelector(`[data-filter="${id}"]`);
+  const wanted = filter ? filter.value.trim().toLowerCase() : "";
+  const body = [];
+  for (const row of sorted(id, rows, now)) {
+    const texts = columns.map(([, show]) => String(show(row, now)));
+    if (wanted && !texts.join("\n").toLowerCase().includes(wanted)) continue;
     const line = document.createElement("tr");
-    const only = cell("td", rows.length ? `and ${whole.format(over)} more` : "none", "none");
+    columns.forEach(([, , name], at) => line.append(cell("td", texts[at], typeof name === "function" ? name(row) : name)));
+    if (more) line.append(more(row));
+    body.push(line);
+  }
+  const over = total - rows.length;
+  if (!body.length || over > 0) {
+    const line = document.createElement("tr");
+    const only = cell("td", body.length ? `and ${whole.format(over)} more` : wanted && rows.length ? "none like this" : "none", "none");
     only.colSpan = columns.length + (more ? 1 : 0);
     line.append(only);
     body.push(line);
   }
-  const thead = document.createElement("thead");
-  const tbody = document.createElement("tbody");
-  thead.append(head);
-  tbody.append(...body);
-  byId(id).replaceChildren(thead, tbody);
+  byId(id).tBodies[0].replaceChildren(...body);
+}
+
+for (const input of document.querySelectorAll("[data-filter]")) {
+  input.addEventListener("input", () => held[input.dataset.filter] && write(input.dataset.filter));
 }
 
 // -- figures
@@ -170,6 +236,10 @@ function figures(status) {
   draw("requests-line", history.requests);
   draw("bytes-in-line", history.bytes_in);
   draw("bytes-out-line", history.bytes_out);
+  legacy(status);
+  const { produce_p50_ms: half, produce_p99_ms: most } = history;
+  byId("latency").textContent = most === null ? "–" : `≤ ${short.format(most)} ms`;
+  byId("latency-note").textContent = half === null ? "no Produce in the last minutes" : `half of them: ≤ ${short.format(half)} ms`;
   byId("connections").textContent = whole.format(status.connections);
   byId("connections-note").textContent =
     `of at most ${whole.format(status.max_connections)}; buffers hold ${size(status.buffered_bytes)} of ${size(status.buffer_memory)}`;
@@ -179,6 +249,17 @@ function figures(status) {
   byId("open").textContent = whole.format(transactions.open);
   byId("open-note").textContent =
     `open here, ${whole.format(transactions.prepared)} prepared; ${whole.format(transactions.commits)} committed, ${whole.format(transactions.aborts)} aborted`;
+}
+
+/** Who cannot talk to Kafka 4: the first thing to be seen. */
+function legacy(status) {
+  const count = status.legacy_total;
+  refused = new Set(status.legacy_clients.map((row) => clientKey(row.client_id, row.software)));
+  byId("legacy-count").textContent = count ? `${whole.format(count)} ${count === 1 ? "client" : "clients"}` : "no client";
+  byId("legacy-note").textContent = count ? "through kproxy they work: see below" : "of those that were here so far";
+  byId("legacy-tile").className = count ? "bad" : "good";
+  byId("legacy-section").hidden = !count;
+  fill("legacy", status.legacy_clients, count, status.now_ms);
 }
 
 // -- aborts
@@ -276,7 +357,7 @@ async function transactions(now) {
     fill("transactions", found.transactions.slice(0, 200), found.transactions.length, now, abortCell);
   } catch (error) {
     note.hidden = false;
-    note.textContent = "The transaction log can't be read just now.";
+    note.textContent = "The transaction log cannot be read now.";
     fill("transactions", [], 0, now);
   }
 }
@@ -296,7 +377,7 @@ async function refresh() {
     silent.hidden = true;
     byId("updated").textContent = `as of ${moment(status.now_ms)}, asked every ${INTERVAL_MS / 1000} s`;
   } catch (error) {
-    if (silent.hidden) silent.textContent = `No answer since ${moment(Date.now())}: ${error.message}. What stands here may be old.`;
+    if (silent.hidden) silent.textContent = `No answer since ${moment(Date.now())}: ${error.message}. What is shown may be old.`;
     silent.hidden = false;
   }
 }
