@@ -18,24 +18,15 @@ class Authorization:
 
     def __init__(self, file: WatchedFile[Rules], stats: Stats) -> None:
         """The rules of a file."""
-        self._file = file
+        #: ``acl.file``; to be watched.
+        self.file = file
         self._policy = Policy(file.content)
         self._audit = AuditLog(stats)
-
-    async def watch(self) -> None:
-        """Follows the file, for ever."""
-        await self._file.watch(self._use)
-
-    async def reload(self) -> bool:
-        """Looks at the file at once; whether other rules are in force now."""
-        return await self._file.reload(self._use)
+        file.use = self._policy.use
 
     def access(self, host: str, topic_names: Mapping[bytes, str]) -> Access:
         """What a connection from a host may do."""
         return Access(self._policy, host, topic_names, self._refused)
-
-    def _use(self, rules: Rules) -> None:
-        self._policy.use(rules)
 
     def _refused(self, subject: Subject, refusal: Refusal) -> None:
         self._audit.refused(subject, refusal, trio.current_time())

@@ -12,17 +12,11 @@ class QuotaKeeper:
 
     def __init__(self, file: WatchedFile[QuotaRules], longest: float, stats: Stats) -> None:
         """The limits of a file; ``longest``: the longest wait, in seconds."""
-        self._file = file
+        #: ``quotas.file``; to be watched.
+        self.file = file
         self._stats = stats
         self._quotas = Quotas(file.content, longest, self._throttled)
-
-    async def watch(self) -> None:
-        """Follows the file, for ever."""
-        await self._file.watch(self._use)
-
-    async def reload(self) -> bool:
-        """Looks at the file at once; whether other limits are in force now."""
-        return await self._file.reload(self._use)
+        file.use = self._use
 
     def meter(self) -> Meter:
         """For a new connection."""

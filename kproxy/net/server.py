@@ -136,9 +136,9 @@ class Server:
             raise cannot_listen("listen", self._config.listen, error) from None
         self._nursery.start_soon(self._run_lanes)
         if self.authorization is not None:
-            self._nursery.start_soon(self.authorization.watch)
+            self._nursery.start_soon(self.authorization.file.watch)
         if self.quotas is not None:
-            self._nursery.start_soon(self.quotas.watch)
+            self._nursery.start_soon(self.quotas.file.watch)
         self._serve(listeners, None)
         self.address = Address(host, listeners[0].port)
         self._bound.set()

@@ -1,4 +1,4 @@
-"""A file that is read again when it changes; one that can't be used any more leaves what was read before in force."""
+"""A file that is read again when it changes; while it cannot be used, the old content stays in force."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +16,11 @@ _Content = TypeVar("_Content")
 
 
 class WatchedFile(Generic[_Content]):
-    """The content of a file, as its reader understands it."""
+    """The content of a file, as its reader understands it; ``use`` is called with each new content."""
 
     def __init__(self, path: Path, read: Callable[[Path], _Content], option: str) -> None:
-        """``option`` says whose value the path is; ``read`` raises ConfigError. StartupError if it can't be used."""
+        """``path`` is the value of ``option``; ``read`` raises ConfigError. StartupError if the file cannot be used."""
+        self.use: Callable[[_Content], object] = lambda content: None
         self._path = path
         self._read = read
         self._option = option
@@ -29,14 +30,14 @@ class WatchedFile(Generic[_Content]):
         except ConfigError as error:
             raise StartupError("; ".join(error.problems), ExitCode.USAGE) from None
 
-    async def watch(self, use: Callable[[_Content], None]) -> None:
-        """Hands each new content to ``use``, for ever."""
+    async def watch(self) -> None:
+        """Checks the file about once a second, until cancelled."""
         while True:
             await trio.sleep(_LOOK_SECONDS)
-            await self.reload(use)
+            await self.reload()
 
-    async def reload(self, use: Callable[[_Content], None]) -> bool:
-        """Looks at once; whether there was something new that can be used."""
+    async def reload(self) -> bool:
+        """Checks the file at once; True if it has a new content that can be used."""
         seen = self._look()
         if seen == self._seen:
             return False
@@ -48,11 +49,11 @@ class WatchedFile(Generic[_Content]):
             log.error("file cannot be used; keeping the old content", option=self._option, problems=error.problems)
             return False
         log.info("file loaded again", option=self._option, file=str(self._path))
-        use(self.content)
+        self.use(self.content)
         return True
 
     def _look(self) -> tuple[int, int, int]:
-        """What changes with the file; nothing while it is not there, as between the steps of a careless editor."""
+        """What changes with the file; zeros while it is missing, as between the steps of some editors."""
         try:
             found = self._path.stat()
         except OSError:

@@ -60,7 +60,7 @@ def both(first: Any, second: Any) -> Any:
 async def reload(proxy: Proxied, file: Path, text: str) -> bool:
     await trio.Path(file).write_text(text)
     assert proxy.server.authorization is not None
-    return await proxy.server.authorization.reload()
+    return await proxy.server.authorization.file.reload()
 
 
 async def test_what_may_be_written_is_and_the_rest_is_told(rules: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_broken_file_leaves_the_rules_in_force_and_is_told(rules: Path) 
             assert not await reload(proxy, rules, "rules: [{permission: alow}]")
             await trio.Path(rules).unlink()
             assert proxy.server.authorization is not None
-            assert not await proxy.server.authorization.reload()
+            assert not await proxy.server.authorization.file.reload()
         assert errors_of(await client.call(produce("open", b"a"), 3)) == [0]
         told = [line for line in lines if line["event"] == "file cannot be used; keeping the old content"]
         assert [line["option"] for line in told] == ["acl.file", "acl.file"]

@@ -91,7 +91,7 @@ async def test_new_limits_hold_for_connections_that_live(quotas: Path) -> None:
         assert errors_of(await client.call(produce("t", b"a"), 3)) == [0]
         await trio.Path(quotas).write_text("quotas: [{principal: '*', request_rate: 1}]")
         assert proxy.server.quotas is not None
-        assert await proxy.server.quotas.reload()
+        assert await proxy.server.quotas.file.reload()
         told = [(await client.call(produce("t", b"a"), 3)).throttle_time_ms for _ in range(3)]
         assert told[-1] == MAX_MS
 

@@ -28,7 +28,8 @@ async def test_new_content_is_handed_on_without_being_asked_for(tmp_path: Path) 
         came.set()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watched.watch, use)
+        watched.use = use
+        nursery.start_soon(watched.watch)
         await file.write_text("second")
         with trio.fail_after(30):
             await came.wait()
@@ -41,12 +42,13 @@ async def test_what_cannot_be_used_is_told_once_and_changes_nothing(tmp_path: Pa
     await file.write_text("one")
     watched = WatchedFile(tmp_path / "file", read, "some.file")
     seen: list[str] = []
+    watched.use = seen.append
     with capture_logs() as lines:
         await file.write_text("bad content")
-        assert not await watched.reload(seen.append)
-        assert not await watched.reload(seen.append)
+        assert not await watched.reload()
+        assert not await watched.reload()
         await file.write_text("good again")
-        assert await watched.reload(seen.append)
+        assert await watched.reload()
     assert [(line["log_level"], line["option"]) for line in lines] == [("error", "some.file"), ("info", "some.file")]
     assert lines[0]["problems"] == [f"{file}:1: is bad"]
     assert seen == ["good again"]

@@ -1,6 +1,6 @@
 """Clients come to brokers as whom a file says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,23 +27,14 @@ class IdentityNetworks:
         self._network = network
         self._mechanism = mechanism
         self._stats = stats
-        self._file = WatchedFile(path, load_identities, OPTION)
+        #: To be watched.
+        self.file = WatchedFile(path, load_identities, OPTION)
         self._made: dict[str, Network] = {}
-
-    async def watch(self) -> None:
-        """Follows the file, for ever."""
-        await self._file.watch(self._use)
-
-    async def reload(self) -> bool:
-        """Looks at the file at once; whether another one is in force now."""
-        return await self._file.reload(self._use)
-
-    def _use(self, _: Mapping[str, BrokerIdentity]) -> None:
-        self._made.clear()
+        self.file.use = lambda _: self._made.clear()
 
     def of(self, principal: str) -> Network:
         """The network of a client; one that refuses all connections for a client that the file does not name."""
-        identities = self._file.content
+        identities = self.file.content
         name = principal if principal in identities else EVERYBODY
         if name not in identities:
             return _Closed(self._network, principal, LoginWatch(self._stats))

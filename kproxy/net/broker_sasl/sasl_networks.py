@@ -52,7 +52,7 @@ class Networks:
             if self._tokens is not None:
                 nursery.start_soon(self._tokens.run)
             if self._identities is not None:
-                nursery.start_soon(self._identities.watch)
+                nursery.start_soon(self._identities.file.watch)
             nursery.start_soon(trio.sleep_forever)
 
 

@@ -4,23 +4,19 @@ import json
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import Request
 
 import trio
 
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.token_sources import DEFAULT_LIFETIME_SECONDS, Issued
-from kproxy.net.redirects import NoRedirects
+from kproxy.net.http_fetch import MOST_BYTES, fetch
 
-#: More than any token.
-_MOST_BYTES: Final = 1 << 20
 _LONGEST_REASON: Final = 200
-_TIMEOUT_SECONDS: Final = 10.0
 
 
 def client_credentials(
@@ -34,16 +30,12 @@ def client_credentials(
         if ca is not None:
             context.load_verify_locations(ca)
         try:
-            opener = build_opener(HTTPSHandler(context=context), NoRedirects)
-            with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                return _issued(url, answer.read(_MOST_BYTES))
+            return _issued(url, fetch(request, context))
         except HTTPError as error:
             with error:
-                raise OSError(_refusal(url, error.code, error.read(_MOST_BYTES))) from None
+                raise OSError(_refusal(url, error.code, error.read(MOST_BYTES))) from None
         except URLError as error:
             raise OSError(f"{url}: {error.reason}") from None
-        except HTTPException as error:
-            raise OSError(f"{url}: {type(error).__name__}: is it a token endpoint?") from None
 
     async def ask_elsewhere() -> Issued:
         # in a thread, since it waits; whoever is no longer interested leaves it to its time-out

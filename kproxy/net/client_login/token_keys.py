@@ -1,24 +1,17 @@
 """The public keys of those who issue tokens: a JSON Web Key Set (RFC 7517) from a file or a server."""
 
 import json
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import structlog
 import trio
 
-from kproxy.net.redirects import NoRedirects
+from kproxy.net.http_fetch import MOST_BYTES, fetch
 
 log = structlog.get_logger("kproxy.login")
 
-#: A key set is a few kilobytes.
-_MOST_BYTES: Final = 1 << 20
-_FETCH_SECONDS: Final = 10.0
 #: Keys are asked for no more often, whatever tokens come: else clients could make kproxy flood the server.
 _PAUSE_SECONDS: Final = 10.0
 _KINDS: Final = frozenset({"RSA", "EC", "OKP"})
@@ -31,21 +24,10 @@ class KeysError(Exception):
     """There are no keys; the text says why."""
 
 
-def fetch(url: str) -> bytes:
-    """What an http, https or file URL names, within 10 s; waits. OSError, HTTPException."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        with Path(unquote(parts.path)).open("rb") as file:
-            return file.read(_MOST_BYTES + 1)
-    opener = urllib.request.build_opener(NoRedirects)
-    with opener.open(url, timeout=_FETCH_SECONDS) as answer:
-        return bytes(answer.read(_MOST_BYTES + 1))
-
-
 def parse_keys(data: bytes) -> Sequence[Key]:
     """The keys of a set that can check signatures. ValueError if there are none."""
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"more than {_MOST_BYTES} bytes")
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES} bytes")
     said = json.loads(data)
     keys = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(keys, list):
@@ -95,7 +77,7 @@ class TokenKeys:
             try:
                 data = await trio.to_thread.run_sync(partial(self._get, self._url), abandon_on_cancel=True)
                 self._keys = parse_keys(data)
-            except (OSError, HTTPException, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self._failed = f"keys from {self._url}: {error}"
                 log.error("token keys are unavailable", url=self._url, reason=str(error), keys=len(self._keys))
             else:

@@ -89,6 +89,6 @@ async def test_another_file_counts_for_new_connections(tmp_path: Path) -> None:
     first = networks.of("User:a")
     assert networks.of("User:a") is first
     identities(tmp_path, "User:a", "User:b")
-    await networks.reload()
+    await networks.file.reload()
     assert networks.of("User:a") is not first
     assert networks.of("User:b") is networks.of("User:b")

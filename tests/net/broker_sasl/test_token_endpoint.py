@@ -70,7 +70,7 @@ async def test_a_token_of_unknown_life_is_renewed_soon(secret: SecretLocation, e
         ('{"access_token": "a\\nb"}', "200 OK", "without an access_token"),
         ("[]", "200 OK", "without an access_token"),
         ("x" * 2_000_000, "200 OK", "without an access_token"),
-        ("", "???", r"/token: BadStatusLine: is it a token endpoint"),
+        ("", "???", r"/token: BadStatusLine: the response is not HTTP"),
     ],
 )
 async def test_what_is_told_when_there_is_none(secret: SecretLocation, body: str, status: str, text: str) -> None:

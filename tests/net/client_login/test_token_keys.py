@@ -1,15 +1,10 @@
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
-from threading import Thread
 
 import pytest
 import trio
 import trio.testing
 
-from kproxy.net.client_login.token_keys import KeysError, TokenKeys, fetch, parse_keys
+from kproxy.net.client_login.token_keys import KeysError, TokenKeys, parse_keys
 
 KEY = {"kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB"}
 
@@ -95,43 +90,3 @@ async def test_who_never_had_keys_says_why(autojump_clock: trio.testing.MockCloc
         await keys.find("one")
     await trio.sleep(11)
     assert await keys.find("one") is not None
-
-
-def test_a_file_has_keys_too(tmp_path: Path) -> None:
-    path = tmp_path / "a b.json"
-    path.write_bytes(key_set("one"))
-    assert fetch(path.as_uri()) == key_set("one")
-    with pytest.raises(OSError, match="No such file"):
-        fetch((tmp_path / "none").as_uri())
-
-
-@contextmanager
-def serving(status: int, location: str = "") -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-            self.wfile.write(key_set("one"))
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/keys"
-        server.shutdown()
-        thread.join()
-
-
-def test_a_server_has_keys() -> None:
-    with serving(200) as url:
-        assert fetch(url) == key_set("one")
-
-
-@pytest.mark.parametrize("status", [302, 404, 500])
-def test_no_other_answer_counts_nor_is_a_redirect_followed(status: int) -> None:
-    with serving(200) as elsewhere, serving(status, elsewhere) as url, pytest.raises(OSError, match=str(status)):
-        fetch(url)
