@@ -120,9 +120,7 @@ class ControlClient:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Described:
         """Begins a transaction; at least one name is needed, the id is by default "kproxy-" and the client.id."""
-        names = {"client_id": client_id, "transactional_id": transactional_id}
-        body = {name: value for name, value in names.items() if value is not None}
-        return self._ask(described_from, "POST", _TRANSACTIONS, {**body, "timeout_ms": timeout_ms})
+        return self._post(_TRANSACTIONS, client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
     def initialize(
         self, transactional_id: str, *, client_id: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -131,8 +129,7 @@ class ControlClient:
 
         ``Described.owner`` is for members and decisions: theirs are refused once a newer owner has the id.
         """
-        body = {"client_id": client_id, "timeout_ms": timeout_ms}
-        return self._ask(described_from, "POST", f"{_path(transactional_id)}/initialize", body)
+        return self._post(f"{_path(transactional_id)}/initialize", client_id=client_id, timeout_ms=timeout_ms)
 
     def commit(
         self,
@@ -151,8 +148,10 @@ class ControlClient:
         """
         if owner is None and batch_id is None:
             raise ValueError(f"commit of {transactional_id}: give owner, as begin returned it, or batch_id, or both")
-        body = _parts(members, owner, abort_others=abort_others) | ({} if batch_id is None else {"batch_id": batch_id})
-        return self._ask(described_from, "POST", f"{_path(transactional_id)}/commit", body)
+        path = f"{_path(transactional_id)}/commit"
+        return self._post(
+            path, batch_id=batch_id, members=list(members), owner=owner, abort_others=abort_others or None
+        )
 
     def abort(
         self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
@@ -161,12 +160,12 @@ class ControlClient:
 
         ``owner``: as ``begin``, ``initialize`` or ``describe`` returned it; refused once a newer one has the id.
         """
-        body = _parts(members, owner, abort_others=abort_others)
-        return self._ask(described_from, "POST", f"{_path(transactional_id)}/abort", body)
+        path = f"{_path(transactional_id)}/abort"
+        return self._post(path, members=list(members), owner=owner, abort_others=abort_others or None)
 
     def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
         """Makes it durable: no time-out and no crash decides it, only a later commit or abort; ``owner`` as there."""
-        return self._ask(described_from, "POST", f"{_path(transactional_id)}/prepare", {"owner": owner._asdict()})
+        return self._post(f"{_path(transactional_id)}/prepare", owner=owner)
 
     def begin_member(
         self,
@@ -181,12 +180,8 @@ class ControlClient:
 
         A name is used once, so put a UUID in. ``timeout_ms``: by default the id's.
         """
-        body: dict[str, Any] = {"client_id": client_id}
-        if owner is not None:
-            body["owner"] = owner._asdict()
-        if timeout_ms is not None:
-            body["timeout_ms"] = timeout_ms
-        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/begin", body)
+        path = f"{_member(transactional_id, member)}/begin"
+        return self._post(path, client_id=client_id, owner=owner, timeout_ms=timeout_ms)
 
     def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         """Makes the member's part durable, at the kproxy where it began; it may be repeated.
@@ -194,12 +189,11 @@ class ControlClient:
         ``records``: how many its producer has had acknowledged. TRANSACTION_ABORTABLE if this kproxy received another
         number of them, for example none because the producer is connected to a broker.
         """
-        body = {} if records is None else {"records": records}
-        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/prepare", body)
+        return self._post(f"{_member(transactional_id, member)}/prepare", records=records)
 
     def abort_member(self, transactional_id: str, member: str) -> Described:
         """Gives the member's part up, at the kproxy where it began."""
-        return self._ask(described_from, "POST", f"{_member(transactional_id, member)}/abort", {})
+        return self._post(f"{_member(transactional_id, member)}/abort")
 
     def reject(self, producer_id: int) -> int:
         """Has readers pass over what was written under a producer id that the transaction log does not know; the id."""
@@ -263,6 +257,13 @@ class ControlClient:
             return self.begin(client_id=client_id, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
         return Transaction(self, begin, batch_id or uuid4().hex, members, self._timeout)
+
+    def _post(self, path: str, **body: Any) -> Described:
+        """The transaction after a change; fields that are None are not sent."""
+        sent = {name: value for name, value in body.items() if value is not None}
+        if isinstance(sent.get("owner"), OwnerId):
+            sent["owner"] = sent["owner"]._asdict()
+        return self._ask(described_from, "POST", path, sent)
 
     def _ask(self, read: Callable[[Any], _T], method: str, target: str, body: Mapping[str, Any] | None = None) -> _T:
         headers = dict(self._headers)
@@ -389,13 +390,6 @@ def _path(transactional_id: str) -> str:
 
 def _member(transactional_id: str, member: str) -> str:
     return f"{_path(transactional_id)}/members/{quote(member, safe='')}"
-
-
-def _parts(members: Sequence[str], owner: OwnerId | None, *, abort_others: bool) -> dict[str, Any]:
-    body: dict[str, Any] = {"members": list(members)}
-    if owner is not None:
-        body["owner"] = owner._asdict()
-    return body | ({"abort_others": True} if abort_others else {})
 
 
 def _rows(found: Any) -> list[Listed]:
