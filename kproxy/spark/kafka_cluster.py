@@ -75,8 +75,14 @@ class KafkaCluster:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._connections: dict[Address, Connection] = {}
+        self._cluster_id: str | None = None
 
     # -- what there is
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id that the cluster has given with the topics; None before they were asked for, or if it has none."""
+        return self._cluster_id
 
     def topics(self) -> dict[str, int]:
         """All topics, and how many partitions each has. Raises KafkaError."""
@@ -203,6 +209,7 @@ class KafkaCluster:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         response = self.ask(self._any(), request, (4, 9), MetadataResponse)
+        self._cluster_id = response.cluster_id
         self._brokers.update((row.node_id, Address(row.host, row.port)) for row in response.brokers)
         for topic in response.topics:
             if topic.error_code in PASSING and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
