@@ -1,6 +1,7 @@
 """What a task does: one range of offsets to Arrow batches, of records or of record batches."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -29,13 +30,14 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
         return  # Spark's stand-in where there are no tasks
     committed = options.committed and not options.as_batches
     how = Reading(committed, options.fail_on_data_loss, _FETCH_BYTES, options.patience_s)
+    open_patiently = partial(options.open_cluster, first_patience_s=None)
     if options.as_batches:
-        yield from read_batches(options.open_cluster, partition.wanted, partition.stable, how)
+        yield from read_batches(open_patiently, partition.wanted, partition.stable, how)
         return
     columns = RecordColumns(
         partition.wanted, with_headers=options.with_headers, max_decompressed_bytes=options.max_decompressed_bytes
     )
-    with options.open_cluster() as cluster:
+    with open_patiently() as cluster:
         for record_set in record_sets(cluster, partition.wanted, how):
             yield from columns.add(record_set)
     yield from columns.rest()

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.option_values import boolean, choice, number, offsets_json, servers, topics_json
+from kproxy.spark.security_options import NAMES as SECURITY
+from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
 
 __all__ = ["Bound", "ReadOptions", "Subscription", "read_options"]
@@ -16,8 +18,11 @@ _BY: Final = ("subscribe", "subscribePattern", "assign")
 _START: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 _END: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _ISOLATION: Final = ("isolation.level", "kafka.isolation.level")
+#: An unreachable cluster is reported by the driver within this time.
+FIRST_PATIENCE_S: Final = 10.0
 _NAMES: Final = (
     _SERVERS,
+    *SECURITY,
     *_BY,
     *_START,
     *_END,
@@ -74,6 +79,7 @@ class ReadOptions(NamedTuple):
     request_timeout_s: float
     patience_s: float
     max_decompressed_bytes: int
+    security: Security = PLAIN_TEXT
 
     def check_table(self) -> None:
         """Raises OptionError if these are options of a stream."""
@@ -87,13 +93,15 @@ class ReadOptions(NamedTuple):
         if self.end is not None:
             raise OptionError(f"{self.end.name} is for read; a stream does not end")
 
-    def open_cluster(self) -> KafkaCluster:
-        """The cluster; to be closed."""
+    def open_cluster(self, *, first_patience_s: float | None = FIRST_PATIENCE_S) -> KafkaCluster:
+        """The cluster; to be closed. ``first_patience_s``: None for tasks, which wait for a kproxy that restarts."""
         return KafkaCluster(
             self.bootstrap,
             client_id=self.client_id,
             request_timeout_s=self.request_timeout_s,
             patience_s=self.patience_s,
+            security=self.security,
+            first_patience_s=first_patience_s,
         )
 
 
@@ -120,6 +128,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         request_timeout_s=(number(given, "kafka.request.timeout.ms", 30_000) or 0) / 1000,
         patience_s=(number(given, "kafkaConsumer.pollTimeoutMs", 120_000) or 0) / 1000,
         max_decompressed_bytes=number(given, "maxDecompressedBytes", 128 << 20) or 0,
+        security=security(given),
     )
 
 

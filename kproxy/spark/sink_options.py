@@ -9,6 +9,8 @@ from typing import Final
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
 from kproxy.spark.option_values import servers
+from kproxy.spark.security_options import NAMES as SECURITY
+from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
@@ -32,6 +34,7 @@ _KNOWN: Final = (
     "includeheaders",  # of Spark's own sink; there too a column of headers is written whatever it says
 )
 _PREFIX: Final = "kafka."
+_SECURED: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 _DAY_MS: Final = 86_400_000
 _OWN: Final = "the sink sets it, for exactly-once depends on it: leave it out"
 #: Names of librdkafka's and of Kafka's own producer.
@@ -101,8 +104,9 @@ class SinkOptions:
     batch_id: str | None
     #: As the option says it; empty if it does not.
     checkpoint: str
-    #: For librdkafka.
+    #: For librdkafka, under its names.
     producer: dict[str, str]
+    security: Security = PLAIN_TEXT
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -121,11 +125,14 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         batch_id=_optional(given, "batch.id"),
         checkpoint=given.get("checkpointlocation", ""),
         producer=_for_the_producer(given),
+        security=security(given),
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
+        if name.startswith(_SECURED) and name not in SECURITY:
+            raise OptionError(f"{name}: no option of the sink{suggest(name, SECURITY)}")
         if name not in _KNOWN and not name.startswith(_PREFIX):
             raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
         reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
@@ -137,7 +144,7 @@ def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(_PREFIX): value
         for name, value in given.items()
-        if name.startswith(_PREFIX) and name != BOOTSTRAP
+        if name.startswith(_PREFIX) and name != BOOTSTRAP and name not in SECURITY
     }
 
 

@@ -80,7 +80,7 @@ def test_options_travel_between_processes() -> None:
         ({"kafka__bootstrap__servers": "nowhere"}, ["kafka.bootstrap.servers", "'nowhere'"]),
         ({"kafka__bootstrap__servers": "k:1,::1:2"}, ["kafka.bootstrap.servers", "'::1:2'", "[::1]:9092"]),
         ({"kafka__bootstrap__servers": " , "}, ["kafka.bootstrap.servers is missing"]),
-        ({"kafka__security__protocol": "SSL"}, ["kafka.security.protocol"]),
+        ({"kafka__security__protocol": "TLS"}, ["kafka.security.protocol"]),
         ({"subscribe": " , "}, ["subscribe is empty"]),
         ({"records__as": "rows"}, ["records.as", "records, batches"]),
         ({"records__as": "batches", "includeHeaders": "true"}, ["includeHeaders", "records.as=batches"]),

@@ -29,7 +29,7 @@ def offsets_to_read(request: Request) -> int:
     state = None if request.fresh else load_state(request.out)
     with connector(request.bootstrap)() as cluster, connector(request.brokers or request.bootstrap)() as brokers:
         topics = choose_topics(request.topics, cluster.topics())
-        spans = find_spans(cluster, topics, request.since, state)
+        spans = find_spans(cluster, topics, request.since, state, with_stable=False)
         return sum(each.end - each.reread for each in spans) + sum(
             each.end - each.start for each in log_slices(brokers)
         )
