@@ -11,9 +11,6 @@ from kproxy.spark.columns import RecordColumns
 from kproxy.spark.fetching import Range, Reading, record_sets
 from kproxy.spark.read_options import ReadOptions
 
-#: One answer; with the next on its way two are held.
-_FETCH_BYTES = 4 << 20
-
 
 class RangePartition(InputPartition):
     """One task's range; of batches the last stable offset, too, as it was when the tasks were planned."""
@@ -29,7 +26,7 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in where there are no tasks
     committed = options.committed and not options.as_batches
-    how = Reading(committed, options.fail_on_data_loss, _FETCH_BYTES, options.patience_s)
+    how = Reading(committed, options.fail_on_data_loss, options.fetch_bytes, options.patience_s)
     open_patiently = partial(options.open_cluster, first_patience_s=None)
     if options.as_batches:
         yield from read_batches(open_patiently, partition.wanted, partition.stable, how)

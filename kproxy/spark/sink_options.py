@@ -70,6 +70,13 @@ _NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+#: What the sink does anyway may be said.
+_SAME_AS_OURS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+)
+_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({"max.request.size": "message.max.bytes"})
+
+
 @dataclass(frozen=True, slots=True)
 class ControlAddress:
     """Where kproxy's control API is, as driver and tasks reach it: by URL, or by socket."""
@@ -135,17 +142,20 @@ def _check_names(given: Mapping[str, str]) -> None:
             raise OptionError(f"{name}: no option of the sink{suggest(name, SECURITY)}")
         if name not in _KNOWN and not name.startswith(_PREFIX):
             raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
+        if given[name].strip().lower() in _SAME_AS_OURS.get(name.removeprefix(_PREFIX), ()):
+            continue
         reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
         if reason is not None:
             raise OptionError(f"{name}: {reason}")
 
 
 def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
-    return {
+    theirs = {
         name.removeprefix(_PREFIX): value
         for name, value in given.items()
         if name.startswith(_PREFIX) and name != BOOTSTRAP and name not in SECURITY
     }
+    return {_JAVA_NAMES.get(name, name): value for name, value in theirs.items() if name not in _SAME_AS_OURS}
 
 
 def _transactional_id(given: Mapping[str, str], *, is_stream: bool) -> str:
