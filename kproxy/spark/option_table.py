@@ -55,7 +55,7 @@ SOURCE: Final = (
     _option(
         "minOffsetsPerTrigger",
         "",
-        "a micro-batch waits until there are so many new offsets, or `maxTriggerDelay` is over. Not with "
+        "a micro-batch waits until there are so many new offsets, or `maxTriggerDelay` has passed. Not with "
         "`availableNow`, which reads all that is there",
     ),
     _option(
