@@ -29,7 +29,11 @@ def test_numbers_have_bounds() -> None:
 
 def test_the_table_of_values_has_names_defaults_and_comments() -> None:
     text = "# One.\n#   a: example\na: 1\nb:\n  # Two,\n  # lines.\n  c: {}\n  d: [x]\n"
-    assert read_values(text) == [Value("a", "1", "One."), Value("b.c", "", "Two, lines."), Value("b.d", '["x"]', "Two, lines.")]
+    assert read_values(text) == [
+        Value("a", "1", "One."),
+        Value("b.c", "", "Two, lines."),
+        Value("b.d", '["x"]', "Two, lines."),
+    ]
     assert '| `b.d` | `["x"]` |' in render_table(read_values(text))
 
 
