@@ -161,7 +161,7 @@ def _conf(request: "Request", offsets: int) -> dict[str, str]:
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong, without Spark's trace: what a task said of Kafka if it did, else what Spark says first."""
+    """The reason without Spark's trace: a task's own error about Kafka if there is one, else Spark's first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         for name in _OWN_ERRORS:

@@ -23,13 +23,13 @@ _OPTIONS: Final = "upstream.sasl.oauthbearer.client.id and .client.secret.locati
 def client_credentials(
     url: str, client_id: str, secret: SecretLocation, scope: str | None, ca: Path | None
 ) -> Callable[[], Awaitable[Issued]]:
-    """What asks the endpoint for a token; OSError says what it answered. ``ca``: trusted beside the system's."""
+    """A function that requests a token. OSError says what the endpoint answered. ``ca``: trusted, too."""
 
     def ask() -> Issued:
         return ask_for_token(url, client_id, secret.read(), scope, ca, _OPTIONS)
 
     async def ask_elsewhere() -> Issued:
-        # in a thread, since it waits; whoever is no longer interested leaves it to its time-out
+        # in a thread, because it blocks; a caller that is cancelled leaves it to its time-out
         return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
 
     return ask_elsewhere
