@@ -1,4 +1,4 @@
-"""A log topic that is deleted and not restored: what was read stays, and after a while kproxy continues with a new one."""
+"""A log topic that is deleted and not restored: what was read stays, and later kproxy continues with a new one."""
 
 import pytest
 import trio
