@@ -60,8 +60,10 @@ class Transaction:
         self.joined: set[TopicPartition] = set()
         #: Partitions that stand in the log.
         self.announced: set[TopicPartition] = set()
-        #: Offsets of groups that are in the log.
-        self.groups: list[TransactionOffsets] = []
+        #: Each member, without its offsets, that has offsets in the log: a commit checks that it is still current.
+        self.members: list[TransactionOffsets] = []
+        #: Whether a broker's group has offsets of it.
+        self.moves_groups = False
         #: Groups that the client has added to it.
         self.added_groups = AddedGroups()
         #: The identity that its decision gives the client, once that was sent to the log.
