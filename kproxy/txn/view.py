@@ -351,6 +351,12 @@ class IdView:
         if named:
             self.copies[Producer(part.producer_id, part.epoch)] = named
 
+    def forget_copies(self, producer: Producer, place: TopicPartition) -> None:
+        """As ``Views.forget_copies``."""
+        left = {batch: at for batch, at in self.copies.pop(producer, {}).items() if batch[:2] != place}
+        if left:
+            self.copies[producer] = left
+
     def _mirrored(self, body: TransactionMirrored, at: Stand) -> bool:
         return self.unmirrored.remove(Producer(body.producer_id, body.epoch), body.group_id)
 

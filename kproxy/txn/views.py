@@ -192,6 +192,17 @@ class Views:
         copies = view.copies.get(Producer(producer_id, epoch)) if view is not None else None
         return copies is not None and copies.get((topic, partition, base_sequence), base_offset) != base_offset
 
+    def copied(self) -> set[tuple[Producer, "TopicPartition"]]:
+        """The transactions and partitions of batches that were sent more than once."""
+        every = (item for view in self._ids.values() for item in view.copies.items())
+        return {(producer, (topic, index)) for producer, copies in every for topic, index, _ in copies}
+
+    def forget_copies(self, producer: Producer, place: "TopicPartition") -> None:
+        """Forgets which of them counts: none is in the partition any more."""
+        view = self._by_producer.get(producer.producer_id)
+        if view is not None:
+            view.forget_copies(producer, place)
+
     def copies_bytes(self) -> int:
         """About what the offsets of batches take in memory that were sent more than once."""
         return COPY_BYTES * sum(len(copies) for view in self._ids.values() for copies in view.copies.values())

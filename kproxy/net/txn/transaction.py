@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 #: What the offsets may take in memory that say which copy counts of batches that were sent more than once. None can be
-#: dropped while the data may be read: where a broker took a second copy, its readers would be shown both. So at this
-#: limit a transaction that had to send a batch again is aborted, and only such a one: its client tries it again.
+#: dropped while the data may be read (``OldCopies``): where a broker took a second copy, readers would see both. So at
+#: this limit a transaction that had to send a batch again is aborted, and only such a one: its client tries it again.
 _MOST_COPIES_BYTES: Final = 64 << 20
 
 

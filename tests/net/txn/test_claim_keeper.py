@@ -76,7 +76,7 @@ async def lose_the_log(cast: Cast, keeper: ClaimKeeper) -> None:
     for part in cast.fake.cluster.topics[TOPIC].partitions:
         part.log.truncate(0)
         part.lead(part.leader)
-    while await keeper.read_to_end() is not None:
+    while await keeper.read_to_end() is not None:  # noqa: ASYNC110 - nobody announces it
         await trio.sleep(0.01)
 
 
