@@ -34,6 +34,7 @@ _ALL, _FEW = (", ".join(map(str, counts)) for counts in (PARTITIONS, HOMES_PARTI
 
 SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "v2-produce": cases.v2_produce,
+    "java-produce": cases.java_produce,
     "v2-fetch": cases.v2_fetch,
     "old-produce": cases.old_produce,
     "old-fetch": cases.old_fetch,
@@ -110,7 +111,7 @@ def main(
     records: tuple[int, ...],
     json_path: Path | None,
 ) -> None:
-    """Measure direct, a bare trio relay and kproxy side by side, CPU seconds of the process in between from /proc.
+    """Measure direct, a bare trio relay and kproxy side by side, with the CPU seconds of the process in between.
 
     GB and MB are powers of ten, of payload. Each figure is told when it is there, and all are at the end. The exit
     status does not depend on them.
@@ -186,7 +187,7 @@ def _open_broker(kind: str) -> Iterator[int]:
         leader(address)  # makes the topics
         for topic in payloads.RECORD_BYTES:  # something to fetch
             call = payloads.produce_call(topic, payloads.MODERN_PRODUCE)
-            load.produce(address, call, PREFILL_BYTES, window=cases.WINDOW)
+            load.produce(address, [call], PREFILL_BYTES, window=cases.WINDOW)
         yield kafka.ports[0]
 
 

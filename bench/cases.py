@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bench import load, payloads
 from bench.load import Address, Call, Transfer
@@ -12,6 +13,8 @@ from bench.targets import FORGETFUL, Target, open_kproxy, open_sink
 
 WINDOW = 5
 ROUNDS = 6
+#: Between two requests: about 100 MB/s with 6 batches in each.
+JAVA_PAUSE_SECONDS = 0.0005
 CPU_RATIO = 1.3
 FILTER_RATIO = 1.05
 WALK_RATIO = 1.10
@@ -50,8 +53,23 @@ class Cost:
 def v2_produce(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
     """1 KB records in 16 KB batches of format v2, one batch a request, acks=all."""
     call = payloads.produce_call(payloads.LARGE, payloads.MODERN_PRODUCE)
-    costs = _transfers(targets, total_bytes, lambda at, size: load.produce(at, call, size, window=WINDOW))
+    costs = _transfers(targets, total_bytes, lambda at, size: load.produce(at, [call], size, window=WINDOW))
     return _per_gigabyte("v2 produce, 1 KB", costs)
+
+
+def java_produce(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
+    """Requests of Kafka's own producer, with 6 batches and with one: at its pace, and without a pause."""
+    figures: list[Figure] = []
+    for batches in (6, 1):
+        calls = payloads.java_calls(batches)
+        for name, pause, size in (("", JAVA_PAUSE_SECONDS, total_bytes // 4), (", no pause", 0.0, total_bytes // 2)):
+            costs = _transfers(targets, size, partial(_paced, calls, pause))
+            figures += _per_gigabyte(f"Java produce, {batches} x 16 KB{name}", costs)
+    return figures
+
+
+def _paced(calls: Sequence[Call], pause_seconds: float, address: Address, total_bytes: int) -> Transfer:
+    return load.produce(address, calls, total_bytes, window=WINDOW, pause_seconds=pause_seconds)
 
 
 def v2_fetch(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
@@ -90,7 +108,7 @@ def committed_fetch(total_bytes: int) -> list[Figure]:
 def old_produce(targets: Sequence[Target], total_bytes: int) -> list[Figure]:
     """100-byte records in 16 KB message sets of magic 1, acks=all."""
     call = payloads.produce_call(payloads.SMALL, payloads.OLD_PRODUCE)
-    costs = _transfers(targets, total_bytes // 4, lambda at, size: load.produce(at, call, size, window=WINDOW))
+    costs = _transfers(targets, total_bytes // 4, lambda at, size: load.produce(at, [call], size, window=WINDOW))
     return _per_record("magic-1 produce, 100 B", costs, OLD_PRODUCE_MICROSECONDS)
 
 

@@ -91,9 +91,9 @@ def _take_turns(targets: dict[str, Target], total_bytes: int) -> dict[str, list[
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             program = targets[name].program
             assert program is not None
-            before = program.running_seconds()
-            transfer = load.produce(targets[name].address, call, total_bytes // TURNS, window=WINDOW)
-            costs[name].append((program.running_seconds() - before) / transfer.payload_bytes * _GIGABYTE)
+            before = program.cpu_seconds()
+            transfer = load.produce(targets[name].address, [call], total_bytes // TURNS, window=WINDOW)
+            costs[name].append((program.cpu_seconds() - before) / transfer.payload_bytes * _GIGABYTE)
     return costs
 
 

@@ -131,7 +131,7 @@ def _small_ways(stage: _Stage) -> Iterator[Mapping[str, Way]]:
 def _turn(way: Way, stage: _Stage, watcher: Watcher) -> Turn:
     """One transaction behind the other, first until each is committed, then until each is visible."""
     turn = Turn()
-    before = stage.program.running_seconds()
+    before = stage.program.cpu_seconds()
     for _ in range(BLOCK):
         name, began = _transact(way, stage.partitions)
         turn.commits.append(time.perf_counter() - began)
@@ -139,7 +139,7 @@ def _turn(way: Way, stage: _Stage, watcher: Watcher) -> Turn:
     for _ in range(BLOCK):
         name, began = _transact(way, stage.partitions)
         turn.visible.append(watcher.visible_at(name, SECONDS) - began)
-    turn.cpu_seconds = (stage.program.running_seconds() - before) / (2 * BLOCK)
+    turn.cpu_seconds = (stage.program.cpu_seconds() - before) / (2 * BLOCK)
     return turn
 
 
@@ -186,9 +186,9 @@ def _costs(stage: _Stage, rounds: int, records: int) -> list[Figure]:
         way.transact(write)  # as above
     for number in range(rounds):
         for name in _rotated(list(ways), number):
-            before = stage.program.running_seconds()
+            before = stage.program.cpu_seconds()
             ways[name].transact(write)
-            costs[name].append((stage.program.running_seconds() - before) / records * 1e6)
+            costs[name].append((stage.program.cpu_seconds() - before) / records * 1e6)
     figures = []
     for name, values in costs.items():
         goal, met = "", None

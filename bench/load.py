@@ -76,39 +76,55 @@ class Connection:
 class Call:
     """A request built beforehand, and where its answer says how it went.
 
-    `error_at` is the position of the partition's error code in an answer without its length prefix: it is the same
-    in every answer to the same request, so no answer has to be parsed. `records` and `payload_bytes` are what one
-    request (Produce) carries.
+    `error_at` is the position of the first partition's error code in an answer without its length prefix: it is the
+    same in every answer to the same request, so no answer has to be parsed. Those of `rows` partitions are `row_bytes`
+    apart. `records` and `payload_bytes` are what one request (Produce) carries.
     """
 
     frame: bytearray
     error_at: int
     records: int = 0
     payload_bytes: int = 0
+    rows: int = 1
+    row_bytes: int = 0
 
     def check(self, answer: memoryview) -> None:
-        """Raise LoadError unless the answer's error code is 0."""
-        (code,) = _INT16.unpack_from(answer, self.error_at)
-        if code:
-            raise LoadError(f"error code {code}")
+        """Raise LoadError unless all of the answer's error codes are 0."""
+        for row in range(self.rows):
+            (code,) = _INT16.unpack_from(answer, self.error_at + row * self.row_bytes)
+            if code:
+                raise LoadError(f"error code {code}")
 
 
 def produce(
-    address: Address, call: Call, total_bytes: int, *, window: int, tls: ssl.SSLContext | None = None
+    address: Address,
+    calls: Sequence[Call],
+    total_bytes: int,
+    *,
+    window: int,
+    pause_seconds: float = 0.0,
+    tls: ssl.SSLContext | None = None,
 ) -> Transfer:
-    """Send `call` until `total_bytes` of payload are acknowledged, with at most `window` requests in flight."""
-    count = max(1, total_bytes // call.payload_bytes)
+    """Send `calls` in turn until `total_bytes` of payload are acknowledged, with at most `window` requests in flight.
+
+    After each it waits for `pause_seconds`.
+    """
+    mean_bytes = sum(call.payload_bytes for call in calls) // len(calls)
+    count = max(1, total_bytes // mean_bytes)
+    sent = [calls[number % len(calls)] for number in range(count)]
     with Connection(address, tls) as connection:
-        call.check(connection.ask(call.frame))  # warm up: lanes, upstream connections
+        calls[0].check(connection.ask(calls[0].frame))  # warm up: lanes, upstream connections
         began = time.perf_counter()
         for number in range(count + window):
             if number >= window:
-                call.check(connection.receive())
+                sent[number - window].check(connection.receive())
             if number < count:
-                _LENGTH.pack_into(call.frame, _CORRELATION_AT, number)
-                connection.send(call.frame)
+                _LENGTH.pack_into(sent[number].frame, _CORRELATION_AT, number)
+                connection.send(sent[number].frame)
+                if pause_seconds:
+                    time.sleep(pause_seconds)
         seconds = time.perf_counter() - began
-    return Transfer(seconds, count * call.payload_bytes, count * call.records)
+    return Transfer(seconds, sum(call.payload_bytes for call in sent), sum(call.records for call in sent))
 
 
 def fetch(

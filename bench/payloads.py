@@ -34,7 +34,13 @@ FETCH_BYTES = 1 << 20
 CLIENT_ID = "bench"
 MODERN_PRODUCE, MODERN_FETCH = 7, 11
 OLD_PRODUCE, OLD_FETCH = 2, 2
+JAVA_PRODUCE = 12
+"""The newest version that names topics, as those of a broker that does nothing but answer must be named."""
 _BIG_RECORDS = 800
+_JAVA_REQUESTS = 24
+_JAVA_ERROR_AT = 4 + 1 + 1 + 1 + 1 + 4
+"""Correlation id, tags, number of topics, length of the topic's name, number of partitions, partition. Add the name."""
+_JAVA_ROW_BYTES = 33
 _TIMESTAMP_MS = 1_700_000_000_000
 _CORRELATION_BYTES = 4
 _PARTITION_ERROR_AT = 4 + 4 + 2 + 4 + 4
@@ -92,6 +98,29 @@ def produce_call(topic: str, version: int) -> Call:
     data = batch(topic) if version >= 3 else message_set(batch(topic), 1)
     count = records_per_batch(topic)
     return _produce(topic, version, data, count, count * RECORD_BYTES[topic])
+
+
+def java_calls(partitions: int) -> list[Call]:
+    """Produce requests as Kafka's own producer sends them: a batch for each partition, their order and sizes change."""
+    sizes, values = random.Random(3), random.Random(1)
+    value = [values.randbytes(RECORD_BYTES[LARGE]) for _ in range(records_per_batch(LARGE))]
+    calls = []
+    for turn in range(_JAVA_REQUESTS):
+        counts = [sizes.randint(len(value) * 3 // 4, len(value) - 1) for _ in range(partitions)]
+        parts = [
+            ProduceRequestPartitionProduceData(
+                index=(index - turn) % partitions,
+                records=bytes(build_batch([Record(at, _TIMESTAMP_MS, None, value[at], ()) for at in range(count)])),
+            )
+            for index, count in enumerate(counts)
+        ]
+        topics = [ProduceRequestTopicProduceData(name=LARGE, partition_data=parts)]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+        frame = bytearray(encode_request(request, JAVA_PRODUCE, 0, CLIENT_ID))
+        records = sum(counts)
+        error_at = _JAVA_ERROR_AT + len(LARGE)
+        calls.append(Call(frame, error_at, records, records * RECORD_BYTES[LARGE], partitions, _JAVA_ROW_BYTES))
+    return calls
 
 
 def small_produce_call() -> Call:

@@ -60,7 +60,7 @@ def restarts(total_bytes: int) -> list[Figure]:
 def _cost(target: Target, frame: bytearray, requests: int, end: Callable[[Connection, bytearray], None]) -> float:
     """CPU seconds of kproxy for each GB, the end of the connection included."""
     assert target.program is not None
-    before = target.program.running_seconds()
+    before = target.program.cpu_seconds()
     with Connection(target.address) as connection:
         for number in range(requests + WINDOW):
             if number >= WINDOW:
@@ -69,7 +69,7 @@ def _cost(target: Target, frame: bytearray, requests: int, end: Callable[[Connec
                 _set_time(frame)
                 connection.send(frame)
         end(connection, frame)
-    return (target.program.running_seconds() - before) / (requests * _REQUEST_BYTES) * _GIGABYTE
+    return (target.program.cpu_seconds() - before) / (requests * _REQUEST_BYTES) * _GIGABYTE
 
 
 def _close(_: Connection, __: bytearray) -> None:

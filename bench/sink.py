@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 NODE_ID: Final = 1
 SERVED: Final[dict[int, tuple[int, int]]] = {
     # Both end below the versions that name topics by id: those would make every answer depend on Metadata.
-    ApiKey.PRODUCE: (0, 9),
+    ApiKey.PRODUCE: (0, 12),
     ApiKey.FETCH: (0, 12),
     ApiKey.LIST_OFFSETS: (0, 7),
     ApiKey.METADATA: (0, 9),

@@ -13,7 +13,7 @@ from kproxy.codec._generated.metadata import MetadataResponse
 
 _HOST = "127.0.0.1"
 _CORRELATION_BYTES = 4
-_READY_SECONDS = 20.0
+_READY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def open_targets(broker_port: int) -> Iterator[list[Target]]:
 
 
 def leader(bootstrap: Address, tls: ssl.SSLContext | None = None) -> Address:
-    """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 20 s for an answer.
+    """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 60 s for an answer.
 
     Raises:
         LoadError: nobody leads them.

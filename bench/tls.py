@@ -82,7 +82,7 @@ def _crowd(way: _Way, count: int, busy: int) -> list[Figure]:
 
 def _produce(way: _Way, size: int) -> Transfer:
     call = payloads.produce_call(payloads.LARGE, payloads.MODERN_PRODUCE)
-    return load.produce(way.target.address, call, size, window=WINDOW, tls=way.tls)
+    return load.produce(way.target.address, [call], size, window=WINDOW, tls=way.tls)
 
 
 def _fetch(way: _Way, size: int) -> Transfer:

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
 
 class _NobodyReads(KproxyError):
-    """The reader of the output has closed it, as ``| head`` does."""
+    """What is printed goes nowhere any more, as with ``| head``."""
 
 
 class Printer:
@@ -46,7 +46,7 @@ class Printer:
         self._write = write
 
     def restart(self, partition: int, start: int) -> None:
-        """Prints nothing: earlier lines stay true."""
+        """Nothing to be said: what was printed stays true."""
 
     def apply(
         self,
@@ -69,7 +69,7 @@ class Printer:
             raise _NobodyReads from None
 
     def advanced(self, partition: int, end: int) -> None:
-        """Prints nothing."""
+        """Nothing to be said."""
 
 
 class _RecordPosition(NamedTuple):
@@ -81,7 +81,7 @@ class _RecordPosition(NamedTuple):
 
 
 def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
-    """Prints the records of the log, and with ``follow`` new ones as they come; returns the exit code.
+    """Prints what the log holds now, then, with ``follow``, what comes; the exit code.
 
     KproxyError if no broker can be reached or the log can't be read.
     """
@@ -127,7 +127,7 @@ async def _until_stopped(scope: trio.CancelScope) -> None:
 
 
 async def _check_that_it_is_there(cluster: Cluster, config: Config) -> None:
-    """KproxyError if no broker has the topic: the follower would create it, and search for brokers without end."""
+    """The follower would make the topic, and go on to look for brokers for ever."""
     try:
         await cluster.refresh()
         there = await transaction_topic(cluster, config).exists()
@@ -160,7 +160,7 @@ def _json_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -
 
 
 def _plain(value: Any) -> Any:
-    """A message for JSON: bytes in hexadecimal, without unknown tags."""
+    """A message as JSON has it: bytes in hexadecimal, tags that nobody knows left out."""
     if isinstance(value, ProtocolStruct):
         return {name: _plain(getattr(value, name)) for name in value.__slots__ if name != "unknown_tags"}
     if isinstance(value, (list, tuple)):

@@ -10,6 +10,7 @@ from kproxy.codec.batch_header import (
     assemble,
     crc_ok,
     read_header,
+    records_of_new,
     set_transactional,
     stamp,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "crc_ok",
     "iter_records",
     "read_header",
+    "records_of_new",
     "set_transactional",
     "stamp",
 ]

@@ -23,6 +23,9 @@ _CRC_FROM: Final = 21
 _STAMP: Final = Struct(">qhi")
 _STAMP_FROM: Final = 43
 _STAMP_END: Final = 57
+_NO_STAMP: Final = b"\xff" * (_STAMP_END - _STAMP_FROM)
+#: Length, magic, attributes, last offset delta, stamp, record count.
+_NEW_BATCH: Final = Struct(">8xi4xb4xhi16x14si")
 _LAST_DELTA: Final = Struct(">i")
 _LAST_DELTA_AT: Final = 23
 _MOST_DELTA: Final = (1 << 31) - 1
@@ -87,6 +90,15 @@ def read_header(buf: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeade
     if header.length < HEADER_SIZE - LOG_OVERHEAD or not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise RemoteProtocolError("record batch header contradicts itself")
     return header
+
+
+def records_of_new(buf: bytearray, start: int, end: int) -> int:
+    """How many records a whole batch of format v2 at ``buf[start:end]`` has; 0 if it is none, or has a producer id."""
+    if end - start < HEADER_SIZE:
+        return 0
+    length, magic, attributes, last_delta, old, records = _NEW_BATCH.unpack_from(buf, start)
+    is_new = magic == 2 and old == _NO_STAMP and not attributes & CONTROL
+    return records if is_new and length + LOG_OVERHEAD == end - start and 0 < records == last_delta + 1 else 0
 
 
 def stamp(buf: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int, pos: int = 0) -> None:

@@ -11,7 +11,8 @@ from typing import Final
 from crc32c import crc32c as crc32c
 
 _INVERT: Final = 0xFFFFFFFF
-_RUN_BITS: Final = 12
+#: Below 16 KiB, the usual batch, one run over zeros is as fast as what the tables save of it.
+_RUN_BITS: Final = 14
 _ZEROS: Final = memoryview(bytes(1 << _RUN_BITS))
 
 _Operator = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

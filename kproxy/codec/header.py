@@ -76,7 +76,7 @@ def response_header_size(api_key: int, version: int, frame: Buffer) -> int:
     pos = _correlation_id.size
     try:
         if response_header_version(api_key, version):
-            _, pos = read_tags(frame, pos)
+            pos = pos + 1 if not frame[pos] else read_tags(frame, pos)[1]
     except IndexError as e:
         raise RemoteProtocolError("response header is cut") from e
     if pos > len(frame):

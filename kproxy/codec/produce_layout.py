@@ -28,6 +28,9 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 _INDEX_SIZE = struct.Struct(">ii")
 _RESULT_V0 = struct.Struct(">ihq")
 _RESULT_V2 = struct.Struct(">ihqq")
+#: From version 9 on, with the log start offset and three bytes of what may follow: errors of records, a message, tags.
+_RESULT_V9 = struct.Struct(">ihqq8x3s")
+_NOTHING_MORE = b"\1\0\0"
 
 
 class PartitionData(NamedTuple):
@@ -210,16 +213,22 @@ def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> list[Parti
         topic, pos = _name(frame, pos, size - 1)
         count, pos = _uvarint(frame, pos)
         for _ in range(_bounded(count - 1, len(frame) - pos)):
-            index, error, offset, append_ms = _RESULT_V2.unpack_from(frame, pos)
-            errors, pos = _uvarint(frame, pos + 30)  # behind the log start offset too
-            for _ in range(_bounded(errors - 1, len(frame) - pos)):
-                size, pos = _uvarint(frame, pos + 4)
-                pos = skip_tags(frame, pos + max(size - 1, 0))
-            size, pos = _uvarint(frame, pos)
-            pos = skip_tags(frame, pos + max(size - 1, 0))
+            index, error, offset, append_ms, more = _RESULT_V9.unpack_from(frame, pos)
+            pos += _RESULT_V9.size
+            if more != _NOTHING_MORE:
+                pos = _skip_flexible_errors(frame, pos - len(more))
             results.append(PartitionResult(topic, index, error, offset, append_ms))
         pos = skip_tags(frame, pos)
     return results
+
+
+def _skip_flexible_errors(frame: Buffer, pos: int) -> int:
+    errors, pos = _uvarint(frame, pos)
+    for _ in range(_bounded(errors - 1, len(frame) - pos)):
+        size, pos = _uvarint(frame, pos + 4)
+        pos = skip_tags(frame, pos + max(size - 1, 0))
+    size, pos = _uvarint(frame, pos)
+    return skip_tags(frame, pos + max(size - 1, 0))
 
 
 def _bounded(count: int, room: int) -> int:

@@ -1,71 +1,119 @@
-"""A shortcut for Produce frames that look like the one before: most producers send to one partition many times.
+"""A shortcut for Produce requests that begin like the one before: most producers change only the record sets.
 
 Nothing is decided here that ``kproxy.codec.produce_layout`` would not say, too; a frame of another shape gets None.
 """
 
-from struct import Struct
+import struct
+from typing import Final
 
-from kproxy.codec.produce_layout import Buffer, PartitionData, PartitionResult, ProduceLayout, TopicRef
+from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionData, ProduceLayout, TopicRef
 
-_API_AND_VERSION = slice(4, 8)
-_CLIENT_ID_AT = 12
-_I32 = Struct(">i")
-_RESULT = Struct(">hqq")
-_FIRST_APPEND_TIME = 2
-_FIRST_FLEXIBLE = 9
+_API_AND_VERSION: Final = slice(4, 8)
+_CLIENT_ID_AT: Final = 12
+_ACKS_AND_TIMEOUT_BYTES: Final = 6
+_TOPIC_ID_BYTES: Final = 16
+#: Topics, and partitions of one, that this shortcut knows: a varint of one byte counts them.
+_MOST: Final = 0x7E
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_INDEX_AND_SIZE: Final = struct.Struct(">ii")
+#: A partition, and the varint behind it: three bytes of it are enough for batches of up to 2 MiB.
+_INDEX_AND_VARINT: Final = struct.Struct(">iBBB")
+
+
+class _OtherShape(Exception):
+    """The frame needs the whole walk."""
 
 
 class RequestShape:
-    """The bytes that a Produce request for one partition has in common with the next one (v0-v8)."""
+    """What the Produce requests of a client have in common: all bytes before their topics, and the topics' names.
 
-    __slots__ = ("_api", "_head", "_layout", "_partition", "_size_at", "_topic", "version")
+    The partitions, their order, and the sizes of the record sets may change from one request to the next.
+    """
+
+    __slots__ = ("_api", "_head", "_layout", "_topics_at", "topics", "version")
 
     def __init__(self, frame: bytearray, layout: ProduceLayout, version: int) -> None:
-        """Of a frame (prefix included) with one partition, as ``walk_request`` saw it."""
+        """Of a frame (prefix included), as ``walk_request`` saw it."""
         self.version = version
         self._layout = layout
-        self._topic, self._partition = layout.partitions[0][:2]
-        self._size_at = layout.partitions[0].start - 4
-        self._api = bytes(frame[_API_AND_VERSION])
-        self._head = bytes(frame[_CLIENT_ID_AT : self._size_at])
-
-    @classmethod
-    def of(cls, frame: bytearray, layout: ProduceLayout, version: int) -> "RequestShape | None":
-        """The shape of a request; None if it is not of the kind that this shortcut knows."""
-        if version >= _FIRST_FLEXIBLE or len(layout.partitions) != 1 or layout.partitions[0].start < 0:
-            return None
-        return cls(frame, layout, version)
+        self.topics = {place.topic: place.topic for place in layout.partitions}
+        self._topics_at = layout.acks_at + _ACKS_AND_TIMEOUT_BYTES
+        self._api = frame[_API_AND_VERSION]
+        self._head = frame[_CLIENT_ID_AT : self._topics_at]
 
     def layout(self, frame: bytearray) -> ProduceLayout | None:
         """The layout of a frame of this shape, whatever its correlation id and records; good until the next call."""
-        size_at = self._size_at
-        if frame[_CLIENT_ID_AT:size_at] != self._head or frame[_API_AND_VERSION] != self._api:
+        if frame[_CLIENT_ID_AT : self._topics_at] != self._head or frame[_API_AND_VERSION] != self._api:
             return None
-        start, end = size_at + 4, len(frame)
-        if end < start or _I32.unpack_from(frame, size_at)[0] != end - start:
+        try:
+            self._layout.partitions = self._flexible(frame) if self.version >= FIRST_FLEXIBLE else self._plain(frame)
+        except (struct.error, IndexError, _OtherShape):
             return None
-        known = self._layout
-        known.partitions[0] = PartitionData(self._topic, self._partition, start, end)
-        return known
+        return self._layout
+
+    def _plain(self, frame: bytearray) -> list[PartitionData]:
+        """The partitions of versions 0 to 8."""
+        places: list[PartitionData] = []
+        (topics,) = _I32.unpack_from(frame, self._topics_at)
+        pos = self._topics_at + 4
+        for _ in _times(topics):
+            (size,) = _I16.unpack_from(frame, pos)
+            topic = self._topic(frame, pos + 2, size)
+            pos += 2 + size
+            (count,) = _I32.unpack_from(frame, pos)
+            pos += 4
+            for _ in _times(count):
+                index, size = _INDEX_AND_SIZE.unpack_from(frame, pos)
+                start = pos + 8
+                pos = start + size
+                if size < 0 or pos > len(frame):
+                    raise _OtherShape
+                places.append(PartitionData(topic, index, start, pos))
+        if pos != len(frame):
+            raise _OtherShape
+        return places
+
+    def _flexible(self, frame: bytearray) -> list[PartitionData]:
+        """The partitions from version 9 on: sizes and counts are varints of the number after, and there are tags."""
+        places: list[PartitionData] = []
+        pos = self._topics_at + 1
+        for _ in _times(frame[pos - 1] - 1):
+            size = _TOPIC_ID_BYTES
+            if self.version < FIRST_TOPIC_ID:
+                size = frame[pos] - 1
+                pos += 1
+            topic = self._topic(frame, pos, size)
+            pos += size + 1
+            for _ in _times(frame[pos - 1] - 1):
+                index, first, second, third = _INDEX_AND_VARINT.unpack_from(frame, pos)
+                if first < 0x80:
+                    start, size = pos + 5, first
+                elif second < 0x80:
+                    start, size = pos + 6, first & 0x7F | second << 7
+                elif third < 0x80:
+                    start, size = pos + 7, first & 0x7F | (second & 0x7F) << 7 | third << 14
+                else:
+                    raise _OtherShape
+                pos = start + size
+                if not size or frame[pos - 1]:
+                    raise _OtherShape  # no record set, or tags behind it
+                places.append(PartitionData(topic, index, start, pos - 1))
+            if frame[pos]:
+                raise _OtherShape
+            pos += 1
+        if frame[pos] or pos + 1 != len(frame):
+            raise _OtherShape
+        return places
+
+    def _topic(self, frame: bytearray, pos: int, size: int) -> TopicRef:
+        topic = self.topics.get(bytes(frame[pos : pos + size]))
+        if topic is None:
+            raise _OtherShape
+        return topic
 
 
-class ResponseShape:
-    """The bytes before the result in a Produce answer for one partition (v0-v8)."""
-
-    __slots__ = ("_head", "_partition", "_topic")
-
-    def __init__(self, topic: TopicRef, partition: int) -> None:
-        """Of an answer that names this partition alone."""
-        self._topic = topic
-        self._partition = partition
-        self._head = _I32.pack(1) + len(topic).to_bytes(2, "big") + topic + _I32.pack(1) + _I32.pack(partition)
-
-    def result(self, frame: Buffer, body: int, version: int) -> PartitionResult | None:
-        """The result in an answer whose body begins at ``body``; None if it has another shape."""
-        at = body + len(self._head)
-        if not _FIRST_APPEND_TIME <= version < _FIRST_FLEXIBLE or frame[body:at] != self._head:
-            return None
-        if len(frame) < at + _RESULT.size:
-            return None
-        error_code, base_offset, log_append_time_ms = _RESULT.unpack_from(frame, at)
-        return PartitionResult(self._topic, self._partition, error_code, base_offset, log_append_time_ms)
+def _times(count: int) -> range:
+    if not 0 <= count <= _MOST:
+        raise _OtherShape
+    return range(count)

@@ -1,4 +1,4 @@
-"""The token of the control API."""
+"""The token that the control API asks for."""
 
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ def open_token(config: Config) -> bytes | None:
 
 
 def read_token(path: Path) -> bytes:
-    """The token in a file. StartupError if it cannot be read, or has not 16 to 1024 printable characters."""
+    """The token in a file; StartupError if there is none that is worth the name."""
     try:
         token = path.read_bytes().strip()
     except OSError as error:

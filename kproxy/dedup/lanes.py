@@ -37,6 +37,7 @@ class Send:
     sequence: int = -1
     #: Of the track, when it was stamped last.
     epoch: int = -1
+    #: How often it was sent again.
     attempts: int = 0
     #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
     ever_open: bool = False

@@ -9,7 +9,7 @@ from kproxy.doctor.findings import Finding, Level
 
 
 class Check(NamedTuple):
-    """What is checked, and the function that checks it."""
+    """What is looked at, and the function that does."""
 
     name: str
     look: Callable[[Examined], Iterator[Finding]]

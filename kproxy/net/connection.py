@@ -207,7 +207,7 @@ class Connection:
             await self._settle()
 
     async def _serve(self) -> None:
-        while await self._goes_on():
+        while not self._draining or await self._goes_on():
             if self.budget.full or (self._sender and self._unfinished.full(self._sender)):
                 await self._admitted()
             room = self._splitter.room()
@@ -227,7 +227,6 @@ class Connection:
             if frames:
                 self._frame_since = self.heard  # what follows had to wait for them: not the client's fault
             await self.flush()
-            self._account()
             if self.session.link.finished:
                 raise Finished("the broker's connection ended")
             if count < READ_BYTES:
@@ -347,7 +346,6 @@ class Connection:
         if self._splitter.in_frame and (frames or not began):
             self._frame_since = self.heard
         self._pending = sum(map(len, frames))
-        self._account()
         return frames
 
     @property
@@ -538,7 +536,8 @@ class Connection:
                 self.session.response(frame, now, learnt=True)
         if frames:
             await self._answered()
-        self._account()
+        else:
+            self._account()
         while self._client_gone is False and len(self.session.link.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
 
@@ -548,10 +547,10 @@ class Connection:
         self.budget.peak = max(self.budget.peak, self.budget.used + self.config.decompression_max_bytes)
 
     def _starts_stream(self, data: memoryview) -> bool:
-        if len(data) < 8 or self._writing_client or not self.session.may_stream():
-            return False
         size = 4 + int.from_bytes(data[:4], "big", signed=True)
-        if size <= max(_STREAM_FROM, len(data)) or not self.session.is_next_answer(data):
+        if size <= max(_STREAM_FROM, len(data)) or len(data) < 8 or self._writing_client:
+            return False
+        if not self.session.may_stream() or not self.session.is_next_answer(data):
             return False
         self._streaming, self._streamed = size, 0
         return True
@@ -628,7 +627,8 @@ class Connection:
 
     async def flush(self) -> None:
         """Writes what is ready, in both directions."""
-        if self.session.link.to_upstream:
+        self._account()  # before anything that may wait
+        if self._write_upstream():
             await self._flush_upstream()
         if self.session.link.to_client:
             await self.flush_client()
@@ -638,16 +638,20 @@ class Connection:
 
         Who reads the broker's answers must not wait for it to read: it may be writing a long answer first.
         """
+        if self._nursery is not None and self._write_upstream():
+            self._nursery.start_soon(self._flush_upstream)
+
+    def _write_upstream(self) -> bool:
+        """Writes what the broker takes at once; whether something is left to write."""
         out = self.session.link.to_upstream
-        if not out or self._writing_upstream or self._upstream is None or self._nursery is None:
-            return
+        if not out or self._writing_upstream or self._upstream is None:
+            return False
         try:
             self.stats.upstream_bytes_out += self._upstream.send_at_once(out)
         except OSError:
             self._upstream.close()  # its reader finds it closed, and tells the session
-            return
-        if out:
-            self._nursery.start_soon(self._flush_upstream)
+            return False
+        return bool(out)
 
     async def _flush_upstream(self) -> None:
         out = self.session.link.to_upstream
@@ -674,24 +678,39 @@ class Connection:
         if not out or self._writing_client:
             return
         self._writing_client = True
+        self.writing = self.session.link.position - self.written  # all of ``out``
         try:
+            size = self.client.send_at_once(out)
+            if not out:  # as nearly always
+                self._wrote(size)
             while out:
-                batch: list[Buffer] = out[:]
-                out.clear()
-                self._unwritten = sum(map(len, batch))
-                self._account()  # the client may never read it
-                self.writing = self._unwritten
-                size = await self.client.send_all(batch)
-                self.stats.client_bytes_out += size
-                self.written += size
-                self.writing = 0
+                self._wrote(await self._write_slowly(out, size))
+                size = 0
         except (OSError, trio.ClosedResourceError):
             self._client_gone = True
             self.client.close()
         finally:
             self._writing_client = False
+            if self._progress:
+                self._progress.unpark_all()  # the broker's reader waits for a slow client here
+
+    async def _write_slowly(self, out: "list[Buffer]", begun: int) -> int:
+        """Writes all of ``out``, of which ``begun`` bytes went before; the bytes written, with these."""
+        batch = out[:]
+        out.clear()
+        self._unwritten = sum(map(len, batch))
+        self.writing = begun + self._unwritten
+        self._account()  # the client may never read it
+        try:
+            return begun + await self.client.send_all(batch)
+        finally:
             self._unwritten = 0
-            self._progress.unpark_all()  # the broker's reader waits for a slow client here
+            self._account()
+
+    def _wrote(self, count: int) -> None:
+        self.stats.client_bytes_out += count
+        self.written += count
+        self.writing = 0
 
     def _count_refusal(self, reason: str) -> None:
         self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1

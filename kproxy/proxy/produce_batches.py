@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from kproxy.codec.batch import HEADER_SIZE
+from kproxy.codec.batch import HEADER_SIZE, records_of_new
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
 from kproxy.dedup.producer_ids import is_kproxy_producer_id
@@ -12,6 +12,17 @@ _BATCH = Struct(">8xi4xb4xhi30xi")
 MAGIC_AT = 16
 _PRODUCER_ID_AT = 43
 _CONTROL = 0x20
+
+
+def new_batches(frame: bytearray, layout: ProduceLayout) -> list[int] | None:
+    """How many records each batch has, if all are whole, of format v2 and without a producer id; None: look closer."""
+    counts: list[int] = []
+    for _, _, start, end in layout.partitions:
+        records = records_of_new(frame, start, end)
+        if not records:
+            return None
+        counts.append(records)
+    return counts
 
 
 def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:

@@ -1,5 +1,6 @@
 """Calls: one Produce request of a client each, the batches it became, and the messages they are put into."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kproxy.codec._generated.produce import (
@@ -69,13 +70,23 @@ class ProduceCall:
     upstream_version: int
     timeout_ms: int
     client_id: str | None
-    parts: list[PartitionCall]
+    #: Use ``parts``. Those of a request that went on as it stands are made when it is not answered as it stands.
+    _parts: list[PartitionCall] = field(default_factory=list)
     #: What is noted of it for retries; None for acks=0, which has no answer.
     owed: PendingProduce | None = None
     #: Batches whose fate is open, or that are not sent yet.
     open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
+    #: Its batches, if it went on as it stands.
+    whole: Sequence[Send] = ()
+
+    @property
+    def parts(self) -> list[PartitionCall]:
+        """Its partitions, in the client's order."""
+        if not self._parts and self.whole:
+            self._parts = [PartitionCall(*send.key, [send]) for send in self.whole]
+        return self._parts
 
 
 def build_request(call: ProduceCall, sends: list[Send]) -> bytes:

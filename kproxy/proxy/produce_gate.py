@@ -29,7 +29,7 @@ from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
-from kproxy.proxy.produce_batches import has_kproxy_id, has_producer_id
+from kproxy.proxy.produce_batches import has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.retries import Retries, digests_in
@@ -156,7 +156,9 @@ class ProduceGate:
             capture = self._ctx.implicit_transactions.of(self._ctx.client_id)
             if capture is not None:
                 return self._capture(slot, frame, layout, capture)
-        self._shape, self._shape_upstream = RequestShape.of(frame, layout, slot.api_version), upstream
+        # whose transactions are kproxy's may change: such requests are looked at whole, each time
+        self._shape = None if layout.transactional else RequestShape(frame, layout, slot.api_version)
+        self._shape_upstream = upstream
         return self._produce(slot, frame, layout, upstream)
 
     def _trace(self, slot: Slot, frame: bytearray, body: int, layout: ProduceLayout) -> None:
@@ -247,12 +249,14 @@ class ProduceGate:
 
     def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
-        shape = self._shape
+        shape, ctx = self._shape, self._ctx
         if shape is None or self._is_captured():
             return False
         layout = shape.layout(frame)
-        if layout is None:
+        if layout is None or not ctx.cluster.own_topic_ids.isdisjoint(shape.topics):
             return False
+        if ctx.meter is not None:
+            self._link.mute(ctx.meter.identify(_API_KEY, ctx.principal, ctx.client_id, self._link.now))
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         if self._link.trace is not None:
             slot.traced = traced_produce(frame, layout)
@@ -275,44 +279,64 @@ class ProduceGate:
     def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Need | None:
         slot.silent = layout.acks == 0
         stamps = self._limits.idempotence or upstream != slot.api_version
-        if not stamps or layout.transactional or has_producer_id(frame, layout):
+        counts = new_batches(frame, layout)
+        if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
             self._pass(slot, frame, layout, upstream)
             return None
-        need = self._lacks(slot, frame, layout)
-        if need is not None:
-            return need
-        assert self.member is not None
-        owed, retries, calm = None, None, True
+        if slot.api_version < FIRST_V2 and self._is_long(slot, frame, layout):
+            return Need.CONVERT
+        if self.member is None:
+            return Need.LANE
+        retries, calm = None, True
         if not slot.silent:
-            owed = slot.owed = PendingProduce(layout.partitions, self._due(layout))
+            slot.owed = PendingProduce(layout.partitions, self._due(layout))
             self.member.review()
-            calm = self._is_calm(self.member, owed, frame)
+            calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
-                need = self._look(self.member, owed)
+                need = self._look(self.member, slot.owed)
                 if need is not None:
                     return need
-                retries = self._retries(self.member, owed)
+                retries = self._retries(self.member, slot.owed)
         self._open(slot, upstream)
-        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, [], owed)
+        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, owed=slot.owed)
         refused = _NO_REFUSALS
         if self.producer.refusals.some or self.member.ledger.refused:
-            refused = self._refused(self.member, frame, layout, owed)
+            refused = self._refused(self.member, frame, layout, slot.owed)
+        if counts and calm and not refused and self._sent_whole(self.member, call, frame, layout, counts):
+            return None
         self.producer.accept(call, frame, layout, self._take_converted(slot, frame), retries, refused)
-        if owed is not None:
-            self.member.arrived(owed)
+        self._accepted(self.member, call, calm, retries, refused)
+        return None
+
+    def _sent_whole(
+        self, member: ProducerConnection, call: ProduceCall, frame: bytearray, layout: ProduceLayout, counts: list[int]
+    ) -> bool:
+        """Whether a request went on as it stands, as nearly all do."""
+        group = self.producer.accept_whole(call, frame, layout, counts)
+        if group is None:
+            return False
+        if call.owed is not None:
+            member.arrived(call.owed)
+        self._send(group, frame)
+        return True
+
+    def _accepted(
+        self,
+        member: ProducerConnection,
+        call: ProduceCall,
+        calm: bool,
+        retries: Retries | None,
+        refused: Mapping[TrackKey, int],
+    ) -> None:
+        if call.owed is not None:
+            member.arrived(call.owed)
             if not calm:
-                new = owed.keys if retries is None else retries.new
+                new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
-                self.member.ledger.claim(self.member, owed, taken, self._link.now)
+                member.ledger.claim(member, call.owed, taken, self._link.now)
         self._send_ready()
         if not call.open:
             self._finish_calls()
-        return None
-
-    def _lacks(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Need | None:
-        if slot.api_version < FIRST_V2 and self._is_long(slot, frame, layout):
-            return Need.CONVERT
-        return Need.LANE if self.member is None else None
 
     def _due(self, layout: ProduceLayout) -> float:
         """When the client has to have an answer: its time counts from before the request waited in a buffer."""
@@ -455,12 +479,14 @@ class ProduceGate:
         self._link.flush()
 
     def _send_ready(self) -> None:
-        stats = self._stats
         for group, frame in self.producer.ready():
-            self._link.expected.append(Expected(group.call.slot, group.call.slot.correlation_id, group=group))
-            self._link.to_upstream.append(frame)
-            stats.sends_in_flight += len(group.sends)
-            self._count_stamped(group)
+            self._send(group, frame)
+
+    def _send(self, group: UpstreamProduce, frame: bytearray | bytes) -> None:
+        self._link.expected.append(Expected(group.call.slot, group.call.slot.correlation_id, group=group))
+        self._link.to_upstream.append(frame)
+        self._stats.sends_in_flight += len(group.sends)
+        self._count_stamped(group)
 
     def _count_stamped(self, group: UpstreamProduce) -> None:
         self._stats.batches_stamped += len(group.sends)

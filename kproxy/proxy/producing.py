@@ -9,8 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kproxy.codec.produce_layout import FIRST_TOPIC_ID, PartitionResult, ProduceLayout, walk_response
-from kproxy.codec.produce_shape import ResponseShape
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
 from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.errors import RemoteProtocolError
@@ -50,7 +49,6 @@ class Producer:
         #: The calls with open batches, oldest first.
         self.calls: deque[ProduceCall] = deque()
         self._finished: list[ProduceCall] = []
-        self._answers: dict[TrackKey, ResponseShape] = {}
         self.in_flight = 0
         self._by_id: bool | None = None
 
@@ -92,10 +90,7 @@ class Producer:
         RemoteProtocolError if the client changes between names and ids of topics: two tracks of one partition would
         use the same sequences.
         """
-        by_id = call.upstream_version >= FIRST_TOPIC_ID
-        if self._by_id not in (None, by_id):
-            raise RemoteProtocolError("topics by name and by id on one connection")
-        self._by_id = by_id
+        self._note_naming(call)
         if converted is not None:
             groups = self._converted(call, frame, layout, converted, retries, refused)
         else:
@@ -108,6 +103,38 @@ class Producer:
         self.calls.append(call)
         if not call.open:
             self._finish(call)
+
+    def accept_whole(
+        self, call: ProduceCall, frame: bytearray, layout: ProduceLayout, counts: list[int]
+    ) -> UpstreamProduce | None:
+        """Takes and stamps a request that may go upstream now as it stands; None, and nothing is done, if it may not.
+
+        ``counts``: the records of each batch. All of it is new, and nothing of it is refused.
+        """
+        lane, limit = self.lane, self._limits.in_flight
+        if lane is None or self._waiting or call.version != call.upstream_version:
+            return None
+        tracks = [lane.track((topic, partition)) for topic, partition, _, _ in layout.partitions]
+        if len(set(tracks)) < len(tracks) or not all([track.has_room(limit) for track in tracks]):
+            return None
+        self._note_naming(call)
+        if layout.acks != -1:
+            frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
+        view, since, sends = memoryview(frame), call.slot.since, []
+        for track, records, (_, _, start, end) in zip(tracks, counts, layout.partitions, strict=True):
+            sends.append(track.accept(view[start:end], records, since))
+        call.whole, call.open = sends, len(sends)
+        if call.owed is not None:
+            call.owed.sends = sends
+        self.in_flight += len(sends)
+        self.calls.append(call)
+        return UpstreamProduce(call, [], frame, sends)
+
+    def _note_naming(self, call: ProduceCall) -> None:
+        by_id = call.upstream_version >= FIRST_TOPIC_ID
+        if self._by_id not in (None, by_id):
+            raise RemoteProtocolError("topics by name and by id on one connection")
+        self._by_id = by_id
 
     def _as_it_is(
         self,
@@ -188,7 +215,6 @@ class Producer:
     def _stamp(self, group: UpstreamProduce, tracks: list[Track]) -> None:
         for track, (part, batch, records) in zip(tracks, group.batches, strict=True):
             send = track.accept(batch, records, group.call.slot.since)
-            send.attempts = 1
             part.sends.append(send)
             group.sends.append(send)
         self.in_flight += len(tracks)
@@ -212,7 +238,9 @@ class Producer:
         """
         call = group.call
         clean = True
-        for send, row in self._results(group.sends, frame, body, call.upstream_version):
+        rows = {row[:2]: row for row in walk_response(frame, body, call.upstream_version)}
+        for send in group.sends:
+            row = rows.get(send.track.key)
             if row is None:
                 send.track.lost(send)
                 clean = False
@@ -229,27 +257,13 @@ class Producer:
             self._finish(call)
         return not clean
 
-    def _results(
-        self, sends: list[Send], frame: bytearray, body: int, version: int
-    ) -> list[tuple[Send, PartitionResult | None]]:
-        if len(sends) == 1:
-            key = sends[0].track.key
-            shape = self._answers.get(key)
-            if shape is None:
-                shape = self._answers[key] = ResponseShape(*key)
-            row = shape.result(frame, body, version)
-            if row is not None:
-                return [(sends[0], row)]
-        results = {(row.topic, row.partition): row for row in walk_response(frame, body, version)}
-        return [(send, results.get(send.track.key)) for send in sends]
-
     def _settled_refusal(self, send: Send) -> bool:
         """Settles a refusal at once where nothing else is held on its track and no copy may be on its way."""
         if send.fate is not Fate.REFUSED or len(send.track.sends) > 1 or send.ever_open:
             return False
         send.track.refuse(send, send.error_code)
-        if self.lane is not None and self.lane.forget_unused(send.track):
-            self._answers.pop(send.track.key, None)
+        if self.lane is not None:
+            self.lane.forget_unused(send.track)
         return True
 
     def lost(self, group: UpstreamProduce) -> None:

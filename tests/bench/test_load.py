@@ -26,9 +26,24 @@ def address(request: pytest.FixtureRequest) -> Iterator[load.Address]:
 @pytest.mark.parametrize("version", [payloads.OLD_PRODUCE, payloads.MODERN_PRODUCE])
 @pytest.mark.parametrize("topic", list(payloads.RECORD_BYTES))
 def test_produce_counts_what_was_acknowledged(address: load.Address, topic: str, version: int) -> None:
-    done = load.produce(address, payloads.produce_call(topic, version), TOTAL_BYTES, window=5)
+    done = load.produce(address, [payloads.produce_call(topic, version)], TOTAL_BYTES, window=5)
     assert done.payload_bytes == done.records * payloads.RECORD_BYTES[topic]
     assert 0.9 * TOTAL_BYTES < done.payload_bytes <= TOTAL_BYTES
+
+
+@pytest.mark.parametrize("partitions", [1, 6])
+def test_requests_of_kafkas_own_producer_are_answered_for_each_partition(
+    address: load.Address, partitions: int
+) -> None:
+    calls = payloads.java_calls(partitions)
+    assert len({len(call.frame) for call in calls}) > 1
+    done = load.produce(address, calls, 30 * calls[0].payload_bytes, window=5, pause_seconds=0.0001)
+    assert done.records * payloads.RECORD_BYTES[payloads.LARGE] == done.payload_bytes
+
+
+def test_an_error_of_any_partition_is_seen() -> None:
+    with pytest.raises(LoadError, match="error code 3"):
+        Call(bytearray(), error_at=1, rows=2, row_bytes=4).check(memoryview(bytes([9, 0, 0, 9, 9, 0, 3])))
 
 
 @pytest.mark.parametrize("version", [payloads.OLD_FETCH, payloads.MODERN_FETCH])
@@ -53,7 +68,7 @@ def test_an_error_code_ends_the_run(address: load.Address) -> None:
     # The answer's correlation id stands where the error code is looked for.
     wrong = Call(bytearray(call.frame), error_at=2, records=1, payload_bytes=100)
     with pytest.raises(LoadError, match="error code 1"):
-        load.produce(address, wrong, 300, window=1)
+        load.produce(address, [wrong], 300, window=1)
 
 
 def test_the_leader_is_found(address: load.Address) -> None:

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.kafka_sasl import unsecured_token
-from kproxy.testing.ports import free_ports
-from tests.interop.proxy import KproxyProcess
+from tests.interop.proxy import KproxyProcess, free_ports
 
 pytestmark = pytest.mark.kafka
 

@@ -5,11 +5,12 @@ from kproxy.codec._generated.produce import (
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
+from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.proxy.produce_batches import check_batch, has_kproxy_id, has_producer_id
+from kproxy.proxy.produce_batches import check_batch, has_kproxy_id, has_producer_id, new_batches
 from tests.codec.message_sets import entry
 from tests.proxy.playbook import PID, batch
 
@@ -56,3 +57,26 @@ def test_a_good_batch_says_how_many_records_it_has() -> None:
 def test_what_a_broker_would_refuse_too(records: bytes | None, error: int) -> None:
     frame, layout = laid_out(records)
     assert check_batch(frame, layout.partitions[0]) == (error, 0)
+
+
+def test_new_batches_are_counted() -> None:
+    frame, layout = laid_out(batch(b"a", b"b", b"c"), batch(b"d"))
+    assert new_batches(frame, layout) == [3, 1]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        None,
+        batch(b"a")[:60],
+        batch(b"a") + b"\0",
+        batch(b"a")[:-1],
+        batch(b"a", producer_id=7),
+        entry(0, bytes(60), bytes(60)),
+        bytes(build_batch([Record(0, 0, None, b"a")], is_control=True)),
+        batch(b"a", b"b")[:57] + b"\0\0\0\3" + batch(b"a", b"b")[61:],
+        batch(b"a")[:57] + b"\0\0\0\0" + batch(b"a")[61:],
+    ],
+)
+def test_one_that_is_not_a_whole_new_batch_needs_a_closer_look(records: bytes | None) -> None:
+    assert new_batches(*laid_out(batch(b"a"), records)) is None

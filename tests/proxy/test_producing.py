@@ -20,6 +20,7 @@ from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import next_step
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.produce_batches import new_batches
 from kproxy.proxy.produce_calls import ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
 from kproxy.proxy.slots import Slot
@@ -66,6 +67,7 @@ class Shell:
     in_flight: int = 5
     max_batch_bytes: int = 1 << 20
     converted: list[tuple[str, int, int, int]] = field(default_factory=list)
+    groups: list[UpstreamProduce] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limits = ProducerLimits(self.in_flight, self.max_batch_bytes, 1 << 20)
@@ -82,7 +84,7 @@ class Shell:
     ) -> ProduceCall:
         frame = frame_of(rows, version, acks)
         upstream = version if upstream is None else upstream
-        call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client", [])
+        call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client")
         layout = layout_of(frame, version)
         conversion = Conversion(frame, layout, NOW, self.max_batch_bytes, 1 << 20)
         converted = conversion.whole() if version < FIRST_V2 else None
@@ -168,6 +170,64 @@ class TestStamping:
         request = request_in(frame, 8)
         assert (request.acks, request.timeout_ms) == (-1, 1500)
         assert stamps(frame, 8) == [(PRODUCER_ID, 0, 0)]
+
+
+class TestWhole:
+    """Requests that may go on as they stand: as ``TestStamping``, with nothing made for each partition."""
+
+    @staticmethod
+    def take(shell: Shell, rows: Rows, version: int = 9, upstream: int = 9) -> tuple[ProduceCall, bytearray, bool]:
+        frame = frame_of(rows, version)
+        layout = layout_of(frame, version)
+        counts = new_batches(frame, layout)
+        assert counts is not None
+        call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client")
+        group = shell.producer.accept_whole(call, frame, layout, counts)
+        if group is not None:
+            shell.groups.append(group)
+        return call, frame, group is not None
+
+    @pytest.mark.parametrize("version", range(3, 14))
+    def test_it_goes_on_stamped_and_with_acks_all(self, version: int) -> None:
+        shell = Shell()
+        _, frame, taken = self.take(shell, [("t", 1, batch(3)), ("t", 0, batch(2))], version, version)
+        assert taken
+        assert request_in(frame, version).acks == -1
+        assert stamps(frame, version) == [(PRODUCER_ID, 0, 0)] * 2
+        assert shell.answer(shell.groups[0], [("t", 0, 0, 5), ("t", 1, 0, 7)]) is False
+        (call,) = shell.producer.finished()
+        assert call.raw is not None
+        assert told(call) == [(1, 0, 7), (0, 0, 5)]
+        _, frame, taken = self.take(shell, [("t", 0, batch(1)), ("t", 1, batch(1))], version, version)
+        assert stamps(frame, version) == [(PRODUCER_ID, 0, 2), (PRODUCER_ID, 0, 3)]
+
+    def test_what_may_not_go_on_as_it_stands_is_left_as_it_is(self) -> None:
+        shell = Shell()
+        for rows, upstream in (
+            ([("t", 0, batch()), ("t", 0, batch())], 9),  # a broker takes one batch of a partition
+            ([("t", 0, batch())], 8),  # made for another version
+        ):
+            _, frame, taken = self.take(shell, rows, 9, upstream)
+            assert not taken
+            assert frame == frame_of(rows, 9)
+        assert self.take(shell, [("t", 0, batch())])[2]
+        assert not self.take(shell, [("t", 1, batch()), ("t", 0, batch())])[2], "the first of a partition is alone"
+        shell.request([("t", 0, batch())], 9)
+        assert not self.take(shell, [("t", 1, batch())])[2], "another one waits"
+        assert not shell.producer.calls[0].raw
+
+    def test_an_error_of_one_partition_is_told_beside_the_success_of_another(self) -> None:
+        shell = Shell()
+        call, _, _ = self.take(shell, [("t", 0, batch()), ("t", 1, batch())])
+        shell.answer(shell.groups[0], [("t", 0, 0, 5), ("t", 1, ErrorCode.MESSAGE_TOO_LARGE, -1)])
+        assert shell.producer.finished() == [call]
+        assert told(call) == [(0, 0, 5), (1, ErrorCode.MESSAGE_TOO_LARGE, -1)]
+
+    def test_names_and_ids_of_topics_do_not_mix(self) -> None:
+        shell = Shell()
+        self.take(shell, [("t", 0, batch())], 12, 12)
+        with pytest.raises(RemoteProtocolError, match="by name and by id"):
+            self.take(shell, [("t", 1, batch())], 13, 13)
 
 
 class TestInFlight:

@@ -1,4 +1,4 @@
-"""The networks of one process: for kproxy's own connections to brokers, and for those of clients."""
+"""The networks of one process: how its own connections reach brokers, and how those of clients do."""
 
 from typing import TYPE_CHECKING
 
@@ -39,15 +39,15 @@ class Networks:
         self._tokens = tokens
 
     def for_client(self, principal: str) -> Network:
-        """The network for the requests of a client."""
+        """What carries the requests of a client."""
         return self.on_behalf(principal) if self._clients is None else self._clients
 
     def on_behalf(self, principal: str) -> Network:
-        """The network for requests that kproxy makes for a client: as the client if possible, else as kproxy."""
+        """What carries requests that kproxy makes for a client: as the client, if it can, else as itself."""
         return self.own if self._identities is None else self._identities.of(principal)
 
     async def run(self) -> None:
-        """Keeps tokens and identities up to date; runs until cancelled."""
+        """Keeps fresh what logins need, for ever."""
         async with trio.open_nursery() as nursery:
             if self._tokens is not None:
                 nursery.start_soon(self._tokens.run)
@@ -77,7 +77,7 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
 
 
 def _warn_of_plain_text(config: Config) -> None:
-    """Warns of passwords and tokens that are sent without TLS."""
+    """PLAIN and tokens without TLS are for a network that nobody listens to."""
     secret = config.upstream_sasl_mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
     local = all(server.is_loopback for server in config.bootstrap_servers)
     if secret and config.upstream_security_protocol == "sasl_plaintext" and not local:

@@ -70,7 +70,7 @@ class SingleRequests:
 
     def of(self, client_id: str) -> ManagedTransaction | None:
         """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
-        if not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
+        if not self._patterns or not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
             return None
         found = self._clients.get(client_id)
         if found is None:

@@ -30,7 +30,7 @@ class Throttle(NamedTuple):
     seconds: float
 
 
-#: Called with each wait.
+#: Hears of each wait.
 Tell: TypeAlias = Callable[[Throttle], None]
 
 

@@ -203,7 +203,7 @@ class FencedOwner(BrokerOwner):
                 self._refuse_doomed()
             with self._asking():
                 transaction = await self._begin()
-                transaction.moves_groups = True
+                transaction.groups.append(offsets)
                 commit = self._requests.commit_offsets
                 await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
 
@@ -264,7 +264,7 @@ class FencedOwner(BrokerOwner):
             self._refuse_doomed()
         else:
             transaction.writer.abandon()
-        if transaction.announced or transaction.moves_groups:
+        if transaction.announced or transaction.groups:
             with self._asking():
                 await self._ask_to_end(transaction, committed=committed)
         self._ending = None

@@ -58,6 +58,7 @@ class ManagedOwner(BrokerOwner):
             transaction = await self._begin()
             commit = self._requests.commit_offsets
             await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
+            transaction.groups.append(offsets)
 
     async def end(self, request: TxnRequest, *, committed: bool) -> Producer:
         """As ``Decider.end``. Where nothing was begun both ends are successes: the broker need not know."""
