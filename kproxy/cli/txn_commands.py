@@ -10,10 +10,12 @@ from kproxy.cli.json_output import show
 from kproxy.cli.txn_report import print_described, print_list
 from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS
-from kproxy.config import load
+from kproxy.config import Config, load
 from kproxy.config.sources import CONFIG_FILE
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 
+#: The default of the brokers' transaction.max.timeout.ms: longer ones are aborted by their coordinator.
+_HANGING_MS = 900_000
 _EXAMPLES = """\b
 Examples:
   kproxy txn begin --client-id loader --timeout-ms 300000
@@ -22,6 +24,7 @@ Examples:
   kproxy txn list --state Ongoing
   kproxy txn describe kproxy-loader --json
   kproxy txn list --url http://127.0.0.1:19645 --token-file /etc/kproxy/token
+  kproxy txn find-hanging --bootstrap-servers kafka:9092
   kproxy txn log --bootstrap-servers kafka:9092 --transactional-id kproxy-loader"""
 
 
@@ -214,11 +217,43 @@ def list_ids(states: tuple[str, ...], undecided: bool, as_json: bool, **where: A
     return show([listed_json(row) for row in rows], as_json, lambda _: print_list(rows))
 
 
-@txn.command()
-@click.option(
-    "--bootstrap-servers", metavar="LIST", help="Brokers that have it. [environment: KPROXY_BOOTSTRAP_SERVERS]"
+_bootstrap = click.option(
+    "--bootstrap-servers", metavar="LIST", help="Brokers to ask. [environment: KPROXY_BOOTSTRAP_SERVERS]"
 )
-@click.option("--config", metavar="FILE", help="kproxy's own, for its bootstrap.servers. [environment: KPROXY_CONFIG]")
+_config = click.option(
+    "--config", metavar="FILE", help="kproxy's own, for its bootstrap.servers. [environment: KPROXY_CONFIG]"
+)
+
+
+def _loaded(bootstrap_servers: str | None, config: str | None) -> Config:
+    given = {"bootstrap.servers": bootstrap_servers, CONFIG_FILE: config}
+    return load({name: value for name, value in given.items() if value is not None}, dict(os.environ))
+
+
+@txn.command("find-hanging")
+@_bootstrap
+@_config
+@click.option(
+    "--older-than-ms",
+    type=click.IntRange(0),
+    default=_HANGING_MS,
+    show_default=True,
+    help="Pass over transactions that were written to later: they may still end. [unit: ms]",
+)
+@control_options
+def find_hanging(
+    bootstrap_servers: str | None, config: str | None, older_than_ms: int, as_json: bool, **where: Any
+) -> int:
+    """Find transactions that nothing will end, at the brokers and at kproxy; readers wait for them."""
+    from kproxy.cli.txn_hanging import print_hanging
+
+    loaded = _loaded(bootstrap_servers, config)
+    return print_hanging(loaded, control_client(**where), older_than_ms=older_than_ms, as_json=as_json)
+
+
+@txn.command()
+@_bootstrap
+@_config
 @click.option("--transactional-id", metavar="ID", help="Only what concerns this id.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition of the log.")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
@@ -234,6 +269,5 @@ def log(
     """Print the transaction log, from the brokers themselves."""
     from kproxy.cli.txn_log import Wanted, print_log
 
-    given = {"bootstrap.servers": bootstrap_servers, CONFIG_FILE: config}
-    loaded = load({name: value for name, value in given.items() if value is not None}, dict(os.environ))
+    loaded = _loaded(bootstrap_servers, config)
     return print_log(loaded, Wanted(transactional_id, partition), follow=follow, as_json=as_json)

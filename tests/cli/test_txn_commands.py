@@ -179,7 +179,7 @@ def test_where_no_kproxy_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["commit", "t", "--member", "m"], "give --owner, as begin or describe shows it, or --batch-id"),
         (["abort", "t", "--abort-others"], "give --owner, as begin or describe shows it"),
         (["prepare", "t"], "give --owner, as begin or describe shows it, or --member"),
-        (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, initialize, list"),
+        (["comit", "t"], "valid commands: abandon, abort, begin, commit, describe, find-hanging, initialize, list"),
         (["list", "--url", "ftp://localhost:1"], "--url 'ftp://localhost:1' must be http://HOST:PORT"),
         (["list", "--url", "http://localhost:1", "--token-file", "/none"], "cannot read --token-file /none"),
     ],

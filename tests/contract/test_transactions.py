@@ -1,6 +1,7 @@
 """Brokers' own transactions, as clients of both protocols meet them: KIP-98's, and KIP-890's whose epoch rises."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from kproxy.codec._generated.describe_transactions import (
     DescribeTransactionsResponse,
     DescribeTransactionsResponseTransactionState,
 )
+from kproxy.codec._generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.messages import ErrorCode
@@ -315,3 +317,25 @@ def test_a_coordinator_describes_what_is_open_and_how_it_ended(producer: NativeP
 def test_an_id_that_nobody_knows_is_not_described(producer: NativeProducer) -> None:
     row = _described(producer, f"{producer.name}-other")
     assert (row.error_code, row.transaction_state) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "")
+
+
+def test_a_coordinator_lists_what_is_open(producer: NativeProducer) -> None:
+    find_coordinator(producer.client, producer.name, TRANSACTION)
+
+    def listed(**filters: list[Any]) -> list[tuple[int, str]]:
+        request = ListTransactionsRequest(**filters)
+        answer = producer.client.any_broker().call(request, 0, ListTransactionsResponse)
+        assert answer.error_code == 0
+        return [
+            (row.producer_id, row.transaction_state)
+            for row in answer.transaction_states
+            if row.transactional_id == producer.name
+        ]
+
+    pid = producer.producer[0]
+    assert listed() == [(pid, "Empty")]
+    assert listed(state_filters=["Ongoing"]) == []
+    producer.write(b"a")
+    assert listed(state_filters=["Ongoing", "PrepareCommit"]) == [(pid, "Ongoing")]
+    assert listed(producer_id_filters=[pid]) == [(pid, "Ongoing")]
+    assert listed(producer_id_filters=[pid + 1]) == []

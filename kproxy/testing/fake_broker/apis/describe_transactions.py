@@ -11,7 +11,7 @@ from kproxy.testing.fake_broker.coordination import coordinator_error
 from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.transactional_ids import TxnState
 
-_NAMES = {
+NAMES = {
     TxnState.EMPTY: "Empty",
     TxnState.ONGOING: "Ongoing",
     TxnState.PREPARE_COMMIT: "PrepareCommit",
@@ -37,7 +37,7 @@ def _describe(call: Call, name: str) -> DescribeTransactionsResponseTransactionS
     if owner is None or error is not ErrorCode.NONE:
         answer.error_code = error or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return answer
-    answer.transaction_state = _NAMES[owner.state]
+    answer.transaction_state = NAMES[owner.state]
     answer.transaction_timeout_ms = owner.timeout_ms
     answer.producer_id, answer.producer_epoch = owner.producer_id, owner.epoch
     answer.transaction_start_time_ms = -1

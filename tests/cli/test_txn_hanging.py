@@ -1,0 +1,48 @@
+import json
+import sys
+
+import trio
+
+from kproxy.codec.batch import Record, build_batch
+from kproxy.config import ExitCode
+from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
+
+
+def leave_open(fake: FakeServer, partition: int, producer_id: int) -> None:
+    """A transaction that a coordinator once forgot: its batch is there, and nothing will end it."""
+    row = Record(0, fake.cluster.clock(), None, b"x")
+    data = build_batch([row], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    part = fake.cluster.topics["orders"].partitions[partition]
+    assert part.log.append(memoryview(data), part.leader_epoch, fake.cluster.clock()).error == 0
+
+
+async def find(fake: FakeServer, *options: str) -> str:
+    command = [sys.executable, "-m", "kproxy", "txn", "find-hanging", "--bootstrap-servers", fake.bootstrap, *options]
+    with trio.fail_after(60):
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    assert done.returncode == ExitCode.OK, done.stderr
+    return done.stdout.decode()
+
+
+async def test_what_no_coordinator_has_hangs() -> None:
+    async with open_fake_cluster(2) as fake:
+        fake.cluster.create_topic("orders", 3)
+        assert "at the brokers: nothing hangs" in await find(fake, "--older-than-ms", "0")
+        leave_open(fake, 1, 4000)
+        leave_open(fake, 2, 5000)
+        found = json.loads(await find(fake, "--older-than-ms", "0", "--json"))
+        assert [(row["partition"], row["producer_id"], row["start_offset"]) for row in found["brokers"]] == [
+            (1, 4000, 0),
+            (2, 5000, 0),
+        ]
+        assert found["unasked"] == []
+        assert "no such socket" in found["kproxy_error"]
+        now = fake.cluster.clock()
+        fake.cluster.transactional_ids["etl"] = TransactionalId(5000, 0, state=TxnState.ONGOING, began_ms=now)
+        assert json.loads(await find(fake, "--json"))["brokers"] == []  # both are young
+        text = await find(fake, "--older-than-ms", "0")  # the coordinator of the other one will end it
+    command = f"kafka-transactions.sh --bootstrap-server {fake.bootstrap} abort --topic orders --partition 1"
+    assert f"  {command} --start-offset 0" in text
+    assert "partition 2" not in text
+    assert "at kproxy: not asked" in text
