@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kproxy.cli.tables import moment, new_console, new_facts, new_table, printable
+from kproxy.cli.tables import is_narrow, moment, new_console, new_facts, new_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +14,9 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _BARS_SHOWN: Final = 45
 #: From the largest: seconds in each.
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+#: Left out of tables on a narrow terminal.
+_MINOR: Final = ("host", "principal", "connections", "rack", "port here", "epoch", "partitions")
 
 _Fact = Mapping[str, Any]
 
@@ -158,10 +161,14 @@ def _print_rows(
     if not rows:
         console.print(f"no {title}")
         return
-    table = new_table(*names, title=title, overflow="fold")
+    left_out = [name for name in names if name in _MINOR] if is_narrow(console) else []
+    table = new_table(*(name for name in names if name not in left_out), title=title, overflow="fold")
     for row in rows:
-        table.add_row(*map(printable, row))
+        cells = zip(names, row, strict=True)
+        table.add_row(*(printable(text) for name, text in cells if name not in left_out))
     console.print(table, markup=False)
+    if left_out:
+        console.print(f"--wide also prints: {', '.join(left_out)}")
     if found is not None and found["total"] > len(rows):
         console.print(f"and {found['total'] - len(rows):,} more")
 

@@ -6,6 +6,8 @@ rich is imported when something is printed: ``--json`` does not wait for it.
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import click
+
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
     from rich.table import Column, Table
@@ -13,14 +15,36 @@ if TYPE_CHECKING:
 
 #: Wide enough for every row in a pipe: nothing is folded, so tools find each row on one line.
 _PIPE_WIDTH: Final = 1_000
+_NARROW: Final = 130
+_WIDE: Final = "kproxy.wide"
+
+
+def _note_wide(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_WIDE] = value
+
+
+wide_flag = click.option(
+    "--wide",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_wide,
+    help="Print all columns, and each row on one line, however narrow the terminal is.",
+)
 
 
 def new_console() -> "Console":
-    """Return the console of stdout: as wide as the terminal, or without limit where there is none."""
+    """Return the console of stdout: as wide as the terminal, or without limit where there is none or with --wide."""
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+    context = click.get_current_context(silent=True)
+    wide = context is not None and context.meta.get(_WIDE, False)
+    return console if console.is_terminal and not wide else Console(width=_PIPE_WIDTH)
+
+
+def is_narrow(console: "Console") -> bool:
+    """Whether a table has to leave columns out to be readable."""
+    return console.is_terminal and console.width < _NARROW
 
 
 def new_table(*columns: "str | Column", title: str | None = None, overflow: "OverflowMethod" = "ellipsis") -> "Table":

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kproxy.cli.json_output import json_flag
+from kproxy.cli.tables import wide_flag
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -17,9 +18,10 @@ Where kproxy is found:
 
 
 def control_options(command: _Command) -> _Command:
-    """The options that say where kproxy is, and ``--json``."""
+    """The options that say where kproxy is, ``--json`` and ``--wide``."""
     for option in (
         json_flag,
+        wide_flag,
         click.option("--token-file", metavar="FILE", envvar="KPROXY_CONTROL_TOKEN_FILE", help="Token for --url."),
         click.option(
             "--url",

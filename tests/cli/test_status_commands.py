@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,27 @@ async def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ):
         assert words in out
     assert err == ""
+
+
+async def test_a_narrow_terminal_shows_fewer_columns_unless_asked_for_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = {}
+
+    def work(page: Address, control: Path) -> None:
+        for options in ((), ("--wide",)):
+            assert main(["clients", "--socket", str(control), *options]) == ExitCode.OK
+            shown[options] = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+    await beside(tmp_path, FakeFacts(), work)
+    assert max(map(len, shown[()].splitlines())) <= 80
+    assert "--wide also prints: host, principal, connections" in shown[()]
+    assert "User:ANONYMOUS" not in shown[()]
+    assert "User:ANONYMOUS" in shown["--wide",]
+    assert any("billing" in line and "240/s, in 2.5 MB/s" in line for line in shown["--wide",].splitlines())
 
 
 async def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
