@@ -8,7 +8,7 @@ from kproxy.cli.where import control_client, control_options
 
 def test_the_options_of_every_command_that_asks_kproxy() -> None:
     command = click.command()(control_options(lambda **_: None))
-    assert {option.name for option in command.params} == {"socket_path", "url", "token_file", "as_json"}
+    assert {option.name for option in command.params} == {"socket_path", "url", "token_file", "as_json", "wide"}
 
 
 @pytest.mark.parametrize(
