@@ -43,6 +43,8 @@ class Passed(NamedTuple):
     undecided: Producer | None
     #: The isolation level for which this holds.
     level: int = 0
+    #: Below this the log ended then.
+    high_watermark: int = -1
 
 
 def _as_asked(client_id: str) -> None:

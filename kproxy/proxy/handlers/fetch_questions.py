@@ -30,6 +30,8 @@ class Part:
     asked: FetchRequestFetchPartition
     #: Everything between the client's offset and this one is hidden for good.
     position: int
+    #: Where the log ended when the place was remembered: it can't end before that now, unless it is another one.
+    least_end: int = -1
     #: Of what was found last: all between the client's offset and this one is decided.
     decided: int = 0
     #: Whose batch has to be decided first.

@@ -97,7 +97,7 @@ class FetchReading:
             passed = self._ctx.passed.get(key)
             if passed is None or (passed.start, passed.level) != (part.start, self._isolation.level):
                 continue
-            part.position, part.undecided = passed.next_offset, passed.undecided
+            part.position, part.undecided, part.least_end = passed.next_offset, passed.undecided, passed.high_watermark
             if self._waits(part):
                 limited.add(key)
             else:
@@ -128,6 +128,11 @@ class FetchReading:
     def _take_row(self, part: Part, row: FetchResponsePartitionData) -> None:
         name_error(row, self._version)
         part.row, part.ahead = row, False
+        if self._is_another_log(part, row):
+            part.position, part.undecided, part.least_end = part.start, None, -1
+            part.decided, part.ahead, part.loud = part.start, True, False
+            row.error_code, row.records, self._changed = ErrorCode.NONE, b"", True
+            return
         if self._isolation.filtered and not part.name and not row.error_code:
             row.error_code, row.records, self._changed = ErrorCode.UNKNOWN_TOPIC_ID, b"", True
         data = row.records or b""
@@ -140,6 +145,15 @@ class FetchReading:
         self._changed = self._changed or bool(data and row.records is not data)
         elsewhere = row.preferred_read_replica >= 0 or row.diverging_epoch.epoch >= 0
         part.loud = bool(row.records or row.error_code or elsewhere)
+
+    @staticmethod
+    def _is_another_log(part: Part, row: FetchResponsePartitionData) -> bool:
+        """Whether the topic was created again, or truncated, since kproxy noted what it may pass over."""
+        if part.position <= part.start:
+            return False
+        return row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or (
+            not row.error_code and 0 <= row.high_watermark < part.least_end
+        )
 
     def _look_through(self, part: Part, row: FetchResponsePartitionData, data: Records) -> Records:
         seen = Seen(part.position, [data])
@@ -243,7 +257,7 @@ class FetchReading:
         if empty and (part.undecided is not None or part.position > start):
             if len(passed) >= _MOST_PASSED:
                 passed.clear()
-            passed[key] = Passed(start, part.position, part.undecided, self._isolation.level)
+            passed[key] = Passed(start, part.position, part.undecided, self._isolation.level, row.high_watermark)
         self._state_stable(part, row)
         if self._isolation.filtered and row.last_stable_offset >= 0:
             self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
