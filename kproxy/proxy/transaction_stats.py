@@ -83,6 +83,10 @@ class TransactionStats:
     """High watermark less last stable offset, by topic and partition, where that is not 0."""
     hidden_bytes: int = counter("Bytes of batches that were hidden from Fetch responses.")
 
+    def count_fenced(self) -> None:
+        """Counts one request of a producer that was replaced."""
+        self.fenced += 1
+
     def aborted(self, reason: str) -> None:
         """Counts one abort."""
         self.aborts[reason] = self.aborts.get(reason, 0) + 1

@@ -6,6 +6,7 @@ from typing import Final
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, Producer, client_producer_id
+from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
@@ -88,16 +89,19 @@ def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id
 
 
 def refuse_replaced(view: IdView | None, resumed: Producer) -> None:
+    """As ``refuse_former``, by what the log says."""
+    if view is not None and view.claim is not None:
+        refuse_former(resumed, view.client, last_end(view), is_open=view.ongoing is not None)
+
+
+def refuse_former(resumed: Producer, known: Producer, last: Ended | None, *, is_open: bool) -> None:
     """TxnError (PRODUCER_FENCED) where an InitProducerId names an identity (KIP-360) that is not the id's any more.
 
     A client that has not received the answer to its last EndTxn names the identity before that; it has begun nothing.
     """
-    if view is None or view.claim is None or resumed in (NOBODY, view.client):
-        return
-    last = view.last
-    ended = last is not None and not last.by_claim and (resumed, view.client) == (last.client, last.next_client)
-    if not ended or view.ongoing is not None:
-        raise fenced(view.client)
+    is_ended = last is not None and (resumed, known) == (last.client, last.next_client)
+    if resumed not in (NOBODY, known) and (not is_ended or is_open):
+        raise fenced(known)
 
 
 def fenced(known: Producer) -> TxnError:

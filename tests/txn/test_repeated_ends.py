@@ -1,10 +1,10 @@
-"""A repeated EndTxn."""
+"""The last end that a client asked for, by what the log says."""
 
 import pytest
 
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
-from kproxy.txn.repeated_ends import answered_end
+from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.view import IdView, Stand
 from verification.models.transaction_log.bodies import CLIENT, claim, decision, expiry, partitions, producer
@@ -24,26 +24,24 @@ def view_of(*records: Message) -> IdView:
 @pytest.mark.parametrize("next_client", [CLIENT, NEXT], ids=["TV1", "TV2"])
 @pytest.mark.parametrize("expired", [False, True])
 @pytest.mark.parametrize("from_snapshot", [False, True])
-def test_the_last_decision_is_answered_again_also_when_the_id_has_expired(
+def test_the_last_decision_is_known_also_when_the_id_has_expired(
     committed: bool, next_client: Producer, expired: bool, from_snapshot: bool
 ) -> None:
     view = view_of(claim(1, P0), decision(1, P0, committed, next_client=next_client), *([expiry(1)] if expired else []))
     if from_snapshot:
         view = decode_views(encode_views([view])).views[0]
-    assert answered_end(view, CLIENT, committed=committed) == next_client
-    assert answered_end(view, CLIENT, committed=not committed) is None
-    assert answered_end(view, Producer(7, 9), committed=committed) is None
+    assert last_end(view) == Ended(CLIENT, committed, next_client)
 
 
-def test_an_abort_by_a_claim_is_no_answer() -> None:
-    assert answered_end(None, CLIENT, committed=False) is None
-    assert answered_end(view_of(claim(1, P0)), CLIENT, committed=False) is None
+def test_an_abort_by_a_claim_is_no_end() -> None:
+    assert last_end(None) is None
+    assert last_end(view_of(claim(1, P0))) is None
     view = view_of(claim(1, P0), partitions(1, P0, {("t", 0): 0}), claim(2, P2, client=NEXT))
-    assert answered_end(view, CLIENT, committed=False) is None
+    assert last_end(view) is None
 
 
 @pytest.mark.parametrize("other", [Producer(7, 2), Producer(8, 0), Producer(3, 0)])
 def test_nor_is_a_decision_after_which_another_producer_took_the_id(other: Producer) -> None:
     """Brokers hand out producer ids in blocks: a later one may be a lower number."""
     view = view_of(claim(1, P0), decision(1, P0, True, next_client=NEXT), claim(2, P2, client=other))
-    assert answered_end(view, CLIENT, committed=True) is None
+    assert last_end(view) is None

@@ -13,6 +13,7 @@ from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -38,19 +39,27 @@ class _Superseded(TxnError):
 class ClaimKeeper:
     """Of one transactional id; used by one task at a time."""
 
-    def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
-        """Nothing is claimed yet."""
+    def __init__(self, transactional_id: str, tools: OwnerTools, known: TransactionalId | None = None) -> None:
+        """Nothing is claimed yet. ``known`` has the client's identity, if anybody else needs it."""
+        self._known = known or TransactionalId(tools.stats.count_fenced)
         self.transactional_id = transactional_id
         self._tools = tools
         #: Of the instance for which is claimed.
         self.instance_id = tools.instance_id
         self.claim: Claim | None = None
-        #: The client's identity as this instance knows it: a view that has another fences the client.
-        self.client = NOBODY
         self.client_id = ""
         self.timeout_ms = 0
         self._next_epoch = 0
         self._sequence = 0
+
+    @property
+    def client(self) -> Producer:
+        """The client's identity as this instance knows it: a view that has another fences the client."""
+        return self._known.client
+
+    @client.setter
+    def client(self, client: Producer) -> None:
+        self._known.client = client
 
     # -- the view
 

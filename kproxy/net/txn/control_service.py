@@ -248,8 +248,8 @@ class ControlService:
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
         found, owner = describe(view), self._coordinator.of(name)
-        if owner is not None and owner.state.is_pending:
-            found = found._replace(state=owner.state.value)
+        if owner is not None and owner.transaction is not None and owner.id.state.is_pending:
+            found = found._replace(state=owner.id.state.value)
         elif capture is not None:
             since = self._network.wall() - (trio.current_time() - capture.since)
             found = found._replace(

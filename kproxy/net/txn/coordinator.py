@@ -26,7 +26,7 @@ from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, Also
-from kproxy.txn.repeated_ends import answered_end
+from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -133,12 +133,12 @@ class Coordinator:
             owner = await self._owner(request)
         except TxnError:
             view = self._tools.log.views.of(request.transactional_id)
-            if view is None or not view.expired:
+            last = last_end(view)
+            if view is None or not view.expired or last is None:
                 raise
-            told = answered_end(view, request.client, committed=committed)
-            if told is None:
+            if (last.client, last.committed) != (request.client, committed):
                 raise
-            return told  # the id expired after that; nothing can have begun under the same identity
+            return last.next_client  # the id expired after that; nothing can have begun under the same identity
         return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
 
     async def prepare(self, request: TxnRequest) -> None:
@@ -226,13 +226,13 @@ class Coordinator:
     def closed(self, connection: int) -> None:
         """Takes note that a client's connection has ended."""
         for owner in self._owners.values():
-            owner.closed(connection)
+            owner.id.closed(connection)
 
     def end_left(self, group_id: str) -> None:
         """Aborts what clients have left open here that are gone, and what a group waits for."""
         for view, _, _ in list(self._tools.log.views.undecided_offsets(group_id)):
             owner = self._owners.get(view.transactional_id)
-            if owner is not None and owner.is_left:
+            if owner is not None and owner.id.is_left:
                 why = "the producer's connection ended, and its group asks for its offsets"
                 self._start(view.transactional_id, partial(owner.give_up, owner.keeper.client, why))
 

@@ -30,12 +30,13 @@ from kproxy.txn.claims import (
 )
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
-from kproxy.txn.late_requests import COORDINATOR, NewestConnections
+from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.logged_group_offsets import is_other_generation, one_of_each_member
 from kproxy.txn.prepared_parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
-from kproxy.txn.repeated_ends import answered_end
+from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.states import Event, State, next_state
+from kproxy.txn.states import Event
+from kproxy.txn.transactional_id import TransactionalId, not_added
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -48,6 +49,7 @@ T = TypeVar("T")
 
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
+_RESTARTED: Final = "kproxy was restarted in the transaction"
 
 
 class Owner:
@@ -55,8 +57,9 @@ class Owner:
 
     def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
         """``tools`` are shared with the other owners of this instance."""
-        self.keeper = ClaimKeeper(transactional_id, tools)
-        self.state = State.EMPTY
+        #: Which requests are admitted, and what they are answered.
+        self.id = TransactionalId(tools.stats.count_fenced)
+        self.keeper = ClaimKeeper(transactional_id, tools, self.id)
         self.transaction: Transaction | None = None
         #: When it was asked for something last, by trio's clock.
         self.used_at = trio.current_time()
@@ -71,13 +74,6 @@ class Owner:
         self._ends = PartitionEnds(tools.ends, tools.topics)
         #: The transaction of whose decision nothing was heard, and the log could not be read either.
         self._undecided: Transaction | None = None
-        #: Why the client's transaction is lost, until the client has aborted it.
-        self._doomed: TxnError | None = None
-        self._connections_used = NewestConnections()
-        #: Connections over which the open transaction was asked for anything.
-        self._parties: set[int] = set()
-        #: The client's connection to its coordinator has ended, and it has not come again.
-        self.is_left = False
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
 
@@ -101,10 +97,8 @@ class Owner:
             await self.keeper.claim_for(identity, resumed)
             self._drop_transaction("initialized")
             self._adopted = False
-            self.state, self._doomed = next_state(self.state, Event.INITIALIZED), None
             self._undecided = None
-            self._connections_used.clear()
-            self.is_left = False
+            self.id.initialize()
             return self.keeper.client
 
     async def _was_answered(self, resumed: Producer) -> bool:
@@ -121,9 +115,8 @@ class Owner:
             if view.ongoing is not None and view.claim.instance_id != self._tools.instance_id:
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction is open at {view.claim.instance_id}")
             self._drop_transaction("fenced")
-            self._undecided, self._doomed = None, None
-            self._connections_used.clear()
-            self.is_left = False
+            self._undecided, self.id.doomed = None, None
+            self.id.forget_connections()
             await self._continue(view)
         return True
 
@@ -165,78 +158,45 @@ class Owner:
         if view.ongoing is not None:
             view = await self.keeper.claim_again()
         if view.last is not None:
-            self.state = State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+            self.id.restore(committed=view.last.committed)
         self._adopted = True
         if view.is_doomed:
-            self._doomed = _restarted()
+            self.id.doom(_RESTARTED)
 
-    def admit(self, request: TxnRequest, coordinator: str | None = COORDINATOR) -> None:
-        """Admits a request of the client that owns the id. TxnError with the error for any other.
-
-        ``coordinator``: the one that the client asked, as ``NewestConnections.admit``; None for requests that clients
-        send over any number of connections.
-        """
+    def _admit(self, request: TxnRequest, coordinator: str | None = COORDINATOR) -> None:
+        """As ``TransactionalId.admit``."""
         self.used_at = trio.current_time()
-        client, view = self.keeper.client, self.keeper.view
-        if view is not None and view.client.producer_id == client.producer_id > -1:
-            client = max(client, view.client)  # another instance may have given the id to a newer producer
-        if request.client.producer_id != client.producer_id:
-            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {request.client.producer_id}")
-        if request.client.epoch < client.epoch:
-            self._stats.fenced += 1
-            raise TxnError(ErrorCode.PRODUCER_FENCED, f"epoch {request.client.epoch} is below {client.epoch}")
-        if request.client.epoch > client.epoch:
-            raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
-        if self.transaction is None:
-            self._parties = set()
-        self._parties.add(request.connection)
-        if coordinator is not None:
-            self._connections_used.admit(coordinator, request.connection)
-        if coordinator == COORDINATOR:
-            self.is_left = False
+        view = self.keeper.view
+        self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
 
     def parties(self) -> Collection[int]:
         """The connections of the open transaction; none if none is open."""
-        return self._parties if self.transaction is not None else ()
-
-    def closed(self, connection: int) -> None:
-        """Records that a client's connection has ended."""
-        self.is_left |= self._connections_used.is_newest(COORDINATOR, connection)
-
-    def _refuse_while_pending(self) -> None:
-        if self.state.is_pending:
-            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is being decided")
+        return self.id.parties() if self.transaction is not None else ()
 
     def _refuse_while_deciding(self) -> None:
-        """As ``_refuse_while_pending``, unless the decision still waits for data: an abort comes before it then."""
-        if not self._turns.is_waiting:
-            self._refuse_while_pending()
-
-    def _refuse_doomed(self) -> None:
-        if self._doomed is not None:
-            raise self._doomed
+        """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
+        if self._undecided is None and not self._turns.is_waiting:
+            self.id.refuse_pending()
 
     # -- a transaction begins, and grows
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
         """AddPartitionsToTxn. The log is told with the first data, of all that has joined by then."""
-        self._refuse_while_pending()
+        self.id.refuse_pending()
         async with self._lock:
-            self.admit(request)
-            self._refuse_doomed()
+            self._admit(request)
+            self.id.refuse_growth()
             transaction = self.transaction or await self._begin()
             transaction.joined.update(places)
-            self._has_begun()
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
         """AddOffsetsToTxn: adds the group, whose offsets the log is told when they come. TxnError."""
-        self._refuse_while_pending()
+        self.id.refuse_pending()
         async with self._lock:
-            self.admit(request)
-            self._refuse_doomed()
+            self._admit(request)
+            self.id.refuse_growth()
             transaction = self.transaction or await self._begin()
             transaction.added_groups.add(group_id)
-            self._has_begun()
 
     async def _announce(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
         """Has partitions in the log, before anything is written there."""
@@ -254,19 +214,16 @@ class Owner:
         producer = await self.keeper.take_epoch()
         self._adopted = False
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
-        return self.transaction
-
-    def _has_begun(self) -> None:
-        if self.state is not State.ONGOING:
-            self.state = next_state(self.state, Event.BEGAN)
+        if self.id.begin():
             self._stats.open += 1
             self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
+        return self.transaction
 
     async def _lose(self, why: str) -> TxnError:
         """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to tell."""
         view = self.keeper.view
         if view is not None and view.client != self.keeper.client:
-            self._stats.fenced += 1
+            self._stats.count_fenced()
             self._drop_transaction("fenced")
             return self.keeper.fenced()
         open_part = self.transaction.producer if self.transaction is not None else None
@@ -275,20 +232,25 @@ class Owner:
         else:
             self.keeper.claim = None  # to claim now would abort what goes on elsewhere
         self._drop_transaction("failed")
-        self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
-        return self._doomed
+        return self.id.doom(why)
 
     def _drop_transaction(self, reason: str) -> None:
         """The log has shown that the open transaction is aborted, or nothing of it was ever there."""
-        places = self.transaction.announced if self.transaction is not None else ()
+        if self.id.drop() and self._undecided is None:
+            self._close(reason)
+        self._abandon()
+
+    def _abandon(self) -> None:
         if self.transaction is not None:
             self.transaction.writer.abandon()
             self.transaction = None
-        if self.state is State.ONGOING or self.state.is_pending:
-            self.state = next_state(self.state, Event.ABORTED)
-            self._stats.open -= 1
-            self._stats.aborted(reason)
-            self._tools.traces.ended(self.keeper.transactional_id, reason, places)
+
+    def _close(self, reason: str) -> None:
+        """Counts a transaction that was not committed."""
+        places = self.transaction.announced if self.transaction is not None else ()
+        self._stats.open -= 1
+        self._stats.aborted(reason)
+        self._tools.traces.ended(self.keeper.transactional_id, reason, places)
 
     # -- data
 
@@ -299,15 +261,14 @@ class Owner:
 
         ``implicit``: partitions join the transaction by being written (KIP-890).
         """
-        self._refuse_while_pending()
+        self.id.refuse_pending()
         places = [(batch.topic, batch.partition) for batch in batches]
         async with self._lock:
-            self.admit(request, coordinator=None)
-            self._refuse_doomed()
+            self._admit(request, coordinator=None)
+            self.id.refuse_growth()
             transaction = self.transaction or (await self._begin() if implicit else None)
             if transaction is None or not (implicit or transaction.joined.issuperset(places)):
                 raise self._not_added("the partition")
-            self._has_begun()
             size = sum(len(batch.batch) for batch in batches)
             with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
                 await self._announce(transaction, places)
@@ -315,27 +276,28 @@ class Owner:
             sends = transaction.accept(request.client, batches, self._sequences)
             accepted()
         await transaction.writer.settled([send for send in sends if send is not None])
-        if transaction.writer.failed is not None and self.transaction is transaction and self._doomed is None:
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
+        if self.transaction is transaction and transaction.writer.failed is not None:
+            self.id.doom_unwritten()
         return [outcome_of(send) for send in sends]
 
     def _not_added(self, what: str) -> TxnError:
         """The error for what was not added to the transaction; or was, at a kproxy that died before the log knew it."""
         if self._adopted and self.transaction is None:
             # to abort must be a success then: a client gives up for good otherwise
-            self._adopted, self.state, self._doomed = False, State.COMPLETE_ABORT, _restarted()
-            return self._doomed
-        return TxnError(ErrorCode.INVALID_TXN_STATE, f"{what} was not added to the transaction")
+            self._adopted = False
+            self.id.restore(committed=False)
+            return self.id.doom(_RESTARTED)
+        return not_added(what)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """TxnOffsetCommit: appends the offsets to the log; they move when the transaction is committed. TxnError.
 
         ``implicit``: the group joins the transaction by them (KIP-890). Otherwise AddOffsetsToTxn must have added it.
         """
-        self._refuse_while_pending()
+        self.id.refuse_pending()
         async with self._lock:
-            self.admit(request, offsets.group_id)
-            self._refuse_doomed()
+            self._admit(request, offsets.group_id)
+            self.id.refuse_growth()
             added = self.transaction.added_groups if self.transaction is not None else ()
             if not implicit and offsets.group_id not in added:
                 raise self._not_added(f"group {offsets.group_id}")
@@ -344,8 +306,7 @@ class Owner:
             if is_other_generation(offsets, transaction.groups):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
             if not implicit:
-                self._doomed = transaction.added_groups.receive(offsets, request.connection)
-                self._refuse_doomed()
+                self.id.take_offsets(transaction.added_groups, offsets, request.connection)
             if self.keeper.claim is None:
                 raise await self._lose("the claim was lost")
             offsets.nonce = self.keeper.claim.nonce
@@ -354,7 +315,6 @@ class Owner:
             if view is None or offsets not in view.pending.get(transaction.producer, []):
                 raise await self._lose("the log did not take the group's offsets")
             transaction.groups.append(offsets)
-            self._has_begun()
 
     async def _check_member(self, offsets: TransactionOffsets) -> None:
         """TxnError if the member that read what these offsets say, or its generation, is not current (KIP-447).
@@ -376,17 +336,15 @@ class Owner:
             await self._find_out()
             if (repeated := self._repeated(request, committed)) is not None:
                 return repeated  # it was decided while another had the lock
-            self.admit(request)
-            if committed:
-                self._refuse_doomed()
-            self._doomed = None
+            self._admit(request)
+            self.id.begin_to_end(committed=committed)
             beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
                 await self._decide(self.transaction or await self._begin(), committed, bumps, beside, also.reason)
             elif bumps or self._was_told_of_doom(committed, also):
                 await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
             else:
-                self._end_again(committed)
+                self.id.end_nothing(committed=committed)
             if self._waits(beside):
                 why = "another claim came before the decision: what was prepared still is"
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
@@ -408,11 +366,13 @@ class Owner:
 
     def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one for an abort by the client that has the id. TxnError while it is being decided."""
-        if committed or self._undecided is not None:
-            self._refuse_while_pending()
+        if self._undecided is not None:
+            return self._turns.ordinary()
+        if committed:
+            self.id.refuse_pending()
             return self._turns.ordinary()
         self._refuse_while_deciding()
-        self.admit(request)
+        self._admit(request)
         return self._turn_to_abort("the client aborted the transaction")
 
     def _was_told_of_doom(self, committed: bool, also: Also) -> bool:
@@ -421,18 +381,11 @@ class Owner:
         last = view.last if view is not None and view.is_doomed else None
         return not committed and also.reason == ASKED and last is not None and last.reason == DOOMED
 
-    def _end_again(self, committed: bool) -> None:
-        """Where nothing is open: an empty transaction ends well; a repeated end does if it asks for the same."""
-        if self.state is not State.EMPTY and committed is not (self.state is State.COMPLETE_COMMIT):
-            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"the last transaction ended as {self.state.value}")
-
     def _repeated(self, request: TxnRequest, committed: bool) -> Producer | None:
-        """The answer to an end that was decided before, where its answer was lost, and the epoch rose with it."""
-        found = answered_end(self.keeper.view, request.client, committed=committed)
-        if found is None or not found == self.keeper.client != request.client:
-            return None
-        if self.transaction is None and not committed:
-            self._doomed = None  # the client has aborted what was lost
+        """As ``TransactionalId.repeated_end``."""
+        found = self.id.repeated_end(request, last_end(self.keeper.view), committed=committed)
+        if found is not None and self.transaction is None and not committed:
+            self.id.doomed = None  # the client has aborted what was lost
         return found
 
     async def _decide(
@@ -444,8 +397,7 @@ class Owner:
         reason: str = ASKED,
     ) -> None:
         """Has the log show a decision. TxnError if it was to be committed and is aborted. ``reason`` of an abort."""
-        self._has_begun()
-        self.state = next_state(self.state, Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        self.id.ask_to_end(committed=committed)
         self._tools.traces.step(self.keeper.transactional_id, "commit asked" if committed else "abort asked")
         try:
             why = await self._why_not(transaction) if committed else reason
@@ -458,16 +410,15 @@ class Owner:
         except BaseException:
             # what became of it has to be found out before anybody is told; nothing goes on before
             self.keeper.claim, self._undecided = None, transaction
-            self._drop_transaction("failed")
-            self._doomed = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what became of the decision is not known")
+            self._close("failed")
+            self._abandon()
             raise
         if verdict is Verdict.COMMITTED:
             self._committed(transaction)
             return
         self._drop_transaction("client" if why in (ASKED, HAND) else "failed")
         if committed:
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why or "another claim aborted the transaction")
-            raise self._doomed
+            raise self.id.doom(why or "another claim aborted the transaction")
 
     async def _find_out(self) -> None:
         """Learns from the log, or by a claim, what became of a decision of which nothing was heard. TxnError."""
@@ -480,10 +431,11 @@ class Owner:
         self._undecided = None
         self._take_decided(view, transaction)
         if view.verdict(transaction.producer) is Verdict.COMMITTED:
-            self.state, self._doomed = State.COMPLETE_COMMIT, None
+            self.id.apply(Event.COMMITTED)
             self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
         else:
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the decision did not reach the log")
+            self.id.apply(Event.ABORTED)
+            self.id.doom("the decision did not reach the log")
 
     def _take_decided(self, view: IdView, transaction: Transaction) -> None:
         """The client's identity after a decision of its own: the one that this decision gave it.
@@ -537,7 +489,8 @@ class Owner:
         return view.verdict(transaction.producer)
 
     def _committed(self, transaction: Transaction) -> None:
-        self.transaction, self.state = None, next_state(self.state, Event.COMMITTED)
+        self.transaction = None
+        self.id.apply(Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
         self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
@@ -545,12 +498,11 @@ class Owner:
 
     async def prepare(self, request: TxnRequest) -> None:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
-        self._refuse_while_pending()
+        self.id.refuse_pending()
         async with self._lock:
-            self.admit(request, coordinator=None)
-            self._refuse_doomed()
+            self._admit(request, coordinator=None)
+            self.id.refuse_growth()
             transaction = self.transaction or await self._begin()
-            self._has_begun()
             why = await self._why_not(transaction)
             if why is not None:
                 raise await self._lose(why)
@@ -561,7 +513,8 @@ class Owner:
                 view = await self.keeper.claim_again()  # the record may still have come first
             if transaction.producer not in view.prepared:
                 raise await self._lose("the log did not take it")
-            self.transaction, self.state = None, next_state(self.state, Event.PREPARED)
+            self.transaction = None
+            self.id.apply(Event.PREPARED)
             self._stats.open -= 1
             self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 
@@ -588,7 +541,8 @@ class Owner:
     def _turn_to_decide(self, client: Producer | None, committed: bool) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one for an abort, unless it names another client than this instance knows. TxnError."""
         if committed or client not in (None, self.keeper.client):
-            self._refuse_while_pending()
+            if self._undecided is None:
+                self.id.refuse_pending()
             return self._turns.ordinary()
         self._refuse_while_deciding()
         return self._turn_to_abort("the transaction was aborted by hand")
@@ -603,7 +557,7 @@ class Owner:
         if not self.keeper.holds(view):
             if self.transaction is not None:
                 self._drop_transaction("failed")
-                self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "another claim aborted the transaction")
+                self.id.doom("another claim aborted the transaction")
             self.keeper.serve(view)
         return view
 
@@ -619,10 +573,10 @@ class Owner:
         except TxnError as error:
             if error.error_code is not ErrorCode.TRANSACTION_ABORTABLE:
                 raise
-            self._doomed = None
+            self.id.doomed = None
             return False
         if transaction is not None:
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted by hand")
+            self.id.doom("the transaction was aborted by hand")
         return not self._waits(beside)
 
     def _is_client_unaware(self) -> bool:
@@ -665,7 +619,3 @@ class Owner:
     def close(self) -> None:
         """Closes its connections."""
         self._connections.close()
-
-
-def _restarted() -> TxnError:
-    return TxnError(ErrorCode.TRANSACTION_ABORTABLE, "kproxy was restarted in the transaction")

@@ -205,7 +205,7 @@ class TestFencing:
             async with trio.open_nursery() as nursery:
                 cast.fake.cluster.control(ApiKey.PRODUCE, hold, times=1)
                 nursery.start_soon(client.end, a)
-                while owner.state is not State.PREPARE_COMMIT:  # noqa: ASYNC110 - nobody announces it
+                while owner.id.state is not State.PREPARE_COMMIT:  # noqa: ASYNC110 - nobody announces it
                     await trio.sleep(0.001)
                 again = Client("id", connection=client.connection, producer=client.producer)
                 for ask in (again.end(a), again.add(a, P1), again.init(a)):

@@ -107,7 +107,7 @@ class TestTheEpochRises:
             at_decision(monkeypatch, a, never)
             told = await client.end(a, committed=False)
             assert await again.end(a, committed=False) == told
-            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
                 await Client("id", bumps=True, producer=Producer(told.producer_id, told.epoch - 1)).end(a)
 
 

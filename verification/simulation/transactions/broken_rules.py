@@ -10,7 +10,7 @@ import trio
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
@@ -23,10 +23,12 @@ from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn import view as view_module
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
 from kproxy.txn.requests import TxnRequest
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
@@ -36,7 +38,7 @@ from kproxy.txn.writes import TxnSend, Writes
 _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
 _TIME_OUT: Final = Owner.time_out
-_ADMIT: Final = Owner.admit
+_ADMIT: Final = TransactionalId.admit
 _ANNOUNCE: Final = Owner._announce
 _UNTIL_DECIDED: Final = Owner._until_decided
 _CLAIM: Final = IdView._claim
@@ -172,9 +174,11 @@ def repeated_whoever_ended(self: Owner, request: TxnRequest, committed: bool) ->
     return last.next_client if last.next_client == self.keeper.client and last.committed == committed else None
 
 
-def admits_any_connection(self: Owner, request: TxnRequest, coordinator: str | None = None) -> None:
-    """What comes over an old connection is as good as any."""
-    _ADMIT(self, request, None)
+def admits_any_connection(
+    self: TransactionalId, request: TxnRequest, coordinator: str | None, newest: Producer = NOBODY
+) -> None:
+    """A request over an old connection is as good as any."""
+    _ADMIT(self, request, None, newest)
 
 
 def takes_the_newest_identity(self: Owner, view: IdView, _: Transaction) -> None:
@@ -208,8 +212,7 @@ def ended_without_a_claim(self: Coordinator, view: IdView) -> None:
 async def lost_without_a_claim(self: Owner, why: str) -> TxnError:
     """What is overdue here is forgotten."""
     self._drop_transaction("failed")
-    self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
-    return self._doomed
+    return self.id.doom(why)
 
 
 # -- data

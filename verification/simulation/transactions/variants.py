@@ -19,6 +19,7 @@ from kproxy.proxy.coordinator_rules import Home
 from kproxy.txn import view as view_module
 from kproxy.txn import views as views_module
 from kproxy.txn.last_stable import LastStable
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Writes
@@ -154,7 +155,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "an EndTxn over an old connection is let in",
-        ((Owner, "admit", broken_rules.admits_any_connection),),
+        ((TransactionalId, "admit", broken_rules.admits_any_connection),),
         scripts.ended_twice,
         (invariants.ABORTED, invariants.TORN, invariants.OUTCOME),
     ),
