@@ -14,6 +14,7 @@ _WORDS = {
     Event.ABORT_ASKED: "EndTxn, abort",
     Event.COMMITTED: "the log shows it",
     Event.ABORTED: "the log shows it, or a claim",
+    Event.REFUSED: "the broker refuses the end",
     Event.PREPARED: "prepare",
     Event.INITIALIZED: "InitProducerId",
     Event.EXPIRED: "not used for long",

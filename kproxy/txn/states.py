@@ -38,6 +38,8 @@ class Event(Enum):
     """The log shows the decision."""
     ABORTED = auto()
     """The log shows the decision, or a claim above."""
+    REFUSED = auto()
+    """The broker decides, and has refused the end that was asked for."""
     PREPARED = auto()
     """The log shows that it waits for its owner's decision; another may begin."""
     INITIALIZED = auto()
@@ -57,6 +59,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
         (State.PREPARE_COMMIT, Event.COMMITTED): State.COMPLETE_COMMIT,
         (State.PREPARE_COMMIT, Event.ABORTED): State.COMPLETE_ABORT,
         (State.PREPARE_ABORT, Event.ABORTED): State.COMPLETE_ABORT,
+        (State.PREPARE_COMMIT, Event.REFUSED): State.ONGOING,
+        (State.PREPARE_ABORT, Event.REFUSED): State.ONGOING,
         (State.EMPTY, Event.INITIALIZED): State.EMPTY,
         (State.COMPLETE_COMMIT, Event.INITIALIZED): State.EMPTY,
         (State.COMPLETE_ABORT, Event.INITIALIZED): State.EMPTY,

@@ -49,6 +49,11 @@ class TransactionalId:
         """Whether a transaction has begun, and has no certain outcome."""
         return self.state is State.ONGOING or self.state.is_pending
 
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether the transaction was to be committed, and it is not certain that it is not."""
+        return self.state is State.PREPARE_COMMIT
+
     def begin(self) -> bool:
         """The transaction begins, or has begun; whether it was not open before."""
         if self.state is State.ONGOING:
@@ -57,8 +62,10 @@ class TransactionalId:
         return True
 
     def ask_to_end(self, *, committed: bool) -> None:
-        """Nothing may join the transaction from now on."""
-        self.apply(Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        """Nothing may join the transaction from now on. The same end may be asked for until it is certain."""
+        if not self.state.is_pending:
+            self.apply(Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+        self.refuse_other_end(committed=committed)
 
     def drop(self) -> bool:
         """The transaction is aborted, or given up, if one is open; whether one was."""
@@ -173,6 +180,11 @@ class TransactionalId:
         if committed:
             self.refuse_doomed()
         self.doomed = None
+
+    def refuse_other_end(self, *, committed: bool) -> None:
+        """TxnError (CONCURRENT_TRANSACTIONS) while the outcome of the opposite end is open."""
+        if self.state.is_pending and self.may_be_committed is not committed:
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is being decided otherwise")
 
     def end_nothing(self, *, committed: bool) -> None:
         """Where nothing is open. TxnError (INVALID_TXN_STATE) if the last transaction has ended otherwise."""

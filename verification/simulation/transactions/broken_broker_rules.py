@@ -6,13 +6,13 @@ from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.coordinators import TRANSACTION
+from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
-from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest
 
-_ADMIT: Final = FencedOwner._admit
+_ADMIT: Final = BrokerOwner._admit
 _COMMIT_OFFSETS: Final = BrokerRequests.commit_offsets
 
 
@@ -34,7 +34,7 @@ async def told_without_an_answer(
     return None
 
 
-async def keeps_the_epoch(self: FencedOwner) -> None:
+async def keeps_the_epoch(self: BrokerOwner) -> None:
     """The next transaction begins under the epoch of the last."""
     self._is_used = False
 
@@ -59,12 +59,8 @@ def always_next(self: ClientSequences[Any], client: Producer, batch: ClientBatch
     return Order.NEXT, None
 
 
-def admits_any_connection(self: FencedOwner, request: TxnRequest, coordinator: str | None) -> None:
-    """What comes over an old connection is as good as any."""
-    _ADMIT(self, request, None)
-
-
-def admits_who_had_it(self: FencedOwner, request: TxnRequest, coordinator: str | None) -> None:
+def admits_who_had_it(self: BrokerOwner, request: TxnRequest, coordinator: str | None) -> None:
     """Who has had the id is as good as who has it."""
-    had = request.client.epoch <= self._client.epoch
-    _ADMIT(self, request._replace(client=self._client) if had else request, coordinator)
+    client = self.id.client
+    had = request.client.epoch <= client.epoch
+    _ADMIT(self, request._replace(client=client) if had else request, coordinator)

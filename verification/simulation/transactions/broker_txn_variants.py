@@ -4,10 +4,10 @@ from typing import Final
 
 from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.transactional_id import TransactionalId
 from verification.simulation.transactions import broken_broker_rules, broken_rules, broker_txn_scripts, invariants
 from verification.simulation.transactions.variants import Variant
 
@@ -23,13 +23,13 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "the next transaction begins under the epoch of the last",
-        ((FencedOwner, "_renew", broken_broker_rules.keeps_the_epoch),),
+        ((BrokerOwner, "_renew", broken_broker_rules.keeps_the_epoch),),
         broker_txn_scripts.ended_late,
         (*_LOST, *_OTHERS, invariants.OFFSETS),
     ),
     Variant(
         "a client's EndTxn over an old connection is let in",
-        ((FencedOwner, "_admit", broken_broker_rules.admits_any_connection),),
+        ((TransactionalId, "admit", broken_rules.admits_any_connection),),
         broker_txn_scripts.ended_twice,
         _OTHERS,
     ),
@@ -41,7 +41,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "who had the id writes on beside who has it",
-        ((FencedOwner, "_admit", broken_broker_rules.admits_who_had_it),),
+        ((BrokerOwner, "_admit", broken_broker_rules.admits_who_had_it),),
         broker_txn_scripts.taken_over,
         _OTHERS,
     ),

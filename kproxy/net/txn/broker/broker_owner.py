@@ -1,84 +1,102 @@
-"""One transactional id whose transactions the broker decides: what its owners have in common, whoever the client is.
+"""One transactional id whose transactions the broker's coordinator decides and kproxy asks for.
 
-The client's identity is the producer id and epoch that InitProducerId gave it. Behind it each transaction has an epoch
-of its own at the broker, with sequences from 0: what is late of one can't touch the next (KIP-890). A broker that keeps
-the epoch at an end is asked for a new one before the next transaction begins.
+The client's identity is the producer id and epoch that InitProducerId gave it. For the broker each transaction has an
+epoch of its own, with sequences from 0: what is late of one can't touch the next (KIP-890). A broker that keeps the
+epoch at an end is asked for a new one before the next transaction begins.
+
+What a client sends late to kproxy is known by its connection, its partitions and its own sequences (KAFKA-17754). Which
+client is fenced is for the broker to say: kproxy asks in the name of the identity that it has there (KIP-360).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.broker.broker_requests import FIRST, BrokerRequests, Protocol
-from kproxy.net.txn.broker.wait_queue import WaitQueue
+from kproxy.net.txn.broker.added_partitions import AddedPartitions, places_of
+from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
 from kproxy.net.txn.id_lock import Interrupted, Turns
 from kproxy.net.txn.transaction import Transaction, outcome_of
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
-from kproxy.txn.claims import NOBODY
+from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
+from kproxy.txn.late_requests import COORDINATOR, AddedGroups
+from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.states import Event
+from kproxy.txn.transactional_id import TransactionalId, not_added
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.proxy.transaction_stats import TransactionStats
     from kproxy.txn.writes import TxnSend
 
-
-#: Behind each request the line is looked at again, so often: data that come in between would wait for it.
-_ROUNDS: Final = 3
-#: Answers to AddPartitionsToTxn where a partition was refused, and so none was added.
-_NOT_ADDED: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.OPERATION_NOT_ATTEMPTED,
-    }
-)
+#: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
-def places_of(batches: Iterable[ClientBatch]) -> list[TopicPartition]:
-    """The partitions of batches."""
-    return [(batch.topic, batch.partition) for batch in batches]
+class Policy(NamedTuple):
+    """What depends on the kind of client for which the broker is asked."""
+
+    #: A new epoch is asked for in the name of the last one: the broker refuses if a newer producer has the id. Else the
+    #: producer that asks last has it.
+    resumes: bool
+    #: A transaction whose end is not certain is given up, and the next epoch aborts it if it is still open. Else the
+    #: client asks for the same end again until it is certain.
+    gives_up: bool
 
 
-class BrokerOwner(ABC):
+#: Clients of KIP-98.
+CLIENT: Final = Policy(resumes=True, gives_up=False)
+#: kproxy itself, for clients that know nothing of transactions.
+MANAGED: Final = Policy(resumes=False, gives_up=True)
+
+
+class BrokerOwner:
     """Asks the broker's coordinator on behalf of one client at a time."""
 
     def __init__(
-        self, transactional_id: str, requests: BrokerRequests, connections: WriterConnections, stats: "TransactionStats"
+        self,
+        transactional_id: str,
+        policy: Policy,
+        requests: BrokerRequests,
+        connections: WriterConnections,
+        stats: "TransactionStats",
     ) -> None:
         """``connections``: closed by ``close``."""
+        #: Which requests are admitted, and what they are answered.
+        self.id = TransactionalId(stats.count_fenced)
         #: When it was asked for something last, by trio's clock.
         self.used_at = trio.current_time()
         self._name = transactional_id
+        self._policy = policy
         self._requests = requests
         self._connections = connections
         self._stats = stats
         self._turns = Turns()
         self._lock = self._turns.lock
-        #: Who wants to write, and waits for the lock.
-        self._line = WaitQueue()
+        self._added = AddedPartitions(requests)
         self._protocol: Protocol = FIRST
         #: Something was refused; it may be that the cluster agreed on less since.
         self._is_outdated = False
         self._timeout_ms = 0
-        #: As the client knows itself.
-        self._client = NOBODY
-        #: As the broker knows it. No transaction begins under it once it is used up.
+        #: The client's identity for the broker. No transaction begins under it once it is used up.
         self._upstream = NOBODY
         self._is_used = False
         self._transaction: Transaction | None = None
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
-        #: Why the client's transaction is lost, until the client has been told or has aborted it.
-        self._doomed: TxnError | None = None
+        #: The identity that the last InitProducerId named, and the one that it gave.
+        self._resumed = self._given = NOBODY
+        #: The last end that the broker has confirmed.
+        self._last: Ended | None = None
+        #: Whether the client was to get a new epoch with that end and has not got it.
+        self._owes_epoch = False
 
     @property
     def is_busy(self) -> bool:
@@ -87,37 +105,81 @@ class BrokerOwner(ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun and is not decided."""
-        return self._transaction is not None
+        """Whether a transaction has begun, is not decided, and may still be: its time is not over."""
+        if self._transaction is None:
+            return False
+        return trio.current_time() <= self._transaction.began_at + self._timeout_ms / 1000
 
-    @property
-    def _may_be_committed(self) -> bool:
-        """Whether the broker was asked to commit the open transaction, and has not refused."""
-        return False
+    def parties(self) -> Collection[int]:
+        """The connections of the open transaction; none if none is open."""
+        return self.id.parties() if self.is_open else ()
 
-    @abstractmethod
-    async def _renew(self) -> None:
-        """Has an identity that is not used up. TxnError."""
+    # -- which requests are admitted
 
-    def _take(self, producer: Producer, protocol: Protocol, timeout_ms: int) -> None:
-        """Begins anew, as the broker has said."""
-        self._client = self._upstream = producer
-        self._protocol, self._timeout_ms = protocol, timeout_ms
-        self._is_used = self._is_outdated = False
-        self._doomed = None
+    async def initialize(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
+        """InitProducerId; ``resumed``: the identity that the client has (KIP-360), or NOBODY. TxnError."""
+        async with self._turn_to_initialize(resumed):
+            self.used_at = trio.current_time()
+            if is_retry(resumed, self._resumed, self._given, self.id.client):
+                if self.id.is_fenced:
+                    raise self.id.replaced()
+                return self.id.client
+            expected = await self._known_as(resumed)
+            protocol = await self._requests.protocol()
+            producer = await self._requests.init(timeout_ms, expected)
+            # not before: a client that has the id and is not fenced must not lose what it wrote
+            self._drop("initialized")
+            self.id.initialize()
+            self.id.client = self._upstream = producer
+            self._protocol, self._timeout_ms = protocol, timeout_ms
+            self._is_used = self._is_outdated = self._owes_epoch = False
+            self._resumed, self._given, self._last = resumed, producer, None
+            return producer
 
-    def _refuse_doomed(self) -> None:
-        if self._doomed is not None:
-            raise self._doomed
+    def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
+        if resumed != NOBODY and (resumed != self.id.client or self.id.is_fenced):
+            return self._turns.ordinary()
+        return self._turns.urgent(f"{self._name} was initialized again")
 
-    def _turn_to_abort(self, why: str) -> AbstractAsyncContextManager[None]:
-        """A turn that waits for no data broker; the open transaction can only be aborted from now on.
+    async def _known_as(self, resumed: Producer) -> Producer:
+        """The identity at the broker of a client that goes on; its open transaction is ended first, as it must be.
 
-        One that may have been committed already stays as it is.
+        A broker that is asked in the name of an older identity aborts what the newer has open before it refuses.
         """
-        if self._transaction is not None and not self._may_be_committed:
-            self._transaction.writer.abandon()
-        return self._turns.urgent(why)
+        client = self.id.client
+        if resumed == NOBODY or resumed.producer_id != client.producer_id or resumed > client:
+            return resumed
+        if self.id.is_fenced:
+            raise self.id.replaced()
+        try:
+            refuse_former(resumed, client, self._last, is_open=self._transaction is not None)
+        except TxnError:
+            self._stats.count_fenced()
+            raise
+        if self._transaction is not None:
+            # an end that may have come through stays what it was
+            await self._decide(self._transaction, committed=self.id.may_be_committed)
+        return self._upstream
+
+    def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
+        """As ``TransactionalId.admit``."""
+        self.used_at = trio.current_time()
+        self.id.admit(request, coordinator)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Where the broker says that the client is fenced it is so from now on, unless it takes the id back."""
+        try:
+            yield
+        except TxnError as error:
+            if error.error_code not in _FENCED or not self._policy.resumes:
+                raise
+            self.id.is_fenced = True
+            self._drop("fenced")
+            raise self.id.replaced() from error
+
+    # -- a transaction begins, and grows
 
     async def _agreed(self) -> Protocol:
         """The protocol that the cluster has agreed on, as far as is known. TxnError.
@@ -133,47 +195,37 @@ class BrokerOwner(ABC):
             protocol = await self._agreed()
             if self._is_used:
                 await self._renew()
-            native = BrokerWrites(self._name, protocol.produce, self._line)
+            native = BrokerWrites(self._name, protocol.produce, self._added.line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
             self._transaction = Transaction(self._upstream, writer)
-            self._stats.open += 1
+            if self.id.begin():
+                self._stats.open += 1
         return self._transaction
 
-    async def _announce(self, transaction: Transaction, places: Iterable[TopicPartition]) -> None:
-        """Has partitions added at the broker, with those of waiting requests. TxnError in the first protocol.
+    async def _renew(self) -> None:
+        """Has an epoch that is not used up. TxnError."""
+        resumed = self._upstream if self._policy.resumes else NOBODY
+        self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
 
-        Partitions of other requests can't fail this one.
-        """
-        if transaction.announced.issuperset(places):
-            return
-        for _ in range(_ROUNDS):
-            unknown = transaction.unannounced(dict.fromkeys([*places, *transaction.joined, *self._line.places]))
-            if not unknown:
-                return
-            if self._protocol.adds and not await self._add(transaction, places, unknown):
-                return
-            transaction.announced.update(unknown)  # whatever is answered, the broker may have heard of them
-            if not self._protocol.adds:
-                await self._requests.add_ahead(transaction.producer, unknown)
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
+        """AddPartitionsToTxn. In the second protocol the broker hears of them with the first data. TxnError."""
+        async with self._lock:
+            self._admit(request, COORDINATOR)
+            self.id.refuse_growth()
+            with self._asking():
+                transaction = await self._begin()
+                if self._protocol.adds:
+                    await self._added.announce(transaction, self._protocol, places)
+            transaction.joined.update(places)
 
-    async def _add(
-        self, transaction: Transaction, places: Iterable[TopicPartition], unknown: Sequence[TopicPartition]
-    ) -> bool:
-        """Adds partitions; False if only those in ``places`` were, since one of the others was refused. TxnError."""
-        own = transaction.unannounced(dict.fromkeys(places))
-        try:
-            await self._requests.add_partitions(transaction.producer, unknown)
-        except trio.Cancelled:
-            transaction.announced.update(unknown)  # the broker may have them, and has to hear of the abort
-            raise
-        except TxnError as error:
-            if error.error_code not in _NOT_ADDED or len(own) == len(unknown):
-                raise
-            if own:
-                await self._requests.add_partitions(transaction.producer, own)
-                transaction.announced.update(own)
-            return False
-        return True
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """AddOffsetsToTxn: the broker hears of the group with the offsets. TxnError."""
+        async with self._lock:
+            self._admit(request, COORDINATOR)
+            self.id.refuse_growth()
+            with self._asking():
+                transaction = await self._begin()
+            transaction.added_groups.add(group_id)
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
         """Whether produce would not wait before it has accepted these."""
@@ -185,10 +237,30 @@ class BrokerOwner(ABC):
             and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
         )
 
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> list[Written]:
+        """As ``Decider.produce``; unless ``implicit``, only what was added: what is late is not taken for the next."""
+        places = places_of(batches)
+        of_this = implicit and request.client == self.id.client  # else only what was added is added
+        async with self._turn(places if of_this else (), accepted):
+            self._admit(request, None)
+            self.id.refuse_growth()
+            joined = self._transaction.joined if self._transaction is not None else set()
+            if not (implicit or joined.issuperset(places)):
+                raise not_added("the partition")
+            with self._asking():
+                transaction = await self._begin()
+                sends = await self._accept(transaction, request, batches)
+        await transaction.writer.settled([send for send in sends if send is not None])
+        if self._transaction is transaction:
+            self._look_at(transaction)
+        return [outcome_of(send) for send in sends]
+
     @asynccontextmanager
     async def _turn(self, places: Collection[TopicPartition], accepted: Callable[[], None]) -> AsyncIterator[None]:
         """The lock, for who writes to these partitions; whoever comes behind may then come, too."""
-        with self._line.standing(places):
+        with self._added.line.standing(places):
             accepted()  # the next one waits behind this one for the lock: there is no checkpoint in between
             try:
                 self._lock.acquire_nowait()  # where nobody waits a checkpoint would be much of what a batch costs
@@ -209,6 +281,10 @@ class BrokerOwner(ABC):
                 await self._wait(transaction, lambda: self._make_room(transaction, places, size))
         return transaction.accept(request.client, batches, self._sequences)
 
+    async def _make_room(self, transaction: Transaction, places: Sequence[TopicPartition], size: int) -> None:
+        await self._added.announce(transaction, self._protocol, places)
+        await transaction.writer.room(size)
+
     async def _wait(self, transaction: Transaction, work: Callable[[], Awaitable[None]]) -> None:
         """Waits for data brokers or a group's coordinator; Interrupted by an abort or a new producer.
 
@@ -217,44 +293,143 @@ class BrokerOwner(ABC):
         try:
             await self._turns.wait(work)
         except Interrupted:
-            if not self._may_be_committed:
+            if not self.id.may_be_committed:
                 transaction.writer.abandon()
             raise
 
-    async def _make_room(self, transaction: Transaction, places: Sequence[TopicPartition], size: int) -> None:
-        await self._announce(transaction, places)
-        await transaction.writer.room(size)
-
-    async def _settled(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
-        """What became of them. One that was not written dooms the transaction."""
-        await transaction.writer.settled([send for send in sends if send is not None])
-        if self._transaction is transaction:
-            self._look_at(transaction)
-        return [outcome_of(send) for send in sends]
-
     def _look_at(self, transaction: Transaction) -> None:
-        if transaction.writer.failed is not None and self._doomed is None:
+        """A batch that was not written dooms the transaction."""
+        if transaction.writer.failed is not None and self.id.doomed is None:
             self._is_outdated = True
-            self._doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not written")
+            self.id.doom_unwritten()
 
-    def _ended(self, committed: bool) -> None:
-        """The broker has decided as the client asked."""
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """TxnOffsetCommit: the group's coordinator checks member and generation. TxnError with its error."""
+        async with self._lock:
+            self._admit(request, offsets.group_id)
+            self.id.refuse_growth()
+            if not implicit:
+                added = self._transaction.added_groups if self._transaction is not None else AddedGroups()
+                if offsets.group_id not in added:
+                    raise not_added(f"group {offsets.group_id}")
+                self.id.take_offsets(added, offsets, request.connection)
+            with self._asking():
+                transaction = await self._begin()
+                transaction.groups.append(offsets)
+                commit = self._requests.commit_offsets
+                await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
+
+    # -- the end
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890). TxnError."""
+        async with self._turn_to_end(request, committed):
+            repeated = self.id.repeated_end(request, self._last, committed=committed)
+            if repeated is not None:
+                return repeated
+            self._admit(request, COORDINATOR)
+            self.id.begin_to_end(committed=committed)
+            if self._transaction is not None:
+                self.id.refuse_other_end(committed=committed)
+                await self._decide(self._transaction, committed=committed)
+                self._owes_epoch = bumps
+                self._last = Ended(self.id.client, committed, self.id.client)
+            elif not bumps or self._owes_epoch:
+                self.id.end_nothing(committed=committed)
+            if bumps:
+                await self._raise_epoch(committed)
+            return self.id.client
+
+    def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
+        """The turn; an urgent one for an abort by the client that has the id. TxnError."""
+        if committed or request.client != self.id.client:
+            return self._turns.ordinary()
+        self._admit(request, COORDINATOR)
+        if self._transaction is not None and not self.id.may_be_committed:
+            self._transaction.writer.abandon()
+        return self._turns.urgent("the client aborted the transaction")
+
+    async def _raise_epoch(self, committed: bool) -> None:
+        """The client's epoch rises with each of its ends, also where nothing was open.
+
+        The client's sequences begin at 0 after each EndTxn (KIP-890): under the same epoch a late batch would be taken
+        into the next transaction.
+        """
+        if self._is_used or self._upstream == self.id.client:
+            with self._asking():
+                await self._renew()
+        self._last = Ended(self.id.client, committed, self._upstream)
+        self.id.client, self._owes_epoch = self._upstream, False
+
+    async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
+        """Has the broker end it; TxnError if it was to be committed and can't be, or nothing definite was heard."""
+        if committed:
+            with suppress(Interrupted):
+                await self._wait(transaction, transaction.writer.flush)
+            self._look_at(transaction)
+            self.id.refuse_doomed()
+        else:
+            transaction.writer.abandon()
+        if transaction.announced or transaction.groups:
+            with self._asking():
+                await self._ask_to_end(transaction, committed=committed)
+        else:
+            self.id.ask_to_end(committed=committed)
+        if self._transaction is None:
+            return  # the broker has ended it
         self._transaction = None
+        self.id.apply(Event.COMMITTED if committed else Event.ABORTED)
         self._stats.open -= 1
         if committed:
             self._stats.commits += 1
         else:
             self._stats.aborted("client")
 
+    async def _ask_to_end(self, transaction: Transaction, *, committed: bool) -> None:
+        protocol = await self._agreed()
+        self.id.ask_to_end(committed=committed)
+        try:
+            following = await self._requests.end(transaction.producer, protocol, committed=committed)
+        except TxnError as error:
+            if self._policy.gives_up:
+                self._give_up(error, committed)
+                return
+            if error.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise
+            if error.error_code is not ErrorCode.INVALID_TXN_STATE:
+                self.id.apply(Event.REFUSED)
+                raise
+            if committed:
+                # the broker takes it for the repeated end of its own abort, as it will the client's abort
+                self.id.apply(Event.REFUSED)
+                raise self.id.doom("it took longer than it may") from error
+            following = None  # the broker has heard of nothing that could be aborted
+        self._upstream, self._is_used = following or transaction.producer, following is None
+
+    def _give_up(self, error: TxnError, committed: bool) -> None:
+        """The end is not certain, or was not what was asked for; the next epoch comes after it in any case. TxnError.
+
+        The error unless an abort was asked for, and the broker has made one.
+        """
+        is_over = error.error_code in OVER
+        self._is_used = True
+        self._drop("fenced" if is_over else "failed")
+        if not is_over:
+            raise error
+        self._stats.count_fenced()
+        if committed:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
+
     def _drop(self, reason: str) -> None:
         """Gives up what is open: the broker has ended it, or will when the next epoch is asked for."""
         if self._transaction is not None:
             self._transaction.writer.abandon()
             self._transaction = None
+        if self.id.drop():
             self._stats.open -= 1
             self._stats.aborted(reason)
 
     def close(self) -> None:
-        """Closes its connections; what is open is ended by whoever takes the id next, or by its time-out."""
+        """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""
         self._drop("failed")
         self._connections.close()

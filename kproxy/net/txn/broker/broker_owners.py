@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final
 
 import trio
 
@@ -10,7 +10,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker.broker_owner import BrokerOwner
+from kproxy.net.txn.broker.broker_owner import BrokerOwner, Policy
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -20,13 +20,10 @@ from kproxy.txn.txn_error import TxnError
 _SWEEP_SECONDS: Final = 60.0
 
 
-O = TypeVar("O", bound=BrokerOwner)  # noqa: E741 - an owner
-
-Make = Callable[[str, BrokerRequests, WriterConnections, TransactionStats], O]
-
-
-class BrokerOwners(ABC, Generic[O]):
+class BrokerOwners(ABC):
     """Makes them when their ids are taken, and forgets those that nobody uses."""
+
+    _policy: ClassVar[Policy]
 
     def __init__(
         self,
@@ -47,7 +44,7 @@ class BrokerOwners(ABC, Generic[O]):
         self._stats = stats
         self._connections = connections
         self._jobs = jobs
-        self._owners: dict[str, O] = {}
+        self._owners: dict[str, BrokerOwner] = {}
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: nobody begins anew here.
@@ -58,7 +55,7 @@ class BrokerOwners(ABC, Generic[O]):
         """Transactions that have begun and are not decided."""
         return sum(owner.is_open for owner in self._owners.values())
 
-    async def _take(self, transactional_id: str, make: Make[O]) -> O:
+    async def _take(self, transactional_id: str) -> BrokerOwner:
         """The owner of an id that somebody asks to have. TxnError while kproxy stops."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
@@ -68,7 +65,8 @@ class BrokerOwners(ABC, Generic[O]):
             asking = self._asking[transactional_id] = self._connections()
             patience_s = self._config.delivery_timeout_ms / 1000
             requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-            owner = self._owners[transactional_id] = make(transactional_id, requests, self._connections(), self._stats)
+            owner = BrokerOwner(transactional_id, self._policy, requests, self._connections(), self._stats)
+            self._owners[transactional_id] = owner
         owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
         return owner
 

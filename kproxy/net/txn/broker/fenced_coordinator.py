@@ -1,12 +1,12 @@
-"""Transactions of KIP-98's clients that brokers decide and kproxy asks for: ``ClientDecider`` by ``FencedOwner``."""
+"""Transactions of KIP-98's clients that brokers decide and kproxy asks for: ``ClientDecider`` by ``BrokerOwner``."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.broker.broker_owner import CLIENT, BrokerOwner
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.fenced_owner import FencedOwner
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
@@ -14,8 +14,10 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 
-class FencedCoordinator(BrokerOwners[FencedOwner]):
+class FencedCoordinator(BrokerOwners):
     """The owners by transactional id."""
+
+    _policy = CLIENT
 
     def parties(self) -> Collection[int]:
         """The connections of open transactions."""
@@ -29,7 +31,7 @@ class FencedCoordinator(BrokerOwners[FencedOwner]):
         """As ``ClientDecider``; the broker checks the time-out, and whether ``client`` has the id."""
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        owner = await self._take(transactional_id, FencedOwner)
+        owner = await self._take(transactional_id)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, client or NOBODY))
 
     async def add_partitions(
@@ -66,7 +68,7 @@ class FencedCoordinator(BrokerOwners[FencedOwner]):
         owner = self._owner(request)
         return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps))
 
-    def _owner(self, request: TxnRequest) -> FencedOwner:
+    def _owner(self, request: TxnRequest) -> BrokerOwner:
         """TxnError for a client whose producer id and epoch this kproxy has not given out."""
         owner = self._owners.get(request.transactional_id)
         if owner is None:

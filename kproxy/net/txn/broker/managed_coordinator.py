@@ -1,12 +1,12 @@
-"""Transactions of this kproxy's own clients that the brokers decide: ``Decider`` over ``ManagedOwner``."""
+"""Transactions of this kproxy's own clients that the brokers decide: ``Decider`` over ``BrokerOwner``."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.broker.broker_owner import MANAGED, BrokerOwner
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.managed_owner import ManagedOwner
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -17,8 +17,10 @@ T = TypeVar("T")
 _IDLE_SECONDS: Final = 3_600.0
 
 
-class ManagedCoordinator(BrokerOwners[ManagedOwner]):
+class ManagedCoordinator(BrokerOwners):
     """The owners by transactional id."""
+
+    _policy = MANAGED
 
     @property
     def instance_id(self) -> str:
@@ -33,7 +35,7 @@ class ManagedCoordinator(BrokerOwners[ManagedOwner]):
         self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
     ) -> Producer:
         """As ``Decider``. ``client`` is not asked for: whoever comes last has the id."""
-        owner = await self._take(transactional_id, ManagedOwner)
+        owner = await self._take(transactional_id)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms))
 
     async def produce(
@@ -41,19 +43,19 @@ class ManagedCoordinator(BrokerOwners[ManagedOwner]):
     ) -> Sequence[Written]:
         """As ``Decider``; partitions always join by being written. Whoever captures batches has begun work for them."""
         owner = self._owner(request)
-        return await self._jobs.within(lambda: owner.produce(request, batches, accepted))
+        return await self._jobs.within(lambda: owner.produce(request, batches, implicit=True, accepted=accepted))
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """As ``Decider``; groups always join by their offsets."""
         owner = self._owner(request)
-        await self._jobs.run(lambda: owner.commit_offsets(request, offsets))
+        await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=True))
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
         """As ``Decider``, of one part alone."""
         if also.members is not None or also.every or also.batch_id is not None:
             raise _only_at_home("members")
         owner = self._owner(request)
-        return await self._jobs.run(lambda: owner.end(request, committed=committed))
+        return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=False))
 
     async def prepare(self, request: TxnRequest) -> None:
         """The broker has no such state. TxnError (INVALID_REQUEST)."""
@@ -63,7 +65,7 @@ class ManagedCoordinator(BrokerOwners[ManagedOwner]):
         """As ``Jobs``."""
         return self._jobs.start(work)
 
-    def _owner(self, request: TxnRequest) -> ManagedOwner:
+    def _owner(self, request: TxnRequest) -> BrokerOwner:
         owner = self._owners.get(request.transactional_id)
         if owner is None:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")

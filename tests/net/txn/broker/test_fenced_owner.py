@@ -218,6 +218,46 @@ async def test_an_end_that_has_raised_the_epoch_is_answered_when_it_is_repeated(
         assert cast.read() == (["1", "2"] if committed else ["2"])
 
 
+@LEVELS
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_in_the_second_protocol_an_end_of_nothing_raises_the_epoch(level: int, committed: bool) -> None:
+    """The client begins its sequences at 0 after each end: a late batch would be taken into its next transaction."""
+    async with stage(level) as cast:
+        client = await client_of(cast, second=True)
+        for _ in range(2):
+            late = client.over(1)
+            await client.end(committed=committed)
+            assert client.producer.epoch > late.producer.epoch
+            await late.end(committed=committed)
+            assert late.producer == client.producer, "its answer was lost"
+        late = client.over(1)
+        await client.end(committed=committed)
+        await client.write("1")
+        await told(ErrorCode.PRODUCER_FENCED, late.send("late", 1))
+        await client.end()
+        assert (cast.read(), cast.read(1)) == (["1"], [])
+
+
+@LEVELS
+async def test_a_client_goes_on_as_the_one_that_it_was_before_an_end_whose_answer_was_lost(level: int) -> None:
+    async with stage(level) as cast:
+        client = await client_of(cast, second=True)
+        before = client.producer
+        await client.transaction("1")
+        ended = client.producer
+        await client.init(before)
+        assert client.producer > ended
+        assert client.kproxy.stats.transactions.fenced == 0
+        await client.transaction("2")
+        before, ended = ended, client.producer
+        await told(ErrorCode.PRODUCER_FENCED, client.init(before))
+        client.producer = ended
+        await client.write("3")
+        await told(ErrorCode.PRODUCER_FENCED, client.over(1).init(before))
+        await client.end()
+        assert cast.read() == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 async def test_who_has_raised_its_epoch_may_end_nothing_at_all(committed: bool) -> None:
     async with stage() as cast:
