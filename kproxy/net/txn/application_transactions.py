@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
 from kproxy.txn.claims import NOBODY
@@ -29,14 +29,14 @@ class ApplicationTransaction(ManagedTransaction):
 
     def __init__(
         self,
-        decider: Decider,
+        coordinator: Coordinator,
         transactional_id: str,
         client_id: str,
         timeout_ms: int,
         before: "ApplicationTransaction | None" = None,
     ) -> None:
         """``before`` is the transaction that has to be decided first."""
-        super().__init__(decider, transactional_id, client_id, timeout_ms)
+        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
         self._before = before
         self._beginning = trio.Lock()
         self._over = trio.Event()
@@ -73,7 +73,7 @@ class ApplicationTransaction(ManagedTransaction):
             await self._quiet()
             if self.doomed is None:
                 await self.begin()
-                await self._decider.commit_offsets(self.request, await offsets(), implicit=True)
+                await self._coordinator.commit_offsets(self.request, await offsets(), implicit=True)
             await self.commit()
         except TxnError as error:
             self.failed(str(error))
@@ -105,13 +105,13 @@ class ApplicationTransaction(ManagedTransaction):
 class Application:
     """One application: its transactions, one behind another."""
 
-    def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Until its consumer is known to be at its committed offsets nothing is committed."""
         self._make: Callable[[ApplicationTransaction | None], ApplicationTransaction] = lambda before: (
-            ApplicationTransaction(decider, transactional_id, client_id, timeout_ms, before)
+            ApplicationTransaction(coordinator, transactional_id, client_id, timeout_ms, before)
         )
-        self._decider = decider
-        self._at_once = decider.keeps_open(transactional_id)
+        self._coordinator = coordinator
+        self._at_once = coordinator.is_at_broker(transactional_id)
         self.current = self._make(None)
         self.current.void(_UNKNOWN_POSITION)
         self._ending: list[ApplicationTransaction] = []
@@ -174,7 +174,7 @@ class Application:
             turn.failed(why)
         self.current = self._make(self.current)
         if self._at_once:
-            self._decider.start(self.current.begin)  # the consumer's offsets wait for what may still be open
+            self._coordinator.start(self.current.begin)  # the consumer's offsets wait for what may still be open
 
     # -- connections
 
@@ -191,9 +191,9 @@ class Application:
 class ApplicationsByRule:
     """The applications of ``on.offset.commit``, made when they are first met."""
 
-    def __init__(self, decider: Decider, rules: Sequence[CommitRule], timeout_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, rules: Sequence[CommitRule], timeout_ms: int) -> None:
         """``timeout_ms``: of each of their transactions."""
-        self._decider = decider
+        self._coordinator = coordinator
         self._rules = rules
         self._timeout_ms = timeout_ms
         self._applications: dict[str, Application] = {}
@@ -218,8 +218,8 @@ class ApplicationsByRule:
         if found is None:
             if len(self._applications) >= _MOST_APPLICATIONS:
                 self._applications = {name: one for name, one in self._applications.items() if not one.is_idle}
-            transactional_id = f"on-offset-commit-{self._decider.instance_id}-{name}"
-            found = Application(self._decider, transactional_id, client_id, self._timeout_ms)
+            transactional_id = f"on-offset-commit-{self._coordinator.instance_id}-{name}"
+            found = Application(self._coordinator, transactional_id, client_id, self._timeout_ms)
             self._applications[name] = found
         return found
 

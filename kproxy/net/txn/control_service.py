@@ -15,7 +15,7 @@ from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTrans
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.txn.claims import fenced
+from kproxy.txn.claims import NOBODY, fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
@@ -91,7 +91,7 @@ class ControlService:
                 await capture.abort()
         if self._native.has(transactional_id):
             await self._native.initialize(transactional_id, client_id, timeout_ms)
-        await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id)
+        await self._coordinator.log.initialize(transactional_id, timeout_ms, NOBODY, client_id)
         return self._describe(transactional_id)
 
     async def commit(
@@ -111,7 +111,7 @@ class ControlService:
         if batch_id is None or batch_id not in view.batch_ids:
             await self._commit(view, Also(batch_id, members), owner)
         if abort_others:
-            await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
+            await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
@@ -126,7 +126,7 @@ class ControlService:
         self._refuse_torn(view)
         if also.batch_id is None and not also.members and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
-        await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
+        await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
 
     def _open_here(self, name: str, owner: OwnerId | None) -> ManagedTransaction | None:
         """What the owner has open here; what an older one has left is not the newer one's to decide."""
@@ -160,7 +160,7 @@ class ControlService:
             with self._begun.ending(capture):
                 await capture.abort(also)
         elif abort_others or view.prepared or view.open_since() is not None:
-            await self._coordinator.decide(transactional_id, _producer(owner), committed=False, also=also)
+            await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=also)
         else:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
         await self._told.ends.finish(transactional_id)
@@ -190,7 +190,7 @@ class ControlService:
     ) -> Described:
         """As ``TransactionControl``."""
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
-        self._coordinator.check_timeout(longest)
+        self._coordinator.log.check_timeout(longest)
         native = self._native.has(transactional_id)
         wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, native)
         capture = MemberTransaction(self._coordinator, self._members, wanted)
@@ -247,8 +247,8 @@ class ControlService:
         view, capture = self._log.views.of(name), self._begun.named(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
-        found, owner = describe(view), self._coordinator.of(name)
-        if owner is not None and owner.transaction is not None and owner.id.state.is_pending:
+        found, owner = describe(view), self._coordinator.log.of(name)
+        if owner is not None and owner.is_open and owner.id.state.is_pending:
             found = found._replace(state=owner.id.state.value)
         elif capture is not None:
             since = self._network.wall() - (trio.current_time() - capture.since)

@@ -1,347 +1,185 @@
 """The coordinator of every transactional id whose client comes to this instance (Kafka's ``TransactionCoordinator``).
 
-Any instance may coordinate any id: the log decides between them. An id is claimed for a client that asks for a
-producer id, for one that goes on behind a restart of its kproxy, and, by whoever sees it, to end what is overdue.
+An id's transactions are decided on kproxy's own log, unless a rule of ``transactions.home`` says that the broker does.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-import structlog
-import trio
-
-from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.errors import KproxyError
-from kproxy.net.succession import Succession
-from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.broker.broker_owner import CLIENT, Policy
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.txn.claims import NOBODY, refuse_replaced
+from kproxy.net.txn.log_owners import LogOwners
+from kproxy.proxy.coordinator_rules import home_of
+from kproxy.proxy.routing import is_own_topic
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, Also
-from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView
-
-log = structlog.get_logger("kproxy.transactions")
 
 T = TypeVar("T")
 
-_SWEEP_SECONDS: Final = 1.0
-#: Longer than its time-out plus this, and its own kproxy must be gone.
-_OTHERS_GRACE_MS: Final = 10_000
-#: Ids that nothing was asked of for so long are forgotten here; the log has them.
-_IDLE_SECONDS: Final = 3_600.0
-#: Ids that are given up in one look at all of them.
-_MOST_EXPIRED: Final = 10
+
+class Backend(Protocol):
+    """One transactional id: a ``LogOwner`` or a ``BrokerOwner``, by where it is decided. All raise TxnError."""
+
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
+        """AddPartitionsToTxn."""
+        ...
+
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """AddOffsetsToTxn: the group's offsets may follow."""
+        ...
+
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """TxnOffsetCommit: they hold once the transaction is committed. ``implicit``: the group joins by them."""
+        ...
+
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Whether produce would not wait before it has accepted these."""
+        ...
+
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """What became of each batch. ``accepted`` is called once the next request may begin.
+
+        ``implicit``: partitions join the transaction by being written (KIP-890).
+        """
+        ...
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also) -> Producer:
+        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
+        ...
+
+    async def prepare(self, request: TxnRequest) -> None:
+        """Leaves what is open to a later decision, for as long as it takes."""
+        ...
 
 
 class Coordinator:
-    """The owners of this instance, by transactional id."""
+    """Hands each request on to the owner of its id, and sees to it that the client need not wait for its outcome.
 
-    def __init__(
-        self,
-        tools: OwnerTools,
-        config: Config,
-        nursery: trio.Nursery,
-        jobs: Jobs,
-        succession: Succession | None = None,
-    ) -> None:
-        """What clients ask for is done by ``jobs``, so that it outlives their connections; the rest in ``nursery``.
+    All raise TxnError with the error for the client.
+    """
 
-        What the one before this had claimed, by ``succession``, is left to it for as long as it is there.
-        """
-        self._succession = succession or Succession()
-        self._tools = tools
+    def __init__(self, log: LogOwners, brokers: BrokerOwners, config: Config, jobs: Jobs) -> None:
+        """What clients ask for is done by ``jobs``, so that it outlives their connections."""
+        #: Of the ids that kproxy's log decides; and of members, also where the broker decides the rest of an id.
+        self.log = log
+        #: Of the ids that the broker decides.
+        self.brokers = brokers
         self._config = config
-        self._nursery = nursery
         self._jobs = jobs
-        self._owners: dict[str, Owner] = {}
-        self._taking_over = trio.Lock()
-        #: Set when kproxy stops: nobody begins anew here.
-        self.leaving = False
-        self._ending: set[str] = set()
-        #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
-        self._heard: dict[str, tuple[int, float]] = {}
 
-    def keeps_open(self, transactional_id: str) -> bool:
-        """As ``Decider``: what a former self left open is aborted as soon as the log is read."""
-        return False
+    @property
+    def instance_id(self) -> str:
+        """Of this kproxy."""
+        return self._config.instance_id
 
-    # -- KIP-98's requests
+    @property
+    def any_at_broker(self) -> bool:
+        """Whether there may be an id whose transactions the broker decides by a rule."""
+        return any(rule.home.is_broker for rule in self._config.transactions_home)
+
+    def is_at_broker(self, transactional_id: str) -> bool:
+        """Whether the broker decides. What a former kproxy left open there stays so until its time is over."""
+        return home_of(self._config.transactions_home, transactional_id).is_broker
+
+    def leave(self) -> None:
+        """From now on no producer gets an id here; what is open goes on to its end."""
+        self.log.leaving = self.brokers.leaving = True
+
+    def parties(self) -> Collection[int]:
+        """The connections of the transactions that are open."""
+        return {connection for owner in (*self.log, *self.brokers) for connection in owner.parties()}
+
+    @property
+    def open(self) -> int:
+        """Transactions that are open."""
+        return sum(owner.is_open for owner in (*self.log, *self.brokers))
 
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
+        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str, policy: Policy = CLIENT
     ) -> Producer:
-        """The client's producer id and epoch; who had the id before is fenced. ``client``: what it has (KIP-360)."""
+        """The client's producer id and epoch; a producer that had the id is fenced, and what was open is aborted.
+
+        ``client``: the identity that it has (KIP-360). ``policy``: for which kind of client the broker is asked.
+        """
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        if self.leaving:
-            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
-        self.check_timeout(timeout_ms)
-        owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        return await self._jobs.run(lambda: owner.initialize(timeout_ms, client or NOBODY, client_id))
+        resumed = client or NOBODY
+        if not self.is_at_broker(transactional_id):
+            return await self.log.initialize(transactional_id, timeout_ms, resumed, client_id)
+        owner = await self.brokers.take(transactional_id, policy)
+        return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
 
-    def check_timeout(self, timeout_ms: int) -> None:
-        """TxnError if a transaction may not take so long."""
-        longest = self._config.transaction_max_timeout_ms
-        if not 0 < timeout_ms <= longest:
-            raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
+    async def _owner(self, request: TxnRequest) -> Backend:
+        name = request.transactional_id
+        return self.brokers.of(name) if self.is_at_broker(name) else await self.log.owner(request)
 
     async def add_partitions(
         self, request: TxnRequest, places: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
-        errors = await self._tools.topics.errors(places)
+        errors: Mapping[TopicPartition, ErrorCode]
+        if self.is_at_broker(request.transactional_id):
+            errors = {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if is_own_topic(place[0])}
+        else:
+            errors = await self.log.topics.errors(places)
         if not errors:
             owner = await self._owner(request)
             await self._jobs.run(lambda: owner.join(request, places))
         return errors
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """Adds the group to the transaction: its offsets may follow. TxnError."""
-        if not group_id:
-            raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
+        """Adds the group to the transaction: its offsets may follow."""
+        _refuse_nameless(group_id)
         owner = await self._owner(request)
         await self._jobs.run(lambda: owner.add_offsets(request, group_id))
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
-        """Appends the offsets to the log; they hold once the transaction is committed. TxnError."""
-        if not offsets.group_id:
-            raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")
+        """The offsets hold once the transaction is committed. ``implicit``: the group joins by them (KIP-890)."""
+        _refuse_nameless(offsets.group_id)
         owner = await self._owner(request)
         await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=implicit))
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """What became of each batch. ``accepted`` is called when they have their place in the order."""
+        """What became of each batch. ``accepted`` is called once the next request may begin."""
         owner = await self._owner(request)
-        return await self._jobs.run(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
+        # What is accepted at once is the writer's, and ends with the transaction: it needs nobody who goes on to wait.
+        begin = self._jobs.within if owner.takes_at_once(batches) else self._jobs.run
+        return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
-        """The client's producer id and epoch for what follows; TxnError unless the log shows what was asked for."""
+        """The client's producer id and epoch for what follows."""
         try:
             owner = await self._owner(request)
         except TxnError:
-            view = self._tools.log.views.of(request.transactional_id)
-            last = last_end(view)
-            if view is None or not view.expired or last is None:
+            is_at_log = not self.is_at_broker(request.transactional_id)
+            told = self.log.answer_expired(request, committed=committed) if is_at_log else None
+            if told is None:
                 raise
-            if (last.client, last.committed) != (request.client, committed):
-                raise
-            return last.next_client  # the id expired after that; nothing can have begun under the same identity
+            return told
         return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
 
     async def prepare(self, request: TxnRequest) -> None:
-        """The log shows that the transaction waits for a later decision, for as long as it takes."""
+        """The transaction waits for a later decision, for as long as it takes."""
         owner = await self._owner(request)
         await self._jobs.run(lambda: owner.prepare(request))
-
-    async def decide(self, transactional_id: str, client: Producer | None, *, committed: bool, also: Also) -> None:
-        """Decides parts that were prepared, whoever coordinates the id, as ``Owner.decide``."""
-        owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        await self._jobs.run(lambda: owner.decide(client, committed=committed, also=also))
-
-    # -- owners
-
-    @property
-    def instance_id(self) -> str:
-        """Under which this kproxy claims."""
-        return self._tools.instance_id
-
-    def owned(self) -> Sequence[Owner]:
-        """Those of this instance."""
-        return list(self._owners.values())
-
-    def of(self, transactional_id: str) -> Owner | None:
-        """The owner of an id, if it is this instance's."""
-        return self._owners.get(transactional_id)
-
-    def _add(self, transactional_id: str) -> Owner:
-        owner = self._owners[transactional_id] = Owner(transactional_id, self._tools)
-        return owner
-
-    async def _owner(self, request: TxnRequest) -> Owner:
-        """The owner for a request; one is made where the id's last owner was this instance's former self."""
-        owner = self._owners.get(request.transactional_id)
-        if owner is not None:
-            return owner
-        return await self._jobs.run(lambda: self._take_over(request.transactional_id, request.client))
-
-    async def _take_over(self, transactional_id: str, client: Producer) -> Owner:
-        await self._succession.alone()
-        async with self._taking_over:
-            if transactional_id in self._owners:
-                return self._owners[transactional_id]  # another request came first
-            view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
-            if view is None or view.claim is None or view.expired:
-                raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
-            if view.claim.instance_id != self._tools.instance_id and not self._is_silent(view):
-                refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
-                raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
-            owner = Owner(transactional_id, self._tools)
-            await owner.adopt(view)
-            return self._owners.setdefault(transactional_id, owner)
-
-    def _is_silent(self, view: IdView) -> bool:
-        """Whether nothing was heard of an id for longer than a transaction may take: its kproxy is gone, or idle.
-
-        By this instance's own clock, from when it saw the last record: brokers' clocks may show any other time.
-        """
-        assert view.claim is not None
-        return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS)
-
-    def _is_overdue(self, view: IdView) -> bool:
-        """Whether members of an id of this instance are open for longer than a transaction may take."""
-        since = view.open_since()
-        assert view.claim is not None
-        return since is not None and self._is_past(view, since.since.offset, view.claim.timeout_ms)
-
-    def _is_past(self, view: IdView, offset: int, after_ms: int) -> bool:
-        """Whether so long ago this instance saw a record of the id for the first time."""
-        now = trio.current_time()
-        seen, since = self._heard.get(view.transactional_id, (-1, now))
-        if seen != offset:
-            self._heard[view.transactional_id], since = (offset, now), now
-        return now > since + after_ms / 1000
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """As ``Jobs``."""
         return self._jobs.start(work)
 
-    def _now_ms(self) -> int:
-        return int(self._tools.cluster.network.wall() * 1000)
 
-    # -- clients that are gone
-
-    def closed(self, connection: int) -> None:
-        """Takes note that a client's connection has ended."""
-        for owner in self._owners.values():
-            owner.id.closed(connection)
-
-    def end_left(self, group_id: str) -> None:
-        """Aborts what clients have left open here that are gone, and what a group waits for."""
-        for view, _, _ in list(self._tools.log.views.undecided_offsets(group_id)):
-            owner = self._owners.get(view.transactional_id)
-            if owner is not None and owner.id.is_left:
-                why = "the producer's connection ended, and its group asks for its offsets"
-                self._start(view.transactional_id, partial(owner.give_up, owner.keeper.client, why))
-
-    # -- time
-
-    async def run(self) -> None:
-        """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
-        self._end_former()
-        while True:
-            await trio.sleep(_SWEEP_SECONDS)
-            now = trio.current_time()
-            for name, owner in list(self._owners.items()):
-                if owner.is_overdue(now):
-                    self._start(name, owner.time_out)
-                elif owner.transaction is None and now > owner.used_at + _IDLE_SECONDS:
-                    owner.close()
-                    del self._owners[name]
-            self._note()
-            self._sweep_views()
-
-    def _end_former(self) -> None:
-        """What this instance's former self left open can only be aborted: readers need not wait for its time-out.
-
-        Where nothing was written but by members it is left to them: they may be elsewhere.
-        """
-        for view in list(self._tools.log.views.all()):
-            mine = view.claim is not None and view.claim.instance_id == self.instance_id
-            if mine and view.has_own_data() and view.transactional_id not in self._owners:
-                self.end_overdue(view)
-
-    def _note(self) -> None:
-        """Tells the metrics what is open and what waits."""
-        stats, transactions = self._tools.stats, self._tools.log
-        stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
-        stats.prepared = sum(len(view.prepared) for view in transactions.views.all())
-        began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
-        oldest = min(began, default=None)
-        wall = self._tools.cluster.network.wall() - trio.current_time()
-        stats.oldest_open = None if oldest is None else oldest + wall
-
-    def _sweep_views(self) -> None:
-        now_ms, expired = self._now_ms(), 0
-        for view in list(self._tools.log.views.all()):
-            owner, since = self._owners.get(view.transactional_id), view.open_since()
-            if view.claim is None or (owner is not None and (owner.transaction is not None or since is None)):
-                self._heard.pop(view.transactional_id, None)
-                continue
-            is_over = self._is_silent(view) if owner is None else self._is_overdue(view)
-            if since is not None:
-                if is_over:
-                    self.end_overdue(view)
-            elif self._is_unused(view, now_ms) and expired < _MOST_EXPIRED:
-                expired += 1
-                self._start(view.transactional_id, partial(self._expire, view))
-
-    def _is_unused(self, view: IdView, now_ms: int) -> bool:
-        last_ms = view.touched.timestamp_ms + self._config.transactional_id_timeout_ms
-        return not (view.expired or view.prepared) and now_ms > last_ms
-
-    def end_overdue(self, view: IdView) -> None:
-        """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
-        assert view.claim is not None
-        since = view.open_since()
-        assert since is not None
-        log.info(
-            "aborting a transaction that nobody ends",
-            transactional_id=view.transactional_id,
-            instance_id=view.claim.instance_id,
-        )
-        self._start(view.transactional_id, partial(self._keeper_for(view).end_open, since))
-
-    def _keeper_for(self, view: IdView) -> ClaimKeeper:
-        """What claims an id on behalf of the instance and the client that have it."""
-        keeper = ClaimKeeper(view.transactional_id, self._tools)
-        keeper.serve(view)
-        return keeper
-
-    async def abort(self, transactional_id: str, client: Producer) -> None:
-        """Aborts a client's open transaction, by a claim, whoever coordinates it; TxnError unless that is done."""
-        await self._jobs.run(lambda: self._abort(transactional_id, client))
-
-    async def _abort(self, transactional_id: str, client: Producer) -> None:
-        owner = self._owners.get(transactional_id)
-        if owner is not None and owner.transaction is not None:
-            await owner.give_up(client, "an operator aborted the transaction")
-            return
-        view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
-        if view is not None and view.ongoing is not None and view.client == client:
-            await self._keeper_for(view).end_open(view.ongoing)
-
-    async def _expire(self, view: IdView) -> None:
-        assert view.claim is not None
-        entry = Entry(view.transactional_id, TransactionExpiry(view.claim.nonce))
-        await self._tools.log.append_unfenced(entry)
-
-    def _start(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
-        if transactional_id not in self._ending:
-            self._ending.add(transactional_id)
-            self._nursery.start_soon(self._in_background, transactional_id, work)
-
-    async def _in_background(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await work()
-        except (OSError, KproxyError) as error:
-            log.info("will be retried", transactional_id=transactional_id, reason=str(error))
-        finally:
-            self._ending.discard(transactional_id)
-
-    def close(self) -> None:
-        """Closes the connections of all owners."""
-        for owner in self._owners.values():
-            owner.close()
+def _refuse_nameless(group_id: str) -> None:
+    if not group_id:
+        raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")

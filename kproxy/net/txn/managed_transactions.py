@@ -16,7 +16,8 @@ import trio
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import ReceivedBatch, Repeats
-from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.broker.broker_owner import MANAGED
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
@@ -39,7 +40,7 @@ _BY_ITSELF = Also(reason=DOOMED)
 class ManagedTransaction:
     """One transaction at a time, of one transactional id; this kproxy is its producer."""
 
-    def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Nothing is asked for before ``initialize``."""
         self.transactional_id = transactional_id
         #: Of a member of the transaction; empty for its owner.
@@ -54,7 +55,7 @@ class ManagedTransaction:
         self.ends = False
         #: Whether its decision is on its way.
         self._deciding = False
-        self._decider = decider
+        self._coordinator = coordinator
         self._producer = NOBODY
         self._aborting = trio.Lock()
         self._open = 0
@@ -72,8 +73,8 @@ class ManagedTransaction:
 
     async def initialize(self) -> None:
         """Takes the transactional id; whoever had it is fenced, and what was open there is aborted. TxnError."""
-        self._producer = await self._decider.init_producer_id(
-            self.transactional_id, self.timeout_ms, None, self.client_id
+        self._producer = await self._coordinator.init_producer_id(
+            self.transactional_id, self.timeout_ms, None, self.client_id, MANAGED
         )
 
     @property
@@ -111,7 +112,7 @@ class ManagedTransaction:
         return rows
 
     async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
-        return await self._decider.produce(self.request, batches, implicit=True, accepted=accepted)
+        return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
 
     def failed(self, why: str) -> None:
         """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it.
@@ -121,7 +122,7 @@ class ManagedTransaction:
         if self.doomed is None and not self._deciding:
             self.doomed = why
             log.info("transaction can only be aborted", transactional_id=self.transactional_id, reason=why)
-            self._decider.start(self.give_up)
+            self._coordinator.start(self.give_up)
 
     def done(self) -> None:
         """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
@@ -137,7 +138,7 @@ class ManagedTransaction:
 
     async def commit(self, also: Also = ALONE) -> None:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
-        await self._decide(lambda: self._decider.end(self.request, committed=True, bumps=False, also=also))
+        await self._decide(lambda: self._coordinator.end(self.request, committed=True, bumps=False, also=also))
 
     async def prepare(self, records: int | None = None) -> None:
         """Leaves what was taken to a later decision. TxnError as of ``commit``.
@@ -153,7 +154,7 @@ class ManagedTransaction:
         await self._decide(self._prepare)
 
     async def _prepare(self) -> None:
-        await self._decider.prepare(self.request)
+        await self._coordinator.prepare(self.request)
 
     async def abort(self, also: Also = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
@@ -187,7 +188,7 @@ class ManagedTransaction:
             if self._producer == NOBODY:
                 return
             try:
-                await self._decider.end(self.request, committed=False, bumps=False, also=also)
+                await self._coordinator.end(self.request, committed=False, bumps=False, also=also)
             except TxnError as error:
                 if error.error_code is not ErrorCode.INVALID_TXN_STATE:  # nothing is open
                     raise

@@ -21,9 +21,8 @@ from kproxy.net.txn.application_transactions import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMembers
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.deadlines import Deadlines
-from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
-from kproxy.net.txn.broker.managed_coordinator import ManagedCoordinator
 from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.broker.stable_groups import StableGroups
@@ -31,13 +30,13 @@ from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice, CoordinatorChoice
 from kproxy.net.txn.group_offset_requests import GroupAsks
 from kproxy.net.txn.group_offset_writes import GroupOffsets
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
+from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
@@ -115,12 +114,9 @@ class Transactions:
             traces=traces or NoTraces(),
         )
         self._jobs = Jobs(nursery)
-        self.coordinator = Coordinator(tools, config, nursery, self._jobs, self._succession)
-        self._native = ManagedCoordinator(
-            cluster, config, stats.transactions, connections, self._jobs, self._succession
-        )
-        self._fenced = FencedCoordinator(cluster, config, stats.transactions, connections, self._jobs, self._succession)
-        homes = CoordinatorChoice(config.transactions_home, self.coordinator, self._native)
+        log_owners = LogOwners(tools, config, nursery, self._jobs, self._succession)
+        brokers = BrokerOwners(cluster, config, stats.transactions, connections, self._succession)
+        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
         self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
@@ -135,8 +131,8 @@ class Transactions:
         #: For clients that know nothing of transactions.
         self.implicit_transactions = ImplicitTransactions(
             begun,
-            ApplicationsByRule(homes, config.on_offset_commit, config.on_offset_commit_timeout_ms),
-            SingleRequests(homes, config.per_request, longest),
+            ApplicationsByRule(self.coordinator, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            SingleRequests(self.coordinator, config.per_request, longest),
         )
         patience_s = config.delivery_timeout_ms / 1000
         self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
@@ -147,7 +143,7 @@ class Transactions:
         members = Members(tools, BrokerMembers(cluster, config, slots))
         self.control = ControlService(
             self.coordinator,
-            BrokerControl(homes, begun, cluster),
+            BrokerControl(self.coordinator, begun, cluster),
             self.log,
             self._read_to_end,
             self.rejects,
@@ -157,38 +153,31 @@ class Transactions:
             cluster,
         )
         #: For connections that show committed data alone.
-        stable = StableGroups(cluster).wait if config.on_offset_commit and homes.any_native else None
-        groups = GroupAsks(cluster, self.log, self, self._mirror, reads, self.coordinator.end_left, stable)
+        stable = StableGroups(cluster).wait if config.on_offset_commit and self.coordinator.any_at_broker else None
+        groups = GroupAsks(cluster, self.log, self, self._mirror, reads, log_owners.end_left, stable)
         self.reading = Reading(self.views, self, self._stable.stable, self._stable.told, groups)
 
     def leave(self) -> None:
         """From now on nobody gets a producer id here; what is open goes on to its end."""
-        self.coordinator.leaving = self._native.leaving = self._fenced.leaving = True
+        self.coordinator.leave()
 
     def api(self) -> TransactionApi:
         """What connections ask in place of their brokers."""
-        homes = ClientCoordinatorChoice(self._config.transactions_home, self.coordinator, self._fenced)
-        return TransactionApi(self.coordinator, homes, self._cluster, self.implicit_transactions)
+        return TransactionApi(self.coordinator, self._cluster, self.implicit_transactions)
 
     def parties(self) -> Parties:
         """Who takes part in transactions that are open here."""
         connections, client_ids = self.implicit_transactions.parties()
-        owned = (owner.parties() for owner in self.coordinator.owned())
-        return Parties(connections.union(self._fenced.parties(), *owned), client_ids)
+        return Parties(connections.union(self.coordinator.parties()), client_ids)
 
     def takes_part(self, connection: int) -> bool:
         """Whether a connection takes part in a transaction that is open here."""
-        owned = any(connection in owner.parties() for owner in self.coordinator.owned())
-        return owned or connection in self._fenced.parties()
+        return connection in self.coordinator.parties()
 
     @property
     def open(self) -> int:
         """Transactions that are open here."""
-        return (
-            self._native.open
-            + self._fenced.open
-            + sum(owner.transaction is not None for owner in self.coordinator.owned())
-        )
+        return self.coordinator.open
 
     @property
     def jobs(self) -> int:
@@ -203,8 +192,7 @@ class Transactions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.implicit_transactions.begun.run)
-                nursery.start_soon(self._native.run)
-                nursery.start_soon(self._fenced.run)
+                nursery.start_soon(self.coordinator.brokers.run)
                 nursery.start_soon(self.rejects.run)
                 if await self._is_there():
                     await self._load(nursery)
@@ -219,9 +207,9 @@ class Transactions:
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)
                 await self._succession.alone()
-                await self.coordinator.run()
+                await self.coordinator.log.run()
         finally:
-            self.coordinator.close()
+            self.coordinator.log.close()
             self._appender.close()
             self._leaders.close()
             self._stable.close()

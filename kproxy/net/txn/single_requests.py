@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.decider import Decider
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.requests import ClientBatch, Written
@@ -20,8 +20,8 @@ _MOST_CLIENTS: Final = 1_000
 class _ClientTransaction(ManagedTransaction):
     """The requests of one client.id, one behind another."""
 
-    def __init__(self, decider: Decider, transactional_id: str, client_id: str, timeout_ms: int) -> None:
-        super().__init__(decider, transactional_id, client_id, timeout_ms)
+    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
         self._turn = trio.Lock()
 
     @property
@@ -47,11 +47,11 @@ class _ClientTransaction(ManagedTransaction):
     async def _write(self, batches: Sequence[ClientBatch]) -> Sequence[Written]:
         if self._producer == NOBODY:
             await self.initialize()
-        rows = await self._decider.produce(self.request, batches, implicit=True, accepted=lambda: None)
+        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=lambda: None)
         if any(row.error_code for row in rows):
             await self._abort_the_open()
             return [row if row.error_code else Written(ErrorCode.OPERATION_NOT_ATTEMPTED, -1, -1) for row in rows]
-        await self._decider.end(self.request, committed=True, bumps=False)
+        await self._coordinator.end(self.request, committed=True, bumps=False)
         return rows
 
     def failed(self, why: str) -> None:
@@ -61,9 +61,9 @@ class _ClientTransaction(ManagedTransaction):
 class SingleRequests:
     """By the patterns of ``per.request``."""
 
-    def __init__(self, decider: Decider, patterns: Sequence[str], timeout_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, patterns: Sequence[str], timeout_ms: int) -> None:
         """``patterns`` of client.ids; ``timeout_ms``: of each transaction."""
-        self._decider = decider
+        self._coordinator = coordinator
         self._patterns = patterns
         self._timeout_ms = timeout_ms
         self._clients: dict[str, _ClientTransaction] = {}
@@ -76,6 +76,6 @@ class SingleRequests:
         if found is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients = {name: one for name, one in self._clients.items() if not one.is_idle}
-            name = f"per-request-{self._decider.instance_id}-{client_id}"
-            found = self._clients[client_id] = _ClientTransaction(self._decider, name, client_id, self._timeout_ms)
+            name = f"per-request-{self._coordinator.instance_id}-{client_id}"
+            found = self._clients[client_id] = _ClientTransaction(self._coordinator, name, client_id, self._timeout_ms)
         return found

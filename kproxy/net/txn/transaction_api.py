@@ -21,7 +21,6 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.coordinator_choice import ClientCoordinatorChoice
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.topic_names import topic_names
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
@@ -65,13 +64,11 @@ class TransactionApi:
     def __init__(
         self,
         coordinator: Coordinator,
-        homes: ClientCoordinatorChoice,
         cluster: Cluster,
         implicit_transactions: ImplicitTransactions,
     ) -> None:
-        """``homes``: who decides what. ``cluster`` tells the names of topics that clients name by ids."""
+        """``cluster`` tells the names of topics that clients name by ids."""
         self._coordinator = coordinator
-        self._homes = homes
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
         self.implicit_transactions = implicit_transactions
@@ -96,7 +93,7 @@ class TransactionApi:
 
     def closed(self, connection: int, *, received_all: bool) -> None:
         """Takes note that a client's connection has ended; ``received_all``: it surely has had every answer."""
-        self._coordinator.closed(connection)
+        self._coordinator.log.closed(connection)
         self.implicit_transactions.closed(connection, received_all=received_all)
         self.memberships.closed(connection, self._cluster.network.wall())
 
@@ -104,13 +101,13 @@ class TransactionApi:
         """The answer to an operator's marker (``kafka-transactions.sh abort``)."""
         assert isinstance(ask.request, WriteTxnMarkersRequest)
         try:
-            await self._coordinator.abort(ask.transactional_id, ask.client)
+            await self._coordinator.log.abort(ask.transactional_id, ask.client)
         except TxnError as error:
             return marked(ask.request, error.error_code)
         return marked(ask.request, ErrorCode.NONE)
 
     async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:
-        coordinator = self._homes.of(who.transactional_id)
+        coordinator = self._coordinator
         match request:
             case InitProducerIdRequest():
                 return await self._init_producer_id(who, request)
@@ -131,8 +128,7 @@ class TransactionApi:
     async def _init_producer_id(self, who: TxnRequest, request: InitProducerIdRequest) -> InitProducerIdResponse:
         client = None if who.client == NO_PRODUCER else who.client
         timeout_ms = request.transaction_timeout_ms
-        coordinator = self._homes.of(who.transactional_id)
-        producer = await coordinator.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+        producer = await self._coordinator.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
         return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     # -- Produce
@@ -148,10 +144,8 @@ class TransactionApi:
                 if not part.error_code
             ]
             implicit = version >= _PRODUCE_V2
-            coordinator = self._homes.of(ask.who.transactional_id)
-            written = (
-                await coordinator.produce(ask.who, batches, implicit=implicit, accepted=accepted) if batches else ()
-            )
+            produce = self._coordinator.produce
+            written = await produce(ask.who, batches, implicit=implicit, accepted=accepted) if batches else ()
         except TxnError as error:
             written = [Written(error.error_code, -1, -1) for part in parts if not part.error_code]
         return produced(parts, written, version)

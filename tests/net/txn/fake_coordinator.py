@@ -1,6 +1,6 @@
 """A coordinator that does what a test says, and notes what it was asked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -30,8 +30,16 @@ class FakeCoordinator:
         self.accepts: dict[int, trio.Event] = {}
         self.writes: dict[int, trio.Event] = {}
         self.done: list[int] = []
+        self.open = 0
 
-    def owned(self) -> Sequence[Any]:
+    @property
+    def log(self) -> "FakeCoordinator":
+        return self
+
+    def leave(self) -> None:
+        pass
+
+    def parties(self) -> Collection[int]:
         return ()
 
     def closed(self, connection: int) -> None:

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn import coordinator
+from kproxy.net.txn import log_owners
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.states import State
@@ -109,7 +109,7 @@ class TestOneClient:
             a, client = await cast.instance(), Client("id")
             await client.init(a, 50)
             await client.write(a, "1", P0)
-            owner = a.transactions.coordinator.of("id")
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             with trio.fail_after(30):
                 while owner.transaction is not None:  # noqa: ASYNC110 - time itself is waited for
@@ -200,7 +200,7 @@ class TestFencing:
             async def hold(call: Call) -> None:
                 await go.wait()
 
-            owner = a.transactions.coordinator.of("id")
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             async with trio.open_nursery() as nursery:
                 cast.fake.cluster.control(ApiKey.PRODUCE, hold, times=1)
@@ -321,7 +321,7 @@ class TestInstances:
             view = b.transactions.views.of("id")
             assert view is not None
             assert b.transactions.views.bound(*P0) == 0
-            b.transactions.coordinator.end_overdue(view)
+            b.transactions.coordinator.log.end_overdue(view)
             with trio.fail_after(30):
                 while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.01)
@@ -340,8 +340,8 @@ class TestInstances:
             await client.write(a, "1", P0)
             view = await b.transactions.log.read_to_end("id")
             assert view is not None
-            b.transactions.coordinator.end_overdue(view)
-            owner = a.transactions.coordinator.of("id")
+            b.transactions.coordinator.log.end_overdue(view)
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             with trio.fail_after(30):
                 while a.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
@@ -411,8 +411,8 @@ class TestClocks:
             await client.init(a)
             await client.write(a, "1", P0)
             await b.transactions.log.read_to_end("id")
-            b.transactions.coordinator._sweep_views()
-            assert not b.transactions.coordinator._ending
+            b.transactions.coordinator.log._sweep_views()
+            assert not b.transactions.coordinator.log._ending
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
             assert a.stats.transactions.claims == {"won": 1}
@@ -462,7 +462,7 @@ class TestClocks:
             assert cast.visible(a.transactions.views) == []
 
     async def test_what_nothing_is_heard_of_is_ended_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(coordinator, "_OTHERS_GRACE_MS", 0)
+        monkeypatch.setattr(log_owners, "_OTHERS_GRACE_MS", 0)
         async with stage() as cast:
             a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
             clock = cast.fake.cluster.clock

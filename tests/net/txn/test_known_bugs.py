@@ -235,7 +235,7 @@ async def test_6_a_time_out_fences() -> None:
         a, client = await cast.instance(), Client("id")
         await client.init(a)
         await client.write(a, "1", P0)
-        owner = a.transactions.coordinator.of("id")
+        owner = a.transactions.coordinator.log.of("id")
         assert owner is not None
         assert owner.transaction is not None
         owner.transaction.began_at -= TIMEOUT_MS
@@ -292,7 +292,7 @@ async def test_8_sequences_wrap_inside_a_batch() -> None:
         await client.add(a, P0)
         first = batch_of(client, LAST_SEQUENCE - 1, "1", "2", "3", "4")
         second = batch_of(client, 2, "5")
-        owner = a.transactions.coordinator.of("id")
+        owner = a.transactions.coordinator.log.of("id")
         assert owner is not None
         assert owner.transaction is not None
         # as if two thousand million records had gone before: a broker takes the first of a producer at any sequence

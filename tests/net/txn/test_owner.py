@@ -69,7 +69,7 @@ class TestTheEpochRises:
             a, client = await cast.instance(), Client("id", bumps=True)
             before = await client.init(a)
             await client.write(a, "aborted", P0)
-            owner = a.transactions.coordinator.of("id")
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             owner.keeper.claim = None
             assert (await client.end(a, committed=False)).epoch == before.epoch + 1
@@ -83,7 +83,7 @@ class TestTheEpochRises:
             a, client = await cast.instance(), Client("id", bumps=True)
             before = await client.init(a)
             await client.write(a, "aborted", P0)
-            owner = a.transactions.coordinator.of("id")
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             assert owner.transaction is not None
             monkeypatch.setattr(type(owner.transaction.writer), "failed", ErrorCode.INVALID_RECORD)
@@ -246,7 +246,7 @@ class TestALateInitProducerId:
             before = await client.init(a)
             await client.init(a, resume=True)
             await client.write(a, "1", P0)
-            await a.transactions.coordinator.abort("id", client.producer)
+            await a.transactions.coordinator.log.abort("id", client.producer)
             late = Client("id", bumps, producer=before)
             assert await late.init(a, resume=True) == client.producer
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
@@ -335,7 +335,7 @@ async def test_a_repeated_commit_is_a_success_after_the_id_has_expired(bumps: bo
         given = await lost.end(a)
         view = a.transactions.views.of("id")
         assert view is not None
-        await a.transactions.coordinator._expire(view)
+        await a.transactions.coordinator.log._expire(view)
         at = a
         if restarted:
             await a.kill()
@@ -364,7 +364,7 @@ async def test_a_restarted_kproxy_knows_that_a_transaction_was_aborted_by_hand(b
         await client.init(a)
         await client.write(a, "1", P0)
         by = b if elsewhere else a
-        await by.transactions.coordinator.decide("id", client.producer, committed=False, also=EVERYTHING)
+        await by.transactions.coordinator.log.decide("id", client.producer, committed=False, also=EVERYTHING)
         await a.kill()
         again = await cast.instance("a")
         for _ in range(2):
@@ -382,7 +382,7 @@ async def test_what_is_decided_by_hand_with_nothing_open_dooms_nobody() -> None:
         await client.init(a)
         await client.write(a, "1", P0)
         await a.transactions.coordinator.prepare(client.request)
-        await a.transactions.coordinator.decide("id", None, committed=False, also=EVERYTHING)
+        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
         await a.kill()
         again = await cast.instance("a")
         await client.write(again, "2", P0)

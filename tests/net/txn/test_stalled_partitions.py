@@ -152,7 +152,7 @@ class TestWhileWritersWait:
             await client.init(a)
             await fill(client, a, writing)
             with trio.fail_after(30):
-                await a.transactions.coordinator.abort("id", client.producer)
+                await a.transactions.coordinator.log.abort("id", client.producer)
             await decided(a)
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)
@@ -169,7 +169,7 @@ class TestWhileWritersWait:
             again = Client("id", bumps, producer=had)
             await writing.ask(partial(again.init, a, resume=True))
             assert "TRANSACTION_ABORTABLE" not in writing.ended
-            owner = a.transactions.coordinator.of("id")
+            owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             assert owner.transaction is not None
             assert owner.transaction.writer.failed is None

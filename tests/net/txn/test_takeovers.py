@@ -256,7 +256,7 @@ async def test_what_is_over_is_not_claimed_again_for_its_time_out() -> None:
         assert view is not None
         as_it_was = dataclasses.replace(view)
         await client.end(a)
-        b.transactions.coordinator.end_overdue(as_it_was)
+        b.transactions.coordinator.log.end_overdue(as_it_was)
         await client.write(a, "2", P0, P1)
         await client.end(a)
         assert await shown(cast, a, b) == ["1", "2"]

@@ -14,10 +14,10 @@ from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.log_owner import LogOwner
+from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
-from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
@@ -37,10 +37,10 @@ from kproxy.txn.writes import TxnSend, Writes
 
 _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
-_TIME_OUT: Final = Owner.time_out
+_TIME_OUT: Final = LogOwner.time_out
 _ADMIT: Final = TransactionalId.admit
-_ANNOUNCE: Final = Owner._announce
-_UNTIL_DECIDED: Final = Owner._until_decided
+_ANNOUNCE: Final = LogOwner._announce
+_UNTIL_DECIDED: Final = LogOwner._until_decided
 _CLAIM: Final = IdView._claim
 _TAKE: Final = Snapshots.take
 _RESTART: Final = LogPartition.restart
@@ -133,7 +133,7 @@ def believed_by_its_acknowledgement() -> tuple[Change, ...]:
     return (TransactionLog, "append", append), (IdView, "is_ours", is_ours)
 
 
-async def told_by_the_broker(self: Owner, transaction: Transaction, why: str | None, *parts: Any) -> Verdict:
+async def told_by_the_broker(self: LogOwner, transaction: Transaction, why: str | None, *parts: Any) -> Verdict:
     """A decision holds if the log took it."""
     heard: list[bool] = []
     append = self.keeper._append
@@ -165,7 +165,7 @@ async def uses_the_sequence_again(self: ClaimKeeper, how: Callable[..., Any], bo
     return True
 
 
-def repeated_whoever_ended(self: Owner, request: TxnRequest, committed: bool) -> Producer | None:
+def repeated_whoever_ended(self: LogOwner, request: TxnRequest, committed: bool) -> Producer | None:
     """An end that stands in the log is the one that is asked for."""
     view = self.keeper.view
     last = view.last if view is not None else None
@@ -181,7 +181,7 @@ def admits_any_connection(
     _ADMIT(self, request, None, newest)
 
 
-def takes_the_newest_identity(self: Owner, view: IdView, _: Transaction) -> None:
+def takes_the_newest_identity(self: LogOwner, view: IdView, _: Transaction) -> None:
     """A client is given what the view says now, whoever was given it."""
     self.keeper.client = view.client
 
@@ -189,19 +189,19 @@ def takes_the_newest_identity(self: Owner, view: IdView, _: Transaction) -> None
 # -- time
 
 
-def waits_for_its_turn(self: Owner, _: str) -> AbstractAsyncContextManager[None]:
+def waits_for_its_turn(self: LogOwner, _: str) -> AbstractAsyncContextManager[None]:
     """What aborts a transaction waits until requests of it are done with data brokers."""
     return self._turns.ordinary()
 
 
-async def times_out_when_settled(self: Owner) -> None:
+async def times_out_when_settled(self: LogOwner) -> None:
     """What is overdue is aborted when data brokers have taken, or refused for good, what they were sent."""
     if self.transaction is not None and self.is_overdue(trio.current_time()):
         await self.transaction.writer.flush()
     await _TIME_OUT(self)
 
 
-def ended_without_a_claim(self: Coordinator, view: IdView) -> None:
+def ended_without_a_claim(self: LogOwners, view: IdView) -> None:
     """What is overdue elsewhere is aborted, as this instance sees it."""
     if view.ongoing is not None:
         view.aborted.add(view.ongoing.producer)
@@ -209,7 +209,7 @@ def ended_without_a_claim(self: Coordinator, view: IdView) -> None:
         view._forget_aborted()
 
 
-async def lost_without_a_claim(self: Owner, why: str) -> TxnError:
+async def lost_without_a_claim(self: LogOwner, why: str) -> TxnError:
     """What is overdue here is forgotten."""
     self._drop_transaction("failed")
     return self.id.doom(why)
@@ -218,7 +218,7 @@ async def lost_without_a_claim(self: Owner, why: str) -> TxnError:
 # -- data
 
 
-async def announces_behind(self: Owner, transaction: Transaction, places: Any) -> None:
+async def announces_behind(self: LogOwner, transaction: Transaction, places: Any) -> None:
     """The data do not wait for what announces them."""
 
     async def announce() -> None:

@@ -3,8 +3,8 @@
 from typing import Final
 
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
+from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
-from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.rejects import Rejects
 from kproxy.txn import view as view_module
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
@@ -24,8 +24,8 @@ MEMBER_VARIANTS: Final = (
         "a member joins under its owner's producer id, and the broker's answer to the decision is told",
         (
             (Member, "join", broken_members.joins_as_its_owner),
-            (Owner, "_until_decided", broken_rules.told_by_the_broker),
-            (Owner, "_waits", broken_rules.no),
+            (LogOwner, "_until_decided", broken_rules.told_by_the_broker),
+            (LogOwner, "_waits", broken_rules.no),
         ),
         member_scripts.committed_alone,
         _LOST,

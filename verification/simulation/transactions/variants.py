@@ -7,11 +7,11 @@ from typing import Final
 from unittest.mock import patch
 
 from kproxy.net.txn import group_offset_requests
-from kproxy.net.txn import owner as owner_module
+from kproxy.net.txn import log_owner as owner_module
 from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.log_owner import LogOwner
+from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import LogPartition
-from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
@@ -59,7 +59,7 @@ class Variant:
 _BUSY: Final = Taste(homes=(Home.KPROXY,), pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
 _RIVALS: Final = replace(_BUSY, twins=1.0, producers=(2, 3), commits=1.0)
 _SEEDS: Final = 40
-_BY_ACK: Final = (Owner, "_until_decided", broken_rules.told_by_the_broker)
+_BY_ACK: Final = (LogOwner, "_until_decided", broken_rules.told_by_the_broker)
 #: A kproxy that has lost what the log said shows nothing, or hides what was committed.
 _HIDDEN: Final = (invariants.LOST, invariants.OUTCOME, invariants.STUCK, invariants.SKIPPED, invariants.FALLS)
 
@@ -113,8 +113,8 @@ VARIANTS: Final = (
     Variant(
         "nobody ends what is overdue",
         (
-            (Owner, "is_overdue", broken_rules.no),
-            (Coordinator, "end_overdue", broken_rules.keep),
+            (LogOwner, "is_overdue", broken_rules.no),
+            (LogOwners, "end_overdue", broken_rules.keep),
         ),
         scripts.overdue_here,
         (invariants.STUCK,),
@@ -122,21 +122,21 @@ VARIANTS: Final = (
     Variant(
         "what is overdue is forgotten without a claim",
         (
-            (Owner, "_lose", broken_rules.lost_without_a_claim),
-            (Coordinator, "end_overdue", broken_rules.keep),
+            (LogOwner, "_lose", broken_rules.lost_without_a_claim),
+            (LogOwners, "end_overdue", broken_rules.keep),
         ),
         scripts.overdue_here,
         (invariants.STUCK,),
     ),
     Variant(
         "what is overdue elsewhere is taken for aborted without a claim",
-        ((Coordinator, "end_overdue", broken_rules.ended_without_a_claim),),
+        ((LogOwners, "end_overdue", broken_rules.ended_without_a_claim),),
         scripts.overdue_elsewhere,
         _HIDDEN,
     ),
     Variant(
         "the end that another producer's claim made is told as one's own",
-        ((Owner, "_repeated", broken_rules.repeated_whoever_ended),),
+        ((LogOwner, "_repeated", broken_rules.repeated_whoever_ended),),
         replace(_RIVALS, faults=(), second_version=(True,), instances=(1,), commits=0.2),
         (invariants.FENCED,),
         _SEEDS,
@@ -161,29 +161,29 @@ VARIANTS: Final = (
     ),
     Variant(
         "an EndTxn gives the newest identity of the id",
-        ((Owner, "_take_decided", broken_rules.takes_the_newest_identity),),
+        ((LogOwner, "_take_decided", broken_rules.takes_the_newest_identity),),
         scripts.ended_while_replaced,
         (invariants.IDENTITY,),
     ),
     Variant(
         "a time-out waits for data brokers",
         (
-            (Owner, "_turn_to_abort", broken_rules.waits_for_its_turn),
-            (Coordinator, "end_overdue", broken_rules.keep),
+            (LogOwner, "_turn_to_abort", broken_rules.waits_for_its_turn),
+            (LogOwners, "end_overdue", broken_rules.keep),
         ),
         scripts.overdue_without_replicas,
         (invariants.TIMEOUT,),
     ),
     Variant(
         "a transaction is timed out when its data are settled",
-        ((Owner, "time_out", broken_rules.times_out_when_settled),),
+        ((LogOwner, "time_out", broken_rules.times_out_when_settled),),
         replace(_BUSY, faults=LONE_FAULTS, fault_count=(8, 12), lives=(1,), dies=1.0, timeouts_ms=(3_000,)),
         (invariants.TIMEOUT,),
         10,
     ),
     Variant(
         "data do not wait for their announcement",
-        ((Owner, "_announce", broken_rules.announces_behind),),
+        ((LogOwner, "_announce", broken_rules.announces_behind),),
         scripts.unannounced,
         (invariants.STUCK,),
     ),

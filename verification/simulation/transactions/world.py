@@ -275,7 +275,7 @@ class TransactionWorld(base.World):
             for instance in self.instances:
                 if not instance.up or instance.transactions is None:
                     continue
-                for owner in instance.transactions.coordinator.owned():
+                for owner in instance.transactions.coordinator.log:
                     if owner.is_overdue(trio.current_time() - _TIME_OUT_GRACE):
                         name = owner.keeper.transactional_id
                         how = f"{name} is open at {instance.name} {_TIME_OUT_GRACE:.0f} s after its time-out"

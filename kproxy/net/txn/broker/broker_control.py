@@ -7,7 +7,8 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.coordinator_choice import CoordinatorChoice
+from kproxy.net.txn.broker.broker_owner import MANAGED
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
@@ -23,9 +24,9 @@ _MOST_REMEMBERED: Final = 1_000
 class BrokerControl:
     """Knows those that were begun here and are open; of all others the broker's own tools tell."""
 
-    def __init__(self, homes: CoordinatorChoice, begun: ManagedTransactions, cluster: Cluster) -> None:
+    def __init__(self, coordinator: Coordinator, begun: ManagedTransactions, cluster: Cluster) -> None:
         """``begun`` is what connections ask where a client's requests go."""
-        self._homes = homes
+        self._coordinator = coordinator
         self._begun = begun
         self._network = cluster.network
         #: Of commits with a batch id, by transactional id: it and what was told. A repeated one changes nothing.
@@ -33,7 +34,7 @@ class BrokerControl:
 
     def has(self, transactional_id: str) -> bool:
         """Whether the broker decides the transactions of an id."""
-        return self._homes.is_native(transactional_id)
+        return self._coordinator.is_at_broker(transactional_id)
 
     def is_open(self, transactional_id: str) -> bool:
         """Whether an id has a transaction of the broker's open here."""
@@ -45,13 +46,13 @@ class BrokerControl:
 
     async def initialize(self, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Fences whoever has an id at the broker, and has what is open aborted. TxnError."""
-        await self._homes.init_producer_id(transactional_id, timeout_ms, None, client_id)
+        await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id, MANAGED)
 
     async def begin(self, transactional_id: str, client_id: str | None, timeout_ms: int) -> Described:
         """As ``TransactionControl``. TxnError."""
         if not client_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
-        capture = ManagedTransaction(self._homes, transactional_id, client_id, timeout_ms)
+        capture = ManagedTransaction(self._coordinator, transactional_id, client_id, timeout_ms)
         with self._begun.beginning(capture):
             await capture.initialize()
         return self._open(capture)
@@ -113,7 +114,7 @@ class BrokerControl:
             partitions=(),
             groups=(),
             parts=(),
-            instance_id=self._homes.instance_id,
+            instance_id=self._coordinator.instance_id,
             last=None,
         )
 

@@ -27,6 +27,7 @@ from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
+from kproxy.txn.prepared_parts import ALONE, Also
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
@@ -50,12 +51,14 @@ class Policy(NamedTuple):
     #: A transaction whose end is not certain is given up, and the next epoch aborts it if it is still open. Else the
     #: client asks for the same end again until it is certain.
     gives_up: bool
+    #: An id that was not used for so long is forgotten. None: as long as the brokers keep it.
+    idle_s: float | None
 
 
 #: Clients of KIP-98.
-CLIENT: Final = Policy(resumes=True, gives_up=False)
+CLIENT: Final = Policy(resumes=True, gives_up=False, idle_s=None)
 #: kproxy itself, for clients that know nothing of transactions.
-MANAGED: Final = Policy(resumes=False, gives_up=True)
+MANAGED: Final = Policy(resumes=False, gives_up=True, idle_s=3_600.0)
 
 
 class BrokerOwner:
@@ -64,7 +67,6 @@ class BrokerOwner:
     def __init__(
         self,
         transactional_id: str,
-        policy: Policy,
         requests: BrokerRequests,
         connections: WriterConnections,
         stats: "TransactionStats",
@@ -72,10 +74,10 @@ class BrokerOwner:
         """``connections``: closed by ``close``."""
         #: Which requests are admitted, and what they are answered.
         self.id = TransactionalId(stats.count_fenced)
+        self.policy = CLIENT
         #: When it was asked for something last, by trio's clock.
         self.used_at = trio.current_time()
         self._name = transactional_id
-        self._policy = policy
         self._requests = requests
         self._connections = connections
         self._stats = stats
@@ -173,7 +175,7 @@ class BrokerOwner:
         try:
             yield
         except TxnError as error:
-            if error.error_code not in _FENCED or not self._policy.resumes:
+            if error.error_code not in _FENCED or not self.policy.resumes:
                 raise
             self.id.is_fenced = True
             self._drop("fenced")
@@ -204,7 +206,7 @@ class BrokerOwner:
 
     async def _renew(self) -> None:
         """Has an epoch that is not used up. TxnError."""
-        resumed = self._upstream if self._policy.resumes else NOBODY
+        resumed = self._upstream if self.policy.resumes else NOBODY
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
@@ -240,7 +242,7 @@ class BrokerOwner:
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
-        """As ``Decider.produce``; unless ``implicit``, only what was added: what is late is not taken for the next."""
+        """As ``Backend.produce``; unless ``implicit``, only what was added: what is late is not taken for the next."""
         places = places_of(batches)
         of_this = implicit and request.client == self.id.client  # else only what was added is added
         async with self._turn(places if of_this else (), accepted):
@@ -321,8 +323,14 @@ class BrokerOwner:
 
     # -- the end
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
-        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890). TxnError."""
+    async def prepare(self, request: TxnRequest) -> None:
+        """The broker has no such state. TxnError (INVALID_REQUEST)."""
+        raise _only_at_home("prepare")
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
+        """As ``Backend.end``, of one part alone. TxnError."""
+        if also.members is not None or also.every or also.batch_id is not None:
+            raise _only_at_home("members")
         async with self._turn_to_end(request, committed):
             repeated = self.id.repeated_end(request, self._last, committed=committed)
             if repeated is not None:
@@ -391,7 +399,7 @@ class BrokerOwner:
         try:
             following = await self._requests.end(transaction.producer, protocol, committed=committed)
         except TxnError as error:
-            if self._policy.gives_up:
+            if self.policy.gives_up:
                 self._give_up(error, committed)
                 return
             if error.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
@@ -433,3 +441,7 @@ class BrokerOwner:
         """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""
         self._drop("failed")
         self._connections.close()
+
+
+def _only_at_home(what: str) -> TxnError:
+    return TxnError(ErrorCode.INVALID_REQUEST, f"{what}: only for ids whose transactions.home is kproxy")

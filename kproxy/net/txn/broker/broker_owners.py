@@ -1,8 +1,7 @@
-"""The owners of one kproxy whose transactions the brokers decide, by transactional id; of either kind of client."""
+"""The owners of this instance of the transactional ids whose transactions the brokers decide."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import trio
 
@@ -12,7 +11,6 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.broker_owner import BrokerOwner, Policy
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.txn_error import TxnError
@@ -20,10 +18,8 @@ from kproxy.txn.txn_error import TxnError
 _SWEEP_SECONDS: Final = 60.0
 
 
-class BrokerOwners(ABC):
+class BrokerOwners:
     """Makes them when their ids are taken, and forgets those that nobody uses."""
-
-    _policy: ClassVar[Policy]
 
     def __init__(
         self,
@@ -31,7 +27,6 @@ class BrokerOwners(ABC):
         config: Config,
         stats: TransactionStats,
         connections: Callable[[], WriterConnections],
-        jobs: Jobs,
         succession: Succession | None = None,
     ) -> None:
         """Nothing is asked of the brokers before a transaction begins.
@@ -43,37 +38,39 @@ class BrokerOwners(ABC):
         self._config = config
         self._stats = stats
         self._connections = connections
-        self._jobs = jobs
         self._owners: dict[str, BrokerOwner] = {}
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: nobody begins anew here.
         self.leaving = False
 
-    @property
-    def open(self) -> int:
-        """Transactions that have begun and are not decided."""
-        return sum(owner.is_open for owner in self._owners.values())
+    def __iter__(self) -> Iterator[BrokerOwner]:
+        """All."""
+        return iter(self._owners.values())
 
-    async def _take(self, transactional_id: str) -> BrokerOwner:
-        """The owner of an id that somebody asks to have. TxnError while kproxy stops."""
+    def of(self, transactional_id: str) -> BrokerOwner:
+        """The owner of an id. TxnError if this kproxy has not given out its producer id."""
+        owner = self._owners.get(transactional_id)
+        if owner is None:
+            why = "this kproxy has not given out its producer id: it was restarted, or another has"
+            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+        return owner
+
+    async def take(self, transactional_id: str, policy: Policy) -> BrokerOwner:
+        """The owner of an id that a client asks to have. TxnError while kproxy stops."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         await self._succession.alone()
         owner = self._owners.get(transactional_id)
         if owner is None:
-            asking = self._asking[transactional_id] = self._connections()
             patience_s = self._config.delivery_timeout_ms / 1000
+            asking = self._asking[transactional_id] = self._connections()
             requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-            owner = BrokerOwner(transactional_id, self._policy, requests, self._connections(), self._stats)
+            owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats)
             self._owners[transactional_id] = owner
+        owner.policy = policy
         owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
         return owner
-
-    @property
-    @abstractmethod
-    def _idle_seconds(self) -> float:
-        """An owner that was not used for so long is forgotten."""
 
     async def run(self) -> None:
         """Forgets ids that nobody uses; for ever."""
@@ -82,7 +79,7 @@ class BrokerOwners(ABC):
                 await trio.sleep(_SWEEP_SECONDS)
                 for name, owner in list(self._owners.items()):
                     in_use = owner.is_open or owner.is_busy
-                    if not in_use and trio.current_time() > owner.used_at + self._idle_seconds:
+                    if not in_use and trio.current_time() > owner.used_at + self._idle_s(owner):
                         self._forget(name)
         finally:
             for name in list(self._owners):
@@ -91,3 +88,8 @@ class BrokerOwners(ABC):
     def _forget(self, transactional_id: str) -> None:
         self._owners.pop(transactional_id).close()
         self._asking.pop(transactional_id).close()
+
+    def _idle_s(self, owner: BrokerOwner) -> float:
+        """For so long it is kept; a client of its own knows it for as long as the brokers do."""
+        known_s = self._config.transactional_id_timeout_ms / 1000
+        return known_s if owner.policy.idle_s is None else owner.policy.idle_s

@@ -13,7 +13,7 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.proxy.transaction_messages import NO_PRODUCER
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -38,9 +38,9 @@ class Client:
     next: dict[int, int] = field(default_factory=dict)
 
     @property
-    def fenced(self) -> FencedCoordinator:
+    def coordinator(self) -> Coordinator:
         """Who is asked."""
-        return self.kproxy.fenced
+        return self.kproxy.coordinator
 
     @property
     def request(self) -> TxnRequest:
@@ -54,20 +54,21 @@ class Client:
     async def init(self, resumed: Producer | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
         """InitProducerId; ``resumed``: as who it goes on."""
         with trio.fail_after(PATIENCE):
-            self.producer = await self.fenced.init_producer_id(self.name, timeout_ms, resumed, "client")
+            self.producer = await self.coordinator.init_producer_id(self.name, timeout_ms, resumed, "client")
         self.next.clear()
 
     async def add(self, *indexes: int) -> None:
         """AddPartitionsToTxn."""
         with trio.fail_after(PATIENCE):
-            assert await self.fenced.add_partitions(self.request, [(TOPIC, index) for index in indexes or (0,)]) == {}
+            places = [(TOPIC, index) for index in indexes or (0,)]
+            assert await self.coordinator.add_partitions(self.request, places) == {}
 
     async def produce(self, value: str, sequence: int, index: int = 0) -> Written:
         """One record in a batch of its own."""
         data = bytearray(transactional_batch(value, self.producer, sequence))
         batch = ClientBatch(TOPIC, index, memoryview(data), 1, sequence)
         with trio.fail_after(PATIENCE):
-            rows = await self.fenced.produce(self.request, [batch], implicit=self.second, accepted=lambda: None)
+            rows = await self.coordinator.produce(self.request, [batch], implicit=self.second, accepted=lambda: None)
         return rows[0]
 
     async def send(self, value: str, index: int = 0) -> ErrorCode:
@@ -87,7 +88,7 @@ class Client:
     async def add_offsets(self, group: str) -> None:
         """AddOffsetsToTxn."""
         with trio.fail_after(PATIENCE):
-            await self.fenced.add_offsets(self.request, group)
+            await self.coordinator.add_offsets(self.request, group)
 
     async def offsets(
         self, group: str, offset: int, generation: int = -1, member: str = "", partition: int = 0
@@ -96,13 +97,13 @@ class Client:
         rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(partition, offset)])]
         offsets = TransactionOffsets(group_id=group, generation_id=generation, member_id=member, topics=rows)
         with trio.fail_after(PATIENCE):
-            await self.fenced.commit_offsets(self.request, offsets, implicit=self.second)
+            await self.coordinator.commit_offsets(self.request, offsets, implicit=self.second)
 
     async def end(self, *, committed: bool = True) -> None:
         """EndTxn."""
         with trio.fail_after(PATIENCE):
             former = self.producer
-            self.producer = await self.fenced.end(self.request, committed=committed, bumps=self.second)
+            self.producer = await self.coordinator.end(self.request, committed=committed, bumps=self.second)
         if self.producer != former:
             self.next.clear()
 

@@ -17,10 +17,12 @@ from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
-from kproxy.net.txn.broker.fenced_coordinator import FencedCoordinator
-from kproxy.net.txn.broker.managed_coordinator import ManagedCoordinator
+from kproxy.net.txn.broker.broker_owner import MANAGED
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, open_fake_cluster
@@ -31,14 +33,16 @@ from tests.net.txn.log_harness import PATIENCE, configured
 
 TIMEOUT_MS = 60_000
 TOPIC = "t"
+#: Ids that begin "own-" are not the broker's; nobody asks for one here.
+RULES = (HomeRule("own-*", Home.KPROXY), HomeRule("*", Home.BROKER_FENCED))
+NO_LOG: Any = ()
 
 
 @dataclass
 class Kproxy:
     """One process, as far as the broker's transactions go."""
 
-    native: ManagedCoordinator
-    fenced: FencedCoordinator
+    coordinator: Coordinator
     cluster: Cluster
     stats: Stats
     jobs: Jobs
@@ -60,7 +64,9 @@ class Client:
 
     async def init(self, timeout_ms: int = TIMEOUT_MS) -> None:
         with trio.fail_after(PATIENCE):
-            self.producer = await self.kproxy.native.init_producer_id(self.name, timeout_ms, None, "client")
+            self.producer = await self.kproxy.coordinator.init_producer_id(
+                self.name, timeout_ms, None, "client", MANAGED
+            )
         self._next.clear()
 
     async def send(self, value: str, index: int = 0, topic: str = TOPIC) -> ErrorCode:
@@ -70,7 +76,7 @@ class Client:
         data = build_batch([Record(0, 0, None, value.encode())], producer_id=5, producer_epoch=0, base_sequence=0)
         batch = ClientBatch(topic, index, memoryview(data), 1, sequence)
         with trio.fail_after(PATIENCE):
-            rows = await self.kproxy.native.produce(self.request, [batch], implicit=True, accepted=lambda: None)
+            rows = await self.kproxy.coordinator.produce(self.request, [batch], implicit=True, accepted=lambda: None)
         return ErrorCode(rows[0].error_code)
 
     async def write(self, value: str, *indexes: int) -> None:
@@ -81,11 +87,11 @@ class Client:
         rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, offset)])]
         offsets = TransactionOffsets(group_id=group, generation_id=-1, member_id="", topics=rows)
         with trio.fail_after(PATIENCE):
-            await self.kproxy.native.commit_offsets(self.request, offsets, implicit=True)
+            await self.kproxy.coordinator.commit_offsets(self.request, offsets, implicit=True)
 
     async def end(self, *, committed: bool = True) -> None:
         with trio.fail_after(PATIENCE):
-            await self.kproxy.native.end(self.request, committed=committed, bumps=False)
+            await self.kproxy.coordinator.end(self.request, committed=committed, bumps=False)
 
 
 @dataclass
@@ -108,17 +114,16 @@ class Stage:
         return client
 
     async def _run(self, options: dict[str, Any], *, task_status: trio.TaskStatus[Kproxy]) -> None:
-        config, stats = configured(self.server.bootstrap, **options), Stats()
+        config, stats = configured(self.server.bootstrap, transactions_home=RULES, **options), Stats()
         cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
         try:
             async with trio.open_nursery() as nursery:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats, nursery)
-                native = ManagedCoordinator(cluster, config, stats.transactions, connections, jobs)
-                fenced = FencedCoordinator(cluster, config, stats.transactions, connections, jobs)
-                nursery.start_soon(native.run)
-                nursery.start_soon(fenced.run)
-                task_status.started(Kproxy(native, fenced, cluster, stats, jobs, nursery.cancel_scope))
+                brokers = BrokerOwners(cluster, config, stats.transactions, connections)
+                nursery.start_soon(brokers.run)
+                coordinator = Coordinator(NO_LOG, brokers, config, jobs)
+                task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope))
         finally:
             cluster.close()
 

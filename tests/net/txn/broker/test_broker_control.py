@@ -4,23 +4,18 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_control import BrokerControl
-from kproxy.net.txn.coordinator_choice import CoordinatorChoice
 from kproxy.net.txn.managed_transactions import ManagedTransactions
-from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
-
-RULES = (HomeRule("own-*", Home.KPROXY), HomeRule("*", Home.BROKER))
 
 
 class ByHand:
     """One kproxy's, and a client whose data go where it was begun for."""
 
     def __init__(self, kproxy: Kproxy) -> None:
-        homes = CoordinatorChoice(RULES, kproxy.native, kproxy.native)
         self.kproxy, self.begun = kproxy, ManagedTransactions()
-        self.control = BrokerControl(homes, self.begun, kproxy.cluster)
+        self.control = BrokerControl(kproxy.coordinator, self.begun, kproxy.cluster)
 
     async def begin(self, name: str = "id", client_id: str = "client") -> None:
         await self.control.begin(name, client_id, TIMEOUT_MS)

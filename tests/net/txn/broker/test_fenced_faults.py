@@ -255,7 +255,7 @@ class TestTakesTooLong:
             client = await client_of(cast)
             await client.transaction("0")
             await client.write("1")
-            assert client.fenced.open == 1
+            assert client.coordinator.open == 1
             cast.now += 60_000
             if writes:
                 assert await client.send("2") is ErrorCode.INVALID_PRODUCER_EPOCH

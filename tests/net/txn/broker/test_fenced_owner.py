@@ -53,7 +53,7 @@ class TestOutcomes:
             assert [header.base_sequence for header in found] == [0, 0, 0, 0]
             assert len({header.producer_epoch for header in found}) == 4
             stats = client.kproxy.stats.transactions
-            assert (stats.commits, stats.open, client.fenced.open) == (3, 0, 0)
+            assert (stats.commits, stats.open, client.coordinator.open) == (3, 0, 0)
 
     async def test_the_client_keeps_its_identity_unless_it_speaks_the_second_protocol(self) -> None:
         async with stage() as cast:

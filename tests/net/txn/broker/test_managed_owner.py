@@ -28,7 +28,7 @@ class TestOutcomes:
                 epochs.add(cast.server.cluster.transactional_ids["id"].epoch)
             assert cast.read() == cast.read(1) == ["1", "3", "4"]
             stats = client.kproxy.stats.transactions
-            assert (stats.commits, stats.open, client.kproxy.native.open) == (3, 0, 0)
+            assert (stats.commits, stats.open, client.kproxy.coordinator.open) == (3, 0, 0)
             assert len(epochs) == 4, "each transaction has an epoch of its own"
 
     async def test_ends_of_nothing_are_successes_and_nobody_is_asked(self, level: int) -> None:
@@ -208,7 +208,7 @@ async def test_an_error_of_the_end_is_told_and_nothing_stays_open() -> None:
         cast.server.cluster.control(ApiKey.END_TXN, lambda call: Answer(refused), times=1)
         with pytest.raises(TxnError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
             await client.end()
-        assert client.kproxy.native.open == 0
+        assert client.kproxy.coordinator.open == 0
 
 
 async def test_versions_are_those_of_the_protocol_that_the_cluster_has_agreed_on() -> None:

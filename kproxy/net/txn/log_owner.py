@@ -52,7 +52,7 @@ _MOST_TRIES: Final = 10
 _RESTARTED: Final = "kproxy was restarted in the transaction"
 
 
-class Owner:
+class LogOwner:
     """Coordinates one id for as long as nobody else claims it."""
 
     def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
@@ -169,9 +169,14 @@ class Owner:
         view = self.keeper.view
         self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun here and is not decided."""
+        return self.transaction is not None
+
     def parties(self) -> Collection[int]:
         """The connections of the open transaction; none if none is open."""
-        return self.id.parties() if self.transaction is not None else ()
+        return self.id.parties() if self.is_open else ()
 
     def _refuse_while_deciding(self) -> None:
         """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
@@ -253,6 +258,10 @@ class Owner:
         self._tools.traces.ended(self.keeper.transactional_id, reason, places)
 
     # -- data
+
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Never: the log may have to be told of the partitions."""
+        return False
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
