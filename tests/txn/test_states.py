@@ -14,6 +14,10 @@ C, A = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
         ([Event.BEGAN, Event.COMMIT_ASKED, Event.COMMITTED], [State.ONGOING, State.PREPARE_COMMIT, C]),
         ([Event.BEGAN, Event.ABORT_ASKED, Event.ABORTED], [State.ONGOING, State.PREPARE_ABORT, A]),
         ([Event.BEGAN, Event.COMMIT_ASKED, Event.ABORTED], [State.ONGOING, State.PREPARE_COMMIT, A]),
+        (
+            [Event.BEGAN, Event.COMMIT_ASKED, Event.REFUSED, Event.ABORT_ASKED, Event.ABORTED],
+            [State.ONGOING, State.PREPARE_COMMIT, State.ONGOING, State.PREPARE_ABORT, A],
+        ),
         ([Event.BEGAN, Event.ABORTED, Event.BEGAN], [State.ONGOING, A, State.ONGOING]),
         ([Event.INITIALIZED, Event.BEGAN, Event.PREPARED], [State.EMPTY, State.ONGOING, State.EMPTY]),
         ([Event.EXPIRED], [State.DEAD]),

@@ -59,27 +59,6 @@ class TestOneClient:
             assert appended == 2 * 130 + 3
             assert a.stats.transactions.claims == {"won": 3}
 
-    async def test_the_client_counts_on_and_its_repeated_batch_is_written_once(self) -> None:
-        async with stage() as cast:
-            a, client = await cast.instance(), Client("id")
-            await client.init(a)
-            await client.add(a, P0)
-            first, second = client.batch("1", P0), client.batch("2", P0)
-            written = await client.send(a, [first])
-            assert await client.send(a, [first]) == written
-            (gap,) = await client.send(a, [client.batch("4", P0)])
-            assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert [row.error_code for row in await client.send(a, [second])] == [0]
-            await client.end(a)
-            assert cast.visible(a.transactions.views) == ["1", "2"]
-
-    async def test_tv1_refuses_what_was_not_added(self) -> None:
-        async with stage() as cast:
-            a, client = await cast.instance(), Client("id")
-            await client.init(a)
-            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
-                await client.send(a, [client.batch("1", P0)])
-
     async def test_kproxys_own_topics_and_compacted_ones_are_refused(self) -> None:
         async with stage() as cast:
             cast.fake.cluster.create_topic("compacted", 1, config={"cleanup.policy": "compact"})
@@ -123,21 +102,6 @@ class TestOneClient:
 
 
 class TestFencing:
-    async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_left(self) -> None:
-        async with stage() as cast:
-            a, old, new = await cast.instance(), Client("id"), Client("id")
-            await old.init(a)
-            await old.write(a, "old", P0)
-            await new.init(a)
-            assert new.producer.producer_id == old.producer.producer_id
-            assert new.producer.epoch == old.producer.epoch + 1
-            for ask in (old.add(a, P0), old.end(a), old.send(a, [old.batch("z", P0)])):
-                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
-                    await ask
-            await new.write(a, "new", P0)
-            await new.end(a)
-            assert cast.visible(a.transactions.views) == ["new"]
-
     @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
     @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
     @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
@@ -156,39 +120,6 @@ class TestFencing:
             await new.write(b, "new", P0)
             await new.end(b)
             assert cast.visible(b.transactions.views) == ["new"]
-
-    async def test_a_producer_that_resumes_keeps_its_place_and_a_zombie_does_not(self) -> None:
-        async with stage() as cast:
-            a, client = await cast.instance(), Client("id")
-            await client.init(a)
-            had = client.producer
-            zombie = Client("id", producer=had)
-            await client.init(a, resume=True)
-            again = Client("id", producer=had)
-            assert await again.init(a, resume=True) == client.producer  # the answer was lost
-            await client.init(a)
-            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
-                await zombie.init(a, resume=True)
-
-    async def test_who_never_asked_for_a_producer_id_has_none(self) -> None:
-        async with stage() as cast:
-            a = await cast.instance()
-            with pytest.raises(TxnError, match="INVALID_PRODUCER_ID_MAPPING"):
-                await Client("id").add(a, P0)
-
-    async def test_what_comes_late_over_an_older_connection_touches_nothing(self) -> None:
-        async with stage() as cast:
-            a, client = await cast.instance(), Client("id")
-            await client.init(a)
-            await client.write(a, "1", P0)
-            late = Client("id", connection=1, producer=client.producer)
-            client.connection = 2
-            await client.end(a)
-            await client.write(a, "2", P0)
-            with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
-                await late.end(a, committed=False)
-            await client.end(a)
-            assert cast.visible(a.transactions.views) == ["1", "2"]
 
     async def test_a_second_end_while_one_is_pending_is_told_so(self) -> None:
         async with stage() as cast:

@@ -40,30 +40,6 @@ def over(client: Client, connection: int) -> Client:
     return Client(client.transactional_id, client.bumps, connection, client.producer)
 
 
-async def test_offsets_of_a_group_that_was_not_added_are_refused_and_begin_nothing() -> None:
-    async with stage() as cast:
-        a, client = await started(cast)
-        assert await refused(client.commit_offsets(a, "g", 5)) is ErrorCode.INVALID_TXN_STATE
-        assert a.stats.transactions.open == 0
-        await client.add_offsets(a, "h")
-        assert await refused(client.commit_offsets(a, "g", 5)) is ErrorCode.INVALID_TXN_STATE
-        await client.commit_offsets(a, "h", 6)
-        await client.end(a)
-        assert (committed(a), committed(a, "h")) == ({}, {0: 6})
-
-
-async def test_a_group_has_to_be_added_to_each_transaction() -> None:
-    async with stage() as cast:
-        a, client = await started(cast)
-        await client.offsets(a, "g", 20)
-        await client.end(a)
-        assert await refused(client.commit_offsets(a, "g", 10)) is ErrorCode.INVALID_TXN_STATE
-        await client.write(a, "1", ("t", 0))
-        assert await refused(client.commit_offsets(a, "g", 10)) is ErrorCode.INVALID_TXN_STATE
-        await client.end(a)
-        assert committed(a) == {0: 20}
-
-
 async def test_late_offsets_over_an_older_connection_do_not_replace_the_next_transactions() -> None:
     """The client repeated the request over connection 2; the first arrives in the next transaction."""
     async with stage() as cast:
@@ -77,50 +53,6 @@ async def test_late_offsets_over_an_older_connection_do_not_replace_the_next_tra
         assert await refused(client.commit_offsets(a, "g", 10)) is ErrorCode.NETWORK_EXCEPTION
         await client.end(a)
         assert committed(a) == {0: 20}
-
-
-async def test_late_offsets_that_arrive_before_the_clients_own_are_replaced() -> None:
-    async with stage() as cast:
-        a, client = await started(cast)
-        await client.add_offsets(a, "g")
-        await client.end(a, committed=False)
-        await client.add_offsets(a, "g")
-        await client.commit_offsets(a, "g", 10)
-        await over(client, 2).commit_offsets(a, "g", 20)
-        await client.end(a)
-        assert committed(a) == {0: 20}
-
-
-async def test_late_offsets_that_the_clients_own_do_not_replace_abort_the_transaction() -> None:
-    async with stage() as cast:
-        a, client = await started(cast)
-        await client.add_offsets(a, "g")
-        await client.end(a, committed=False)
-        await client.add_offsets(a, "g")
-        await client.commit_offsets(a, "g", 10, partition=1)
-        assert await refused(over(client, 2).commit_offsets(a, "g", 20)) is ErrorCode.TRANSACTION_ABORTABLE
-        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
-            await client.end(a)
-        await client.end(a, committed=False)
-        assert committed(a) == {}
-        await client.add_offsets(a, "g")
-        await over(client, 2).commit_offsets(a, "g", 20)
-        await client.end(a)
-        assert committed(a) == {0: 20}
-
-
-async def test_in_the_second_protocol_the_epoch_tells_and_nothing_has_to_be_added() -> None:
-    async with stage() as cast:
-        a, client = await started(cast, bumps=True)
-        late = over(client, 1)
-        await client.commit_offsets(a, "g", 10)
-        await client.end(a)
-        assert await refused(late.commit_offsets(a, "g", 5)) is ErrorCode.PRODUCER_FENCED
-        await client.commit_offsets(a, "g", 20)
-        assert await refused(late.commit_offsets(a, "g", 5)) is ErrorCode.PRODUCER_FENCED
-        await over(client, 2).commit_offsets(a, "g", 21, partition=1)
-        await client.end(a)
-        assert committed(a) == {0: 20, 1: 21}
 
 
 async def test_offsets_after_a_restart_of_kproxy_abort_as_partitions_do() -> None:

@@ -227,19 +227,6 @@ class TestNobodyIsGivenTheIdentityOfAnotherProducer:
 class TestALateInitProducerId:
     """KIP-360: a copy of a request that was answered, which comes when the client has gone on."""
 
-    async def test_aborts_nothing(self, bumps: bool) -> None:
-        async with stage() as cast:
-            a, client = await cast.instance(), Client("id", bumps)
-            before = await client.init(a)
-            await client.init(a, resume=True)
-            await client.write(a, "1", P0)
-            late = Client("id", bumps, producer=before)
-            assert await late.init(a, resume=True) == client.producer
-            await client.write(a, "2", P0)
-            await client.end(a)
-            assert cast.visible(a.transactions.views) == ["1", "2"]
-            assert a.stats.transactions.claims == {"won": 2}
-
     async def test_keeps_a_transaction_doomed(self, bumps: bool) -> None:
         async with stage() as cast:
             a, client = await cast.instance(), Client("id", bumps)

@@ -35,7 +35,12 @@ TIMEOUT_MS = 60_000
 TOPIC = "t"
 #: Ids that begin "own-" are not the broker's; nobody asks for one here.
 RULES = (HomeRule("own-*", Home.KPROXY), HomeRule("*", Home.BROKER_FENCED))
-NO_LOG: Any = ()
+
+
+class NoLog(list[Any]):
+    """Owners of ids that kproxy's log decides: none."""
+
+    leaving = False
 
 
 @dataclass
@@ -120,9 +125,10 @@ class Stage:
             async with trio.open_nursery() as nursery:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats, nursery)
+                no_log: Any = NoLog()
                 brokers = BrokerOwners(cluster, config, stats.transactions, connections)
                 nursery.start_soon(brokers.run)
-                coordinator = Coordinator(NO_LOG, brokers, config, jobs)
+                coordinator = Coordinator(no_log, brokers, config, jobs)
                 task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope))
         finally:
             cluster.close()

@@ -8,12 +8,11 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_owner, broker_owners
-from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import Also
 from tests.net.txn.broker import fenced_client, native_stage
 from tests.net.txn.broker.fenced_client import Client, client_of, told
-from tests.net.txn.broker.native_stage import TOPIC, stage
+from tests.net.txn.broker.native_stage import stage
 from tests.net.txn.log_harness import PATIENCE
 
 UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -34,23 +33,6 @@ async def test_ids_are_apart(kind: Kind) -> None:
         assert (cast.read(), cast.read(1), kproxy.coordinator.open) == (["one"], [], 1)
 
 
-async def test_the_parties_are_the_connections_of_what_is_open() -> None:
-    async with stage() as cast:
-        client = await client_of(cast)
-        other = Client(client.kproxy, "other", connection=2)
-        await other.init()
-        parties = client.coordinator.parties
-        await client.write("1")
-        assert await client.over(7).send("2") is ErrorCode.NONE
-        assert parties() == {1, 7}
-        await other.write("3", 1)
-        assert parties() == {1, 2, 7}
-        await client.end()
-        assert parties() == {2}
-        await client.add()
-        assert parties() == {1, 2}
-
-
 async def test_what_has_taken_longer_than_it_may_is_nobodys(autojump_clock: trio.testing.MockClock) -> None:
     """Whoever waits for open transactions, such as a kproxy that is to end, need not wait for it."""
     async with stage() as cast:
@@ -68,16 +50,6 @@ async def test_a_client_that_has_not_asked_for_the_id_here_is_unknown(kind: Kind
         await told(UNKNOWN, client.offsets("g", 1), client.send("1"), client.end())
         if isinstance(client, Client):
             await told(UNKNOWN, client.add(), client.add_offsets("g"))
-
-
-async def test_an_empty_id_or_group_and_kproxys_own_topics_are_refused() -> None:
-    async with stage() as cast:
-        client = await client_of(cast)
-        await told(ErrorCode.INVALID_REQUEST, Client(client.kproxy, "").init())
-        await told(ErrorCode.INVALID_GROUP_ID, client.add_offsets(""), client.offsets("", 1))
-        refused = await client.coordinator.add_partitions(client.request, [(TOPIC, 0), (LOG, 3)])
-        assert refused == {(LOG, 3): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        assert client.coordinator.open == 0
 
 
 async def test_what_only_kproxys_log_can_do_is_refused() -> None:

@@ -10,7 +10,6 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH
-from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
@@ -103,94 +102,9 @@ class TestOutcomes:
 
 
 @LEVELS
-class TestWhatIsLate:
-    async def test_data_and_offsets_that_were_not_added_to_this_transaction(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            await client.add_offsets("g")
-            await client.transaction("1")
-            late = ErrorCode.INVALID_TXN_STATE
-            await told(late, client.send("late"), client.offsets("g", 1))
-            await client.add(0)
-            await told(late, client.send("late", 1), client.offsets("g", 1))
-            assert await client.send("2") is ErrorCode.NONE
-            await client.end()
-            assert (cast.read(), cast.read(1)) == (["1", "2"], [])
-
-    async def test_what_comes_over_an_older_connection_is_not_answered(self, level: int) -> None:
-        async with stage(level) as cast:
-            older = await client_of(cast)
-            client = older.over(2)
-            await client.transaction("1")
-            await client.write("2")
-            gone = ErrorCode.NETWORK_EXCEPTION
-            await told(gone, older.end(), older.end(committed=False), older.add(1), older.add_offsets("g"))
-            await client.add_offsets("g")
-            await client.offsets("g", 5)
-            await told(gone, older.offsets("g", 4))
-            other = client.over(1)  # another group's coordinator may have the older connection
-            await client.add_offsets("h")
-            await other.offsets("h", 1)
-            assert await other.send("3") is ErrorCode.NONE, "leaders have connections of their own"
-            await client.end()
-            assert cast.read() == ["1", "2", "3"]
-            assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
-
-    async def test_offsets_that_may_be_late_and_are_not_replaced_abort_the_transaction(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            await client.add_offsets("g")
-            await client.end(committed=False)
-            await client.add_offsets("g")
-            await client.offsets("g", 10, partition=1)
-            await told(ErrorCode.TRANSACTION_ABORTABLE, client.over(2).offsets("g", 20), client.end())
-            await client.end(committed=False)
-            await client.add_offsets("g")
-            await client.over(2).offsets("g", 20)
-            await client.end()
-            found = cast.server.cluster.groups["g"].offsets
-            assert {place: row.offset for place, row in found.items()} == {(TOPIC, 0): 20}
-
-    async def test_a_sequence_that_is_not_the_next_is_refused(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            await client.write("1")
-            written = await client.produce("later", 7)
-            assert written.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert await client.send("2") is ErrorCode.NONE
-            await client.end()
-            assert cast.read() == ["1", "2"]
-
-
-@LEVELS
 class TestWhatIsRepeated:
-    async def test_data_are_answered_with_what_became_of_them(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            await client.write("0")
-            first = [await client.produce("1", 1), await client.produce("2", 2)]
-            assert [await client.produce("1", 1), await client.produce("2", 2)] == first
-            await client.end()
-            client.next[0] = 3
-            await client.write("3")
-            assert await client.produce("2", 2) == first[1], "of the transaction before"
-            await client.end()
-            assert cast.read() == ["0", "1", "2", "3"]
-
-    async def test_partitions_and_groups_may_be_added_again(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            for _ in range(2):
-                await client.add(0)
-                await client.add_offsets("g")
-                await client.offsets("g", 5)
-            assert await client.send("1") is ErrorCode.NONE
-            await client.add(0)
-            await client.end()
-            assert cast.read() == ["1"]
-
     @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-    async def test_an_end_is_answered_with_how_it_ended(self, level: int, committed: bool) -> None:
+    async def test_nobody_is_asked_about_an_end_again(self, level: int, committed: bool) -> None:
         async with stage(level) as cast:
             client = await client_of(cast)
             await client.transaction("1", committed=committed)
@@ -198,64 +112,6 @@ class TestWhatIsRepeated:
             await client.end(committed=committed)
             await told(ErrorCode.INVALID_TXN_STATE, client.end(committed=not committed))
             assert asked.hits == 0
-            assert client.kproxy.stats.transactions.commits == committed
-
-
-@pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-async def test_an_end_that_has_raised_the_epoch_is_answered_when_it_is_repeated(level: int, committed: bool) -> None:
-    async with stage(level) as cast:
-        client = await client_of(cast, second=True)
-        before = client.over(1)
-        await client.transaction("1", committed=committed)
-        again = before.over(1)
-        await again.end(committed=committed)
-        assert again.producer == client.producer
-        await told(ErrorCode.INVALID_TXN_STATE, before.end(committed=not committed))
-        await told(ErrorCode.PRODUCER_FENCED, before.send("late"))
-        await client.transaction("2")
-        await told(ErrorCode.PRODUCER_FENCED, before.end(committed=committed))
-        assert cast.read() == (["1", "2"] if committed else ["2"])
-
-
-@LEVELS
-@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-async def test_in_the_second_protocol_an_end_of_nothing_raises_the_epoch(level: int, committed: bool) -> None:
-    """The client begins its sequences at 0 after each end: a late batch would be taken into its next transaction."""
-    async with stage(level) as cast:
-        client = await client_of(cast, second=True)
-        for _ in range(2):
-            late = client.over(1)
-            await client.end(committed=committed)
-            assert client.producer.epoch > late.producer.epoch
-            await late.end(committed=committed)
-            assert late.producer == client.producer, "its answer was lost"
-        late = client.over(1)
-        await client.end(committed=committed)
-        await client.write("1")
-        await told(ErrorCode.PRODUCER_FENCED, late.send("late", 1))
-        await client.end()
-        assert (cast.read(), cast.read(1)) == (["1"], [])
-
-
-@LEVELS
-async def test_a_client_goes_on_as_the_one_that_it_was_before_an_end_whose_answer_was_lost(level: int) -> None:
-    async with stage(level) as cast:
-        client = await client_of(cast, second=True)
-        before = client.producer
-        await client.transaction("1")
-        ended = client.producer
-        await client.init(before)
-        assert client.producer > ended
-        assert client.kproxy.stats.transactions.fenced == 0
-        await client.transaction("2")
-        before, ended = ended, client.producer
-        await told(ErrorCode.PRODUCER_FENCED, client.init(before))
-        client.producer = ended
-        await client.write("3")
-        await told(ErrorCode.PRODUCER_FENCED, client.over(1).init(before))
-        await client.end()
-        assert cast.read() == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
@@ -270,18 +126,6 @@ async def test_who_has_raised_its_epoch_may_end_nothing_at_all(committed: bool) 
 
 @LEVELS
 class TestWhoHasIt:
-    async def test_a_newer_producer_at_this_kproxy_fences(self, level: int) -> None:
-        async with stage(level) as cast:
-            old = await client_of(cast)
-            await old.write("1")
-            new = Client(old.kproxy)
-            await new.init()
-            asks = (old.send("2"), old.end(), old.end(committed=False), old.add(), old.add_offsets("g"))
-            await told(ErrorCode.PRODUCER_FENCED, *asks, old.offsets("g", 1), old.init(old.producer))
-            await new.transaction("3")
-            assert cast.read() == ["3"]
-            assert old.kproxy.stats.transactions.aborts == {"initialized": 1}
-
     @pytest.mark.parametrize("first", ["add", "send", "offsets", "commit", "abort"])
     async def test_a_newer_producer_elsewhere_fences_whichever_request_learns_of_it(
         self, level: int, first: str
@@ -321,28 +165,6 @@ class TestWhoHasIt:
                 await client.end()
             await told(ErrorCode.PRODUCER_FENCED, client.end(committed=False), client.add())
             assert cast.read() == ["1"]
-
-    async def test_a_zombie_that_asks_to_go_on_does_not_abort_what_the_newer_has_open(self, level: int) -> None:
-        async with stage(level) as cast:
-            old = await client_of(cast)
-            await old.transaction("1")
-            new = Client(old.kproxy)
-            await new.init()
-            await new.write("2")
-            await told(ErrorCode.PRODUCER_FENCED, old.init(old.producer))
-            await new.end()
-            assert cast.read() == ["1", "2"]
-
-    async def test_ids_that_were_never_given_are_unknown(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            producer_id, epoch = client.producer
-            client.producer = Producer(producer_id + 1, epoch)
-            await told(ErrorCode.INVALID_PRODUCER_ID_MAPPING, client.add(), client.end())
-            client.producer = Producer(producer_id, epoch + 1)
-            await told(ErrorCode.INVALID_PRODUCER_EPOCH, client.add(), client.end())
-            await told(ErrorCode.PRODUCER_FENCED, client.init(Producer(producer_id, epoch + 9)))
-            assert client.kproxy.stats.transactions.fenced == 0
 
 
 @LEVELS
@@ -395,51 +217,6 @@ class TestAnIdThatTheBrokerHasForgotten:
 @LEVELS
 class TestGoingOn:
     """KIP-360: behind an error a client asks for its next epoch, and says who it is."""
-
-    async def test_what_is_open_is_aborted_and_the_epoch_rises(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            await client.transaction("1")
-            await client.write("2")
-            before = client.producer
-            await client.init(before)
-            assert client.producer > before
-            await client.transaction("3")
-            assert cast.read() == ["1", "3"]
-            await client.init(client.producer)
-            await client.transaction("4")
-            assert cast.read() == ["1", "3", "4"]
-            assert client.kproxy.stats.transactions.fenced == 0
-
-    async def test_an_answer_that_was_lost_is_given_again(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            before = client.producer
-            await client.init(before)
-            after = client.producer
-            await client.init(before)
-            assert client.producer == after
-            await client.transaction("1")
-            assert cast.read() == ["1"]
-
-    async def test_a_late_request_that_was_answered_aborts_nothing(self, level: int) -> None:
-        async with stage(level) as cast:
-            client = await client_of(cast)
-            before = client.producer
-            await client.init(before)
-            late = Client(client.kproxy)
-            await client.write("1")
-            await late.init(before)
-            assert late.producer == client.producer
-            await client.write("2")
-            await client.end()
-            await late.init(before)
-            await client.transaction("3")
-            assert cast.read() == ["1", "2", "3"]
-            await client.init(client.producer)
-            await told(ErrorCode.PRODUCER_FENCED, late.init(before))
-            await client.transaction("4")
-            assert cast.read() == ["1", "2", "3", "4"]
 
     async def test_a_late_request_of_a_fenced_producer_is_refused(self, level: int) -> None:
         async with stage(level) as cast:
