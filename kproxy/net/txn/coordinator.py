@@ -41,7 +41,7 @@ class Backend(Protocol):
         ...
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """Whether produce would not wait before it has accepted these."""
+        """Whether produce would not wait before it has accepted these, or need not outlive the task that asks."""
         ...
 
     async def produce(

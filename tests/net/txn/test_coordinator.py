@@ -86,13 +86,15 @@ class TestOneClient:
     async def test_what_takes_too_long_is_aborted_and_its_client_told(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance(), Client("id")
-            await client.init(a, 50)
+            await client.init(a)
             await client.write(a, "1", P0)
             owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
+            owner.keeper.timeout_ms = 1
             with trio.fail_after(30):
                 while owner.transaction is not None:  # noqa: ASYNC110 - time itself is waited for
                     await trio.sleep(0.05)
+            owner.keeper.timeout_ms = TIMEOUT_MS
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)
             await client.end(a, committed=False)

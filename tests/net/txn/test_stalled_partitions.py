@@ -1,7 +1,7 @@
 """A partition that takes no writes holds up nothing that does not need it: neither time-outs nor aborts nor fencing."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 import pytest
@@ -97,6 +97,16 @@ async def fill(client: Client, at: Instance, writing: Writing) -> None:
         await writing.ask(partial(client.send, at, [batch]))
 
 
+@contextmanager
+def overdue(at: Instance) -> Iterator[None]:
+    """Within it the open transaction has taken too long: not before, since to begin one may take long, too."""
+    owner = at.transactions.coordinator.log.of("id")
+    assert owner is not None
+    given_ms, owner.keeper.timeout_ms = owner.keeper.timeout_ms, 1
+    yield
+    owner.keeper.timeout_ms = given_ms
+
+
 async def decided(at: Instance) -> None:
     """Readers of the healthy partition go on."""
     with trio.fail_after(30):
@@ -110,9 +120,10 @@ class TestWhileWritersWait:
     async def test_the_timeout_holds(self, bumps: bool, stall: Stall) -> None:
         async with stalled(stall) as (cast, a, writing):
             client = Client("id", bumps)
-            await client.init(a, 300)
+            await client.init(a)
             await fill(client, a, writing)
-            await decided(a)
+            with overdue(a):
+                await decided(a)
             assert await writing.all_ended(4) == ["TRANSACTION_ABORTABLE"] * 4
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)
@@ -180,8 +191,9 @@ class TestWhileWritersWait:
 class TestWhileACommitWaits:
     async def test_the_timeout_holds_and_the_commit_is_answered_as_aborted(self, bumps: bool, stall: Stall) -> None:
         async with stalled(stall) as (cast, a, writing):
-            client = await self._committing(a, writing, bumps, 300)
-            await decided(a)
+            client = await self._committing(a, writing, bumps)
+            with overdue(a):
+                await decided(a)
             assert await writing.all_ended(2) == ["TRANSACTION_ABORTABLE"] * 2
             await client.end(a, committed=False)
             await client.write(a, "2", HEALTHY)
@@ -209,9 +221,9 @@ class TestWhileACommitWaits:
             await new.end(a)
             assert cast.visible(a.transactions.views) == ["2"]
 
-    async def _committing(self, a: Instance, writing: Writing, bumps: bool, timeout_ms: int = 60_000) -> Client:
+    async def _committing(self, a: Instance, writing: Writing, bumps: bool) -> Client:
         client = Client("id", bumps)
-        await client.init(a, timeout_ms)
+        await client.init(a)
         if not bumps:
             await client.add(a, HEALTHY, STALLED)
         assert (await client.send(a, [client.batch("1", HEALTHY)]))[0].error_code == 0
@@ -228,10 +240,11 @@ async def test_the_timeout_holds_while_a_leader_is_not_found_for_an_announcement
 
     async with stalled(_silent) as (cast, a, writing):
         client = Client("id", bumps=True)
-        await client.init(a, 300)
+        await client.init(a)
         await client.write(a, "1", HEALTHY)
         cast.fake.cluster.control(ApiKey.LIST_OFFSETS, no_answer)
         await writing.ask(partial(client.send, a, [client.batch("1", STALLED)]))
-        await decided(a)
+        with overdue(a):
+            await decided(a)
         assert await writing.all_ended(1) == ["TRANSACTION_ABORTABLE"]
         assert TOPIC in cast.fake.cluster.topics
