@@ -189,7 +189,7 @@ class _Process:
             log.info("listening", version=__version__, listen=listen, http=page)
             nursery.start_soon(self._say_ready, listen, page)
             self._notifier.ready()
-            await self._stop.told.wait()
+            await self._stop.requested.wait()
             await self._end()
 
     async def _say_ready(self, listen: str, page: str) -> None:
@@ -215,11 +215,11 @@ class _Process:
     async def _take_over(self, former: Predecessor, nursery: trio.Nursery, transactions: Transactions) -> bool:
         """Takes the place of the kproxy that runs, once this one can serve; False if told to stop before."""
         async with trio.open_nursery() as preparing:
-            preparing.start_soon(_cancel_behind, self._stop.told, preparing.cancel_scope)
+            preparing.start_soon(_cancel_behind, self._stop.requested, preparing.cancel_scope)
             await nursery.start(self._cluster.run)
             await nursery.start(transactions.run)
             preparing.cancel_scope.cancel()
-        if self._stop.told.is_set():
+        if self._stop.requested.is_set():
             return False
         await self._server.listen()
         await former.take()

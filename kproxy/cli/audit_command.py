@@ -138,7 +138,7 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
         except (KafkaError, OptionError) as error:
             raise KproxyError(str(error)) from None
         except AnalysisException as error:
-            # of all that Spark is told only the key is not ours
+            # only the key is an expression of the user
             raise StartupError(f"--key {request.key!r}: {_first_line(error)}", ExitCode.USAGE) from None
         except PySparkException as error:
             raise KproxyError(f"Spark: {_first_line(error)}") from None

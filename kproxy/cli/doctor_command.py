@@ -39,6 +39,6 @@ def doctor(as_json: bool, **params: Any) -> int:
     from kproxy.doctor.examination import examine
     from kproxy.doctor.findings import Level
 
-    told = examine(config)
-    show(as_object(told), as_json, lambda _: print_findings(told))
-    return {Level.FAIL: ExitCode.UNWELL, Level.WARN: ExitCode.WARNINGS}.get(worst(told), ExitCode.OK)
+    results = examine(config)
+    show(as_object(results), as_json, lambda _: print_findings(results))
+    return {Level.FAIL: ExitCode.UNWELL, Level.WARN: ExitCode.WARNINGS}.get(worst(results), ExitCode.OK)

@@ -104,7 +104,7 @@ def begin(
 
 @txn.command()
 @click.argument("transactional_id", metavar="ID")
-@click.option("--client-id", metavar="NAME", default="", help="For whom, as others are told.")
+@click.option("--client-id", metavar="NAME", default="", help="Shown as the client.id of the transactional id.")
 @click.option(
     "--timeout-ms",
     type=_timeout,
@@ -267,7 +267,7 @@ def log(
     as_json: bool,
 ) -> int:
     """Print the transaction log, from the brokers themselves."""
-    from kproxy.cli.txn_log import Wanted, print_log
+    from kproxy.cli.txn_log import RecordFilter, print_log
 
     loaded = _loaded(bootstrap_servers, config)
-    return print_log(loaded, Wanted(transactional_id, partition), follow=follow, as_json=as_json)
+    return print_log(loaded, RecordFilter(transactional_id, partition), follow=follow, as_json=as_json)

@@ -25,7 +25,7 @@ from kproxy.txn.log_records import decode
 from kproxy.txn.text import describe
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """Which records are printed; None: all."""
 
     transactional_id: str | None = None
@@ -37,11 +37,11 @@ class _NobodyReads(KproxyError):
 
 
 class Printer:
-    """Writes a line for each record that is wanted (``log_partition.LogSink``)."""
+    """Writes a line for each record that the filter lets through (``log_partition.LogSink``)."""
 
-    def __init__(self, wanted: Wanted, as_json: bool, write: Callable[[str], None]) -> None:
+    def __init__(self, only: RecordFilter, as_json: bool, write: Callable[[str], None]) -> None:
         """``write`` takes whole lines."""
-        self._wanted = wanted
+        self._filter = only
         self._line = _json_line if as_json else _text_line
         self._write = write
 
@@ -58,13 +58,13 @@ class Printer:
         key: bytes | None,
         value: bytes | None,
     ) -> None:
-        if self._wanted.partition not in (None, partition):
+        if self._filter.partition not in (None, partition):
             return
-        if self._wanted.transactional_id not in (None, _transactional_id(key, value)):
+        if self._filter.transactional_id not in (None, _transactional_id(key, value)):
             return
-        place = _RecordPosition(partition, offset, timestamp_ms, producer_id, epoch)
+        position = _RecordPosition(partition, offset, timestamp_ms, producer_id, epoch)
         try:
-            self._write(self._line(place, key, value))
+            self._write(self._line(position, key, value))
         except BrokenPipeError:
             raise _NobodyReads from None
 
@@ -80,8 +80,8 @@ class _RecordPosition(NamedTuple):
     epoch: int
 
 
-def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
-    """Prints what the log holds now, then, with ``follow``, what comes; the exit code.
+def print_log(config: Config, only: RecordFilter, *, follow: bool, as_json: bool) -> int:
+    """Prints the records of the log, and with ``follow`` new ones as they come; returns the exit code.
 
     KproxyError if no broker can be reached or the log can't be read.
     """
@@ -93,7 +93,7 @@ def print_log(config: Config, wanted: Wanted, *, follow: bool, as_json: bool) ->
             sys.stdout.flush()
 
     try:
-        trio.run(_main, config, Printer(wanted, as_json, write), follow)
+        trio.run(_main, config, Printer(only, as_json, write), follow)
         sys.stdout.flush()
     except* (_NobodyReads, BrokenPipeError):
         # What is left in the buffer has to go somewhere, else Python complains at its end.
@@ -144,13 +144,13 @@ def _transactional_id(key: bytes | None, value: bytes | None) -> str | None:
         return None
 
 
-def _text_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
-    moment = datetime.fromtimestamp(place.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return f"{moment} {place.partition}:{place.offset} {describe(key, value)}"
+def _text_line(position: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
+    moment = datetime.fromtimestamp(position.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"{moment} {position.partition}:{position.offset} {describe(key, value)}"
 
 
-def _json_line(place: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
-    line: dict[str, Any] = place._asdict()
+def _json_line(position: _RecordPosition, key: bytes | None, value: bytes | None) -> str:
+    line: dict[str, Any] = position._asdict()
     try:
         entry = decode(key, value)
         line |= {"kind": entry.kind.name, "transactional_id": entry.transactional_id, "body": _plain(entry.body)}

@@ -2,6 +2,9 @@
 
 ``Config`` may also be built directly, ``Config(bootstrap_servers=(Address("localhost", 9092),))``; every other field
 then has its default. ``load`` checks what people wrote and reports everything that is wrong with it at once.
+
+Our own parser, because every fault is reported with the flag, variable or file that it comes from, and all of them at
+once; libraries for settings validate the merged values.
 """
 
 from kproxy.config.exits import EXIT_CODES, ExitCode, StartupError, cannot_listen

@@ -43,7 +43,7 @@ from kproxy.config.values import (
     whole_number,
 )
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.coordinator_rules import Home, HomeRule, home_of
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.principals import DEFAULT_MAPPING, MappingRule
 from kproxy.proxy.routing import Address
@@ -752,7 +752,3 @@ class Config:
             if fnmatchcase(client_id, rule.client_id):
                 return rule.level == READ_COMMITTED
         return None
-
-    def transactions_home_of(self, transactional_id: str) -> Home:
-        """Who decides a transactional id's transactions, by the first rule of ``transactions.home`` that fits it."""
-        return home_of(self.transactions_home, transactional_id)

@@ -34,7 +34,9 @@ _PRODUCER: Final = {
     "producer_epoch": {"type": "integer", "minimum": -1, "maximum": 32_767},
 }
 _OWNER: Final = an_object(
-    _PRODUCER, "Who the id was told to belong to: refused (PRODUCER_FENCED) if a newer one has it.", closed=True
+    _PRODUCER,
+    "As begin, initialize or describe returned it; refused (PRODUCER_FENCED) if a newer owner has the id.",
+    closed=True,
 )
 _OTHERS: Final[Schema] = {
     "type": "boolean",
@@ -75,7 +77,7 @@ BEGIN: Final = _body(
 )
 INITIALIZE: Final = _body(
     {
-        "client_id": {**_CLIENT_ID, "minLength": 0, "description": "For whom, as others are told."},
+        "client_id": {**_CLIENT_ID, "minLength": 0, "description": "Shown as the client.id of the transactional id."},
         "timeout_ms": _TIMEOUT,
     }
 )

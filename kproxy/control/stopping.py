@@ -13,7 +13,7 @@ class Stop:
     """Told once, kproxy drains; told again, it ends at once."""
 
     def __init__(self) -> None:
-        self.told = trio.Event()
+        self.requested = trio.Event()
         self.at_once = trio.Event()
         #: Whether the ports are another process's by now.
         self.handed_over = False
@@ -23,9 +23,9 @@ class Stop:
         async for signum in signals:
             if signum == signal.SIGHUP:
                 await reload()
-            elif not self.told.is_set():
+            elif not self.requested.is_set():
                 log.info("stopping", signal=signal.Signals(signum).name)
-                self.told.set()
+                self.requested.set()
             else:
                 log.warning("second signal: ending at once", signal=signal.Signals(signum).name)
                 self.at_once.set()
@@ -33,4 +33,4 @@ class Stop:
     def replaced(self) -> None:
         log.info("stopping: another kproxy takes over")
         self.handed_over = True
-        self.told.set()
+        self.requested.set()

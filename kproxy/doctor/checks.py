@@ -15,7 +15,7 @@ class Check(NamedTuple):
     look: Callable[[Examined], Iterator[Finding]]
 
 
-class Told(NamedTuple):
+class CheckResult(NamedTuple):
     """A finding and the check that made it."""
 
     check: str
@@ -45,12 +45,12 @@ CHECKS: Final = (
 )
 
 
-def look(examined: Examined) -> list[Told]:
+def look(examined: Examined) -> list[CheckResult]:
     """All findings; each check has at least one."""
-    return [Told(check.name, finding) for check in CHECKS for finding in check.look(examined)]
+    return [CheckResult(check.name, finding) for check in CHECKS for finding in check.look(examined)]
 
 
-def worst(told: list[Told]) -> Level:
+def worst(results: list[CheckResult]) -> Level:
     """FAIL, WARN or OK: what could not be found out counts as nothing."""
-    levels = {row.finding.level for row in told}
+    levels = {row.finding.level for row in results}
     return next((level for level in (Level.FAIL, Level.WARN) if level in levels), Level.OK)

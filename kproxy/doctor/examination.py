@@ -7,7 +7,7 @@ import trio
 
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.config import Config
-from kproxy.doctor.checks import Told, look
+from kproxy.doctor.checks import CheckResult, look
 from kproxy.doctor.gather import gather
 from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.proxy.stats import Stats
@@ -15,13 +15,13 @@ from kproxy.proxy.stats import Stats
 _PATIENCE_SECONDS: Final = 5.0
 
 
-def examine(config: Config) -> list[Told]:
+def examine(config: Config) -> list[CheckResult]:
     """All findings. StartupError if a file of TLS or of a login is bad."""
     running = _running(config)
     return trio.run(_examine, config, running)
 
 
-async def _examine(config: Config, running: Mapping[str, Any] | None) -> list[Told]:
+async def _examine(config: Config, running: Mapping[str, Any] | None) -> list[CheckResult]:
     examined = await gather(config, open_networks(config, Stats()).own)
     examined.running = running
     return look(examined)

@@ -22,7 +22,7 @@ _TIMESTAMPS: Final = 1
 
 
 async def clock_skew(client: BrokerClient) -> ClockSkew | None:
-    """How far the controller's clock is ahead; None if it is not told. OSError, RemoteProtocolError."""
+    """How far the controller's clock is ahead; None if the brokers do not report it. OSError, RemoteProtocolError."""
     partitions = [DescribeQuorumRequestPartitionData(partition_index=0)]
     request = DescribeQuorumRequest(topics=[DescribeQuorumRequestTopicData(topic_name=_TOPIC, partitions=partitions)])
     asked = time.time()
@@ -31,11 +31,11 @@ async def clock_skew(client: BrokerClient) -> ClockSkew | None:
     except NoCommonVersion:
         return None
     answered = time.time()
-    told = _leaders_time(response)
-    if told is None:
+    leader_ms = _leaders_time(response)
+    if leader_ms is None:
         return None
     middle_ms = int((asked + answered) * 500)
-    return ClockSkew(told - middle_ms, int((answered - asked) * 500) + 1)
+    return ClockSkew(leader_ms - middle_ms, int((answered - asked) * 500) + 1)
 
 
 def _leaders_time(response: DescribeQuorumResponse) -> int | None:

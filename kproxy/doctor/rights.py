@@ -24,9 +24,7 @@ def markers(examined: Examined) -> Iterator[Finding]:
     if rights == NOT_TOLD:
         yield skipped("the brokers do not tell rights (Kafka 2.3 and later do)")
     elif not rights:
-        yield skipped(
-            "kproxy may not Describe the cluster, so its rights can't be told", "grant Describe on the cluster"
-        )
+        yield skipped("kproxy may not Describe the cluster, so its rights are unknown", "grant Describe on the cluster")
     elif has(rights, Right.CLUSTER_ACTION) or has(rights, Right.ALTER):
         yield ok("markers may be written: ClusterAction or Alter on the cluster is granted")
     else:
@@ -90,18 +88,18 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
 
 def reading(examined: Examined) -> Iterator[Finding]:
     """Read on the topics of users: DescribeProducers, and reading back what is in doubt."""
-    told = {
+    known = {
         name: examined.topics[name].topic_authorized_operations
         for name in examined.users_topics()
         if examined.topics[name].topic_authorized_operations != NOT_TOLD
     }
-    closed = sorted(name for name, rights in told.items() if not has(rights, Right.READ))
+    closed = sorted(name for name, rights in known.items() if not has(rights, Right.READ))
     if closed:
         yield warn(
-            f"{len(closed)} of {len(told)} topics may not be read by kproxy: {listed(closed)}",
+            f"{len(closed)} of {len(known)} topics may not be read by kproxy: {listed(closed)}",
             "grant Read on topics that clients write: else what is in doubt can't be compared, and is written again",
         )
-    elif told:
-        yield ok(f"all {len(told)} topics of users may be read")
+    elif known:
+        yield ok(f"all {len(known)} topics of users may be read")
     else:
         yield skipped("no topics of users are seen, or the brokers do not tell rights on them")

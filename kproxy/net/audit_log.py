@@ -11,9 +11,9 @@ from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.audit")
 
-#: The same refusal is told once in so many seconds, with how often it was not told.
+#: The same refusal is logged once in this time, with how often it was suppressed.
 _PERIOD_SECONDS: Final = 60.0
-#: Refusals told in a period; what comes beyond is counted by the metric alone, and told to be so once.
+#: Refusals logged in a period; further ones are only counted by the metric, which one line says.
 _MOST_LINES: Final = 1_000
 
 
@@ -26,7 +26,7 @@ class AuditLog:
         self._began = 0.0
         #: What was refused in this period, and how often.
         self._seen: dict[tuple[Subject, Refusal], int] = {}
-        #: How often what was refused in the last period had not been told.
+        #: How often each refusal of the last period was suppressed.
         self._before: dict[tuple[Subject, Refusal], int] = {}
 
     def refused(self, subject: Subject, refusal: Refusal, now: float) -> None:
@@ -37,9 +37,9 @@ class AuditLog:
         if now - self._began >= _PERIOD_SECONDS:
             self._began, self._before, self._seen = now, self._seen, {}
         key = subject, refusal
-        told = self._seen.get(key)
-        if told is not None:
-            self._seen[key] = told + 1
+        suppressed = self._seen.get(key)
+        if suppressed is not None:
+            self._seen[key] = suppressed + 1
         elif len(self._seen) < _MOST_LINES:
             self._seen[key] = 1
             _tell(subject, refusal, self._before.pop(key, 1) - 1)

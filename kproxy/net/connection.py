@@ -165,7 +165,6 @@ class Connection:
 
     @property
     def node_id(self) -> int:
-        """As ``kproxy.dedup.unconfirmed.Wire``."""
         return -1 if self._broker is None else self._broker.node_id
 
     def _received_all(self) -> bool:
@@ -174,15 +173,12 @@ class Connection:
         return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
 
     def unacked(self) -> int:
-        """As ``ByteIO``."""
         return self.client.unacked()
 
     def peer_closed(self) -> bool:
-        """As ``ByteIO``."""
         return self.client.peer_closed()
 
     def was_reset(self) -> bool:
-        """As ``ByteIO``."""
         return self.client.was_reset()
 
     # -- the client's side

@@ -23,7 +23,7 @@ from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
 
-#: A start that takes longer is told of.
+#: A start that takes longer is logged.
 _PATIENCE_SECONDS = 10.0
 
 
@@ -60,7 +60,7 @@ class LaneLog:
         self.opened.set()
 
     async def _until_read(self) -> PartitionClient:
-        backoff_ms, began, told = self._config.retry_backoff_ms, trio.current_time(), False
+        backoff_ms, began, logged = self._config.retry_backoff_ms, trio.current_time(), False
         client: PartitionClient | None = None
         reader: LaneReader | None = None
         while True:
@@ -74,8 +74,8 @@ class LaneLog:
                 self._cluster.count_error("producer_state_log")
                 if isinstance(error, TopicDeleted):
                     client = reader = None
-                if not told and trio.current_time() > began + _PATIENCE_SECONDS:
-                    told = True
+                if not logged and trio.current_time() > began + _PATIENCE_SECONDS:
+                    logged = True
                     log.warning("waiting for the log of producer ids; no records are accepted before", error=str(error))
             backoff_ms = await pause(backoff_ms, self._config)
 

@@ -159,7 +159,7 @@ class SocketIO:
 
     def _ends(self) -> int:
         poll = select.poll()
-        poll.register(self._sock, select.POLLRDHUP)  # POLLHUP and POLLERR are always told
+        poll.register(self._sock, select.POLLRDHUP)  # POLLHUP and POLLERR are always reported
         return sum(events for _, events in poll.poll(0))
 
     def close(self) -> None:

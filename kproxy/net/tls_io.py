@@ -1,7 +1,7 @@
 """TLS over a non-blocking socket: the same face as ``SocketIO``, so that nobody above knows of it.
 
 The handshake of a connection that was accepted goes on while its first bytes are waited for: a client that is slow at
-it holds up nobody. Each record is one write, so that bytes which the peer's kernel has acknowledged can be told as
+it holds up nobody. Each record is one write, so that bytes which the peer's kernel has acknowledged can be counted as
 bytes of the content: half a record is nothing to its reader.
 """
 
@@ -60,7 +60,7 @@ class TlsIO(WrappedIO):
         """Takes over a connection, as its client if ``server_name`` says whom to expect, else as its server.
 
         ``scratch`` is for ciphertext between two calls that do not wait; all connections may share it.
-        ``failed`` is told why a handshake did not come to its end.
+        ``failed`` is called with the reason if a handshake fails.
         """
         super().__init__(inner)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -75,7 +75,7 @@ class TlsIO(WrappedIO):
         self._left: list[Buffer] = []
         #: Bytes of ciphertext that were made, and that the kernel surely has.
         self._made = self._given = 0
-        #: Bytes of content that were encrypted, that were told as written, and that have arrived.
+        #: Bytes of content that were encrypted, that were reported as written, and that have arrived.
         self._plain = self._told = self._had = 0
         #: Bytes of ciphertext and of content at the end of each record that may not have arrived.
         self._ends: deque[tuple[int, int]] = deque()

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 def unreadable_names_untold() -> Iterator[None]:
     """While the block lasts nothing is written to stderr where a client asks for a TLS name that is not ASCII.
 
-    The handshake fails in any case and is told and counted as all that fail. Whoever can connect could else fill the
+    The handshake fails in any case and is logged and counted like any other. Any client could otherwise fill the
     log, for Python reports what it can't raise (here: bytes that are no name) to ``sys.unraisablehook``.
     """
-    told = sys.unraisablehook
+    usual = sys.unraisablehook
 
     def hook(fault: "sys.UnraisableHookArgs") -> None:
         if not (isinstance(fault.exc_value, UnicodeDecodeError) and isinstance(fault.object, bytes)):
-            told(fault)
+            usual(fault)
 
     sys.unraisablehook = hook
     try:
         yield
     finally:
-        sys.unraisablehook = told
+        sys.unraisablehook = usual

@@ -97,7 +97,6 @@ class TlsNetwork:
         return io
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
-        """As ``Network``."""
         listeners = await self._network.listen(host, port, backlog)
         if self._accepting is None:
             return listeners
@@ -114,7 +113,6 @@ class TlsNetwork:
             log.warning("many TLS handshakes fail; see kproxy_connections_refused_total", peer=peer, reason=reason)
 
     def wall(self) -> float:
-        """As ``Network``."""
         return self._network.wall()
 
 

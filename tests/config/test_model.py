@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.config import Address, Config, DeliverRule, options
 from kproxy.config.values import IsolationRule
-from kproxy.proxy.coordinator_rules import Home, HomeRule
+from kproxy.proxy.coordinator_rules import Home, HomeRule, home_of
 
 SERVERS = (Address("kafka", 9092),)
 
@@ -59,9 +59,9 @@ def test_two_known_clients_are_helped_by_default() -> None:
 def test_the_first_rule_that_fits_a_transactional_id_is_its_home() -> None:
     rules = (HomeRule("orders-*", Home.KPROXY), HomeRule("orders-1", Home.BROKER))
     config = Config(bootstrap_servers=SERVERS, transactions_home=rules)
-    assert config.transactions_home_of("orders-1") is Home.KPROXY
-    assert config.transactions_home_of("other") is Home.AUTO
-    assert Config(bootstrap_servers=SERVERS).transactions_home_of("orders-1") is Home.AUTO
+    assert home_of(config.transactions_home, "orders-1") is Home.KPROXY
+    assert home_of(config.transactions_home, "other") is Home.AUTO
+    assert home_of(Config(bootstrap_servers=SERVERS).transactions_home, "orders-1") is Home.AUTO
 
 
 def test_the_first_rule_that_fits_a_client_says_what_it_reads() -> None:

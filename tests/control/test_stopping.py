@@ -13,7 +13,7 @@ async def test_signals() -> None:
     async def signals() -> AsyncIterator[int]:
         for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             yield signum
-            seen.append((signum, stop.told.is_set(), stop.at_once.is_set()))
+            seen.append((signum, stop.requested.is_set(), stop.at_once.is_set()))
 
     reloads: list[None] = []
 
@@ -36,6 +36,6 @@ def test_a_successor_is_an_end_without_a_delay() -> None:
     stop = Stop()
     with capture_logs():
         stop.replaced()
-    assert stop.told.is_set()
+    assert stop.requested.is_set()
     assert stop.handed_over
     assert not stop.at_once.is_set()

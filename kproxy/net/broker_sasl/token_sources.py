@@ -78,18 +78,18 @@ class IssuedTokens:
 
     async def run(self) -> None:
         """As ``TokenSource``: logins then need not wait for it."""
-        told = False
+        reported = False
         while True:
             try:
                 async with self._asking:
                     await self._renew()
             except OSError as error:
-                if not told:
+                if not reported:
                     log.warning("no new token for the brokers; retrying", reason=str(error))
-                told = True
+                reported = True
                 await trio.sleep(_PAUSE_SECONDS)
                 continue
-            told = False
+            reported = False
             assert self._issued is not None
             await trio.sleep(max(1.0, self._issued.lifetime * _FRESH))
 
