@@ -51,7 +51,7 @@ class Process:
 
 def _status(url: str) -> int:
     try:
-        with urlopen(url, timeout=2) as answer:
+        with urlopen(url, timeout=30) as answer:
             return int(answer.status)
     except HTTPError as error:
         with error:
