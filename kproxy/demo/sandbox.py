@@ -101,7 +101,7 @@ def _describe(console: Console, broker: Broker, sidecar: Sidecar, control: Path,
         f"without kproxy       {broker.bootstrap}    {broker.description}\n"
         f"topics               {names}\n"
         "\nTry, in another terminal:\n"
-        "  kproxy status\n"
+        f"  kproxy status --socket {control}\n"
         f"  kproxy txn list --socket {control}\n"
         "\nCtrl-C stops and removes everything."
     )

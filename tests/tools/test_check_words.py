@@ -26,6 +26,12 @@ def test_code_and_addresses_are_not_prose() -> None:
     assert found("```\nbehind it\n```\n\n    behind it\n\nUse `behind it`, [here](behind-it.md).\n") == []
 
 
+def test_only_where_tables_quote_names_they_are_not_prose() -> None:
+    row = "| behind it |\n\nBehind it.\n"
+    assert [finding.line for finding in check("docs/reliability.md", row, read_rules())] == [3]
+    assert [finding.line for finding in check("docs/other.md", row, read_rules())] == [1, 3]
+
+
 def test_lines_are_counted_over_code() -> None:
     assert found("```\n1\n2\n```\n\nIt stands in the log.\n") == [(6, "stands in")]
 
