@@ -8,6 +8,7 @@ import structlog
 import trio
 
 from kproxy.config import ConfigError, ExitCode, StartupError
+from kproxy.net.file_stamps import file_stamps
 
 log = structlog.get_logger("kproxy.files")
 
@@ -24,7 +25,7 @@ class WatchedFile(Generic[_Content]):
         self._path = path
         self._read = read
         self._option = option
-        self._seen = self._look()
+        self._seen = file_stamps([self._path])
         try:
             self.content = read(path)
         except ConfigError as error:
@@ -38,7 +39,7 @@ class WatchedFile(Generic[_Content]):
 
     async def reload(self) -> bool:
         """Checks the file at once; True if it has a new content that can be used."""
-        seen = self._look()
+        seen = file_stamps([self._path])
         if seen == self._seen:
             return False
         self._seen = seen
@@ -51,11 +52,3 @@ class WatchedFile(Generic[_Content]):
         log.info("file loaded again", option=self._option, file=str(self._path))
         self.use(self.content)
         return True
-
-    def _look(self) -> tuple[int, int, int]:
-        """What changes with the file; zeros while it is missing, as between the steps of some editors."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
