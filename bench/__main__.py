@@ -11,14 +11,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import cases, load, payloads
+from bench import cases, curves, load, payloads
 from bench.doubts import doubts
 from bench.homes import PARTITIONS as HOMES_PARTITIONS
 from bench.homes import homes
 from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
 from bench.recovery import recovery
-from bench.report import Figure, line, save, show
+from bench.report import Figure, charts, line, save, show
 from bench.restarts import restarts
 from bench.start import start
 from bench.targets import Target, leader, open_sink, open_targets
@@ -39,6 +39,8 @@ SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "old-produce": cases.old_produce,
     "old-fetch": cases.old_fetch,
     "latency": cases.latency,
+    "batch-sizes": curves.batch_sizes,
+    "producers": curves.producers,
 }
 SIZED: dict[str, Callable[[int], list[Figure]]] = {
     "committed-fetch": cases.committed_fetch,
@@ -138,6 +140,7 @@ def main(
         figures += _spark(records, console)
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
+    console.print(charts(figures), highlight=False, markup=False, soft_wrap=True)
     if json_path:
         save(figures, json_path)
 

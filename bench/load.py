@@ -36,7 +36,7 @@ class Connection:
         plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = tls.wrap_socket(plain, server_hostname=address[0]) if tls else plain
-        self._buffer = bytearray(1 << 16)
+        self._buffer = bytearray(1 << 10)
 
     def __enter__(self) -> "Connection":
         return self

@@ -129,6 +129,12 @@ def small_produce_call() -> Call:
     return _produce(SMALL, MODERN_PRODUCE, bytes(build_batch([record])), 1, RECORD_BYTES[SMALL])
 
 
+def sized_produce_call(size: int) -> Call:
+    """A Produce request with one record of `size` bytes."""
+    record = Record(0, _TIMESTAMP_MS, None, random.Random(4).randbytes(size), ())
+    return _produce(LARGE, MODERN_PRODUCE, bytes(build_batch([record])), 1, size)
+
+
 def big_produce_call() -> Call:
     """A Produce request with one batch of 800 KB, near what a topic takes: few of them fill the proxy's memory."""
     value = random.Random(2).randbytes(RECORD_BYTES[LARGE])

@@ -22,6 +22,9 @@ class Figure:
     met: bool | None = None
     note: str = ""
     """Why the figures are of less than was meant to be measured."""
+    curve: str = ""
+    at: str = ""
+    """The chart that it belongs to, and its place there."""
 
 
 def line(figure: Figure) -> str:
@@ -50,6 +53,27 @@ def show(figures: Iterable[Figure], title: str, console: Console) -> None:
             "; ".join(filter(None, (figure.goal, figure.note))),
         )
     console.print(table)
+
+
+def charts(figures: Iterable[Figure]) -> str:
+    """A Mermaid chart of each curve: the cost of kproxy to that of the bare relay."""
+    curves: dict[str, list[tuple[str, float]]] = {}
+    for figure in figures:
+        if figure.curve and figure.relay and figure.kproxy:
+            curves.setdefault(figure.curve, []).append((figure.at, figure.kproxy / figure.relay))
+    return "\n\n".join(
+        "\n".join(
+            (
+                "```mermaid",
+                "xychart-beta",
+                f'    x-axis "{curve}" [{", ".join(json.dumps(at) for at, _ in points)}]',
+                '    y-axis "CPU, kproxy to bare relay" 0 --> 3',
+                f"    line [{', '.join(f'{ratio:.2f}' for _, ratio in points)}]",
+                "```",
+            )
+        )
+        for curve, points in curves.items()
+    )
 
 
 def save(figures: Iterable[Figure], path: Path) -> None:

@@ -267,6 +267,8 @@ def _uvarint(frame: Buffer, pos: int) -> tuple[int, int]:
 
 def skip_tags(frame: Buffer, pos: int) -> int:
     """The position behind a section of tagged fields (KIP-482) that begins at ``pos``."""
+    if not frame[pos]:
+        return pos + 1  # none, as nearly always
     count, pos = _uvarint(frame, pos)
     if count > _MOST_TAGS:
         raise RemoteProtocolError(f"{count} tagged fields in one place of a Produce request")

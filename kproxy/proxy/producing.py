@@ -115,8 +115,11 @@ class Producer:
         if lane is None or self._waiting or call.version != call.upstream_version:
             return None
         tracks = [lane.track((topic, partition)) for topic, partition, _, _ in layout.partitions]
-        if len(set(tracks)) < len(tracks) or not all([track.has_room(limit) for track in tracks]):
+        if len(set(tracks)) < len(tracks):
             return None
+        for track in tracks:
+            if not track.has_room(limit):
+                return None
         self._note_naming(call)
         if layout.acks != -1:
             frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.report import Figure, line, save, show
+from bench.report import Figure, charts, line, save, show
 
 FIGURES = [
     Figure("v2 produce: CPU", "s/GB", None, 1.5, 1.8, "<= 1.3 x relay: 1.20", True),
@@ -37,3 +37,19 @@ def test_the_table_says_why_a_figure_is_of_less() -> None:
     out = StringIO()
     show([Figure("rate", "1/s", 2, None, None, "5", False, "out of time")], "title", Console(file=out, width=140))
     assert "5; out of time" in out.getvalue()
+
+
+def test_the_points_of_a_curve_are_a_chart() -> None:
+    points = [
+        Figure("", "", None, 2.0, 3.0, curve="size", at="1 kB"),
+        Figure("", "", None, 4.0, 5.0, curve="size", at="9"),
+    ]
+    assert charts([*FIGURES, *points]).splitlines() == [
+        "```mermaid",
+        "xychart-beta",
+        '    x-axis "size" ["1 kB", "9"]',
+        '    y-axis "CPU, kproxy to bare relay" 0 --> 3',
+        "    line [1.50, 1.25]",
+        "```",
+    ]
+    assert charts(FIGURES) == ""

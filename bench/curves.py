@@ -1,0 +1,75 @@
+"""What a Produce request costs over the size of its batch, and over the number of producers: a chart of each."""
+
+import contextlib
+from collections.abc import Sequence
+
+from bench import load, payloads
+from bench.cases import WINDOW, Cost
+from bench.load import Call, Connection, Transfer
+from bench.report import Figure
+from bench.targets import Target
+
+BATCH_BYTES = (100, 1_000, 10_000, 100_000, 1_000_000)
+PRODUCERS = (1, 10, 100, 1_000, 5_000)
+_ROUNDS = 4
+_FEWEST_REQUESTS = 20
+_MOST_REQUESTS = 1_000
+_MICROSECONDS = 1e6
+
+
+def batch_sizes(targets: Sequence[Target], total_bytes: int, sizes: Sequence[int] = BATCH_BYTES) -> list[Figure]:
+    """One batch a request, of one record; as fast as they are answered."""
+    figures = []
+    for size in sizes:
+        call = payloads.sized_produce_call(size)
+        requests = max(_FEWEST_REQUESTS, min(_MOST_REQUESTS, total_bytes // (len(sizes) * size * _ROUNDS)))
+        costs = [(target, Cost()) for target in targets if target.program]
+        for _ in range(_ROUNDS):
+            for target, cost in costs:
+                before = target.cpu_seconds()
+                done = load.produce(target.address, [call], requests * call.payload_bytes, window=WINDOW)
+                cost.add(done, target.cpu_seconds() - before)
+        figures.append(_point("batch size", _short(size, "B"), costs))
+    return figures
+
+
+def producers(targets: Sequence[Target], total_bytes: int, counts: Sequence[int] = PRODUCERS) -> list[Figure]:
+    """So many connections that each send a request with a batch of 1 KB, and wait for the answer."""
+    call = payloads.sized_produce_call(1_000)
+    figures = []
+    for count in counts:
+        rounds = max(1, min(_MOST_REQUESTS, total_bytes // call.payload_bytes) // count)
+        costs = [(target, Cost()) for target in targets if target.program]
+        for target, cost in costs:
+            with contextlib.ExitStack() as stack:
+                each = [stack.enter_context(Connection(target.address)) for _ in range(count)]
+                for connection in each:  # leases a producer id, connects to the broker
+                    call.check(connection.ask(call.frame))
+                for _ in range(_ROUNDS):
+                    before = target.cpu_seconds()
+                    done = _rounds(each, call, rounds)
+                    cost.add(done, target.cpu_seconds() - before)
+        figures.append(_point("producers", f"{count:,}", costs))
+    return figures
+
+
+def _rounds(each: Sequence[Connection], call: Call, rounds: int) -> Transfer:
+    for _ in range(rounds):
+        for connection in each:
+            connection.send(call.frame)
+        for connection in each:
+            call.check(connection.receive())
+    requests = rounds * len(each)
+    return Transfer(0.0, requests * call.payload_bytes, requests * call.records)
+
+
+def _point(curve: str, at: str, costs: Sequence[tuple[Target, Cost]]) -> Figure:
+    cpu = {target.name: cost.cpu_seconds / cost.records * _MICROSECONDS for target, cost in costs}
+    return Figure(f"{curve}, {at}: CPU", "µs/request", None, cpu["relay"], cpu["kproxy"], curve=curve, at=at)
+
+
+def _short(count: int, unit: str) -> str:
+    for name, factor in (("M", 1_000_000), ("k", 1_000)):
+        if count >= factor:
+            return f"{count // factor} {name}{unit}"
+    return f"{count} {unit}"
