@@ -95,7 +95,7 @@ class TransactionalId:
         send over any number of connections. ``newest``: the identity that the id has by what else is known.
         """
         client = self.client
-        if newest.producer_id == client.producer_id > -1:
+        if newest.producer_id == client.producer_id:
             client = max(client, newest)  # another instance may have given the id to a newer producer
         if request.client.producer_id != client.producer_id:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {request.client.producer_id}")

@@ -50,6 +50,7 @@ class TestWhichRequestsAreAdmitted:
         ("client", "error"),
         [
             (Producer(8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+            (Producer(6, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
             (Producer(7, 4), ErrorCode.INVALID_PRODUCER_EPOCH),
             (Producer(7, 2), ErrorCode.PRODUCER_FENCED),
         ],
@@ -79,12 +80,16 @@ class TestWhichRequestsAreAdmitted:
         with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
             known.admit(by(connection=1), COORDINATOR)
         known.admit(by(connection=1), "group")
-        known.admit(by(connection=1), None)
+        for connection in (4, 3):
+            known.admit(by(connection=connection), None)
         known.initialize()
         known.admit(by(connection=1), COORDINATOR)
 
     def test_the_parties_are_the_connections_of_the_open_transaction(self) -> None:
         known = Id()
+        assert known.begin()
+        assert known.parties() == set()
+        known.drop()
         known.admit(by(connection=1), None)
         assert known.parties() == ()
         assert known.begin()
@@ -99,6 +104,7 @@ class TestWhichRequestsAreAdmitted:
 
     def test_a_client_has_left_when_its_newest_connection_has_ended(self) -> None:
         known = Id()
+        assert not known.is_left
         known.admit(by(connection=1), COORDINATOR)
         known.admit(by(connection=2), COORDINATOR)
         known.closed(1)
@@ -108,6 +114,9 @@ class TestWhichRequestsAreAdmitted:
         known.admit(by(connection=3), None)
         assert known.is_left
         known.admit(by(connection=3), COORDINATOR)
+        assert not known.is_left
+        known.closed(3)
+        known.initialize()
         assert not known.is_left
 
 
@@ -180,6 +189,27 @@ class TestEnds:
         with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
             known.repeated_end(by(CLIENT), last, committed=not committed)
 
+    def test_the_producer_id_after_the_last_epoch_may_be_a_lower_one(self) -> None:
+        """Brokers hand out producer ids in blocks."""
+        after = Producer(3, 0)
+        assert Id(after).repeated_end(by(CLIENT), Ended(CLIENT, True, after), committed=True) == after
+
+    @ENDS
+    def test_the_same_end_may_be_asked_for_until_it_is_certain(self, committed: bool) -> None:
+        known = Id()
+        known.begin()
+        for either in (True, False):
+            known.refuse_other_end(committed=either)
+        for _ in range(2):
+            known.ask_to_end(committed=committed)
+        assert known.may_be_committed is committed
+        for asked in (known.ask_to_end, known.refuse_other_end):
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                asked(committed=not committed)
+        known.refuse_other_end(committed=committed)
+        known.apply(Event.REFUSED)
+        known.ask_to_end(committed=not committed)
+
     @pytest.mark.parametrize(
         ("known", "asks", "last"),
         [
@@ -187,9 +217,17 @@ class TestEnds:
             (CLIENT, CLIENT, Ended(CLIENT, True, CLIENT)),
             (NEXT, NEXT, Ended(CLIENT, True, NEXT)),
             (Producer(7, 5), CLIENT, Ended(CLIENT, True, NEXT)),
+            (Producer(7, 2), CLIENT, Ended(CLIENT, True, NEXT)),
             (NEXT, Producer(7, 2), Ended(CLIENT, True, NEXT)),
         ],
-        ids=["nothing ended", "the epoch stays", "with the new identity", "replaced since", "replaced before"],
+        ids=[
+            "nothing ended",
+            "the epoch stays",
+            "with the new identity",
+            "replaced since",
+            "not heard of",
+            "replaced before",
+        ],
     )
     def test_all_others_are_no_repetition(self, known: Producer, asks: Producer, last: Ended | None) -> None:
         assert Id(known).repeated_end(by(asks), last, committed=True) is None
