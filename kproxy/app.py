@@ -127,7 +127,7 @@ class _Process:
         listening = predecessor.listening if predecessor is not None else ()
         ports = {each.node_id: each.sock.getsockname()[1] for each in listening if each.node_id is not None}
         self._succession = Succession(None if predecessor is None else ports)
-        self._sockets = SocketNetwork(each.sock for each in listening)
+        self._sockets = SocketNetwork((each.sock for each in listening), config.proxy_protocol_hosts)
         self._loaded = load_resources(config, self._stats, self._sockets)
         networks = self._loaded.networks
         self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks)

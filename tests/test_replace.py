@@ -8,9 +8,9 @@ import trio
 
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.testing.ports import free_ports
 from tests.net.harness import FrameClient, errors_of, produce, values_in
 from tests.support.processes import kproxy, serving
-from verification.chaos.ports import free_ports
 
 _CLIENTS = 4
 _ENOUGH = 150

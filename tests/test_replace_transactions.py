@@ -8,9 +8,9 @@ import trio
 
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import open_fake_cluster
+from kproxy.testing.ports import free_ports
 from tests.support.processes import Process, kproxy, serving
 from tests.support.transactional_load import TransactionalLoad
-from verification.chaos.ports import free_ports
 
 _PRODUCERS = 3
 

@@ -21,6 +21,9 @@ class Panel(NamedTuple):
     description: str
     queries: tuple[Query, ...]
     kind: str = "timeseries"
+    #: Of a figure on top: from this value on yellow, and from that on red.
+    yellow: float | None = None
+    red: float | None = None
 
 
 def rate_by(metric: str, by: str, legend: str, more: str = "") -> Query:

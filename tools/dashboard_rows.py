@@ -4,6 +4,73 @@ from tools.dashboard_panels import Panel, Query, quantile_by, rate_by, sum_by
 
 _PRODUCE = ', api_key="Produce"'
 
+#: Above the rows: one figure each, of all chosen instances.
+FIGURES: tuple[Panel, ...] = (
+    Panel(
+        "Instances not ready",
+        "none",
+        "Instances that do not serve clients. /readyz of each says why.",
+        (Query("count(kproxy_ready{@} == 0) or vector(0)", "not ready"),),
+        "stat",
+        red=1,
+    ),
+    Panel(
+        "Produce not answered in time",
+        "percentunit",
+        "Share of Produce requests of the last five minutes that failed or timed out. The objective is 0.1 %.",
+        (
+            Query(
+                "(sum(rate(kproxy_requests_timed_out_total{@}[5m])) "
+                '+ sum(rate(kproxy_requests_unanswered_total{@, api_key="Produce"}[5m]))) '
+                '/ (sum(rate(kproxy_requests_total{@, api_key="Produce"}[5m])) > 0) or vector(0)',
+                "failed",
+            ),
+        ),
+        "stat",
+        yellow=0.001,
+        red=0.0144,
+    ),
+    Panel(
+        "Oldest batch without an outcome",
+        "s",
+        "Above a minute a partition takes no writes.",
+        (Query("max(kproxy_oldest_unacknowledged_seconds{@})", "oldest"),),
+        "stat",
+        yellow=10,
+        red=60,
+    ),
+    Panel(
+        "Oldest open transaction",
+        "s",
+        "read_committed consumers wait at it.",
+        (Query("max(kproxy_transaction_oldest_seconds{@})", "oldest"),),
+        "stat",
+        yellow=60,
+        red=900,
+    ),
+    Panel(
+        "Duplicates kept out",
+        "short",
+        "Records of retries that were not written a second time, in the time shown.",
+        (Query("sum(increase(kproxy_records_matched_total{@}[$__range]))", "records"),),
+        "stat",
+    ),
+    Panel(
+        "Clients that Kafka 4 refuses",
+        "none",
+        "Clients that sent requests which Kafka 4 removed, in the time shown. The row at the bottom names them.",
+        (
+            Query(
+                "count(sum by (client_id, client_software) (increase(kproxy_legacy_requests_total{@}[$__range])) > 0) "
+                "or vector(0)",
+                "clients",
+            ),
+        ),
+        "stat",
+        yellow=1,
+    ),
+)
+
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Health": (
         Panel(

@@ -10,12 +10,23 @@ from pathlib import Path
 from typing import Final
 
 from tools import generate_dashboard
+from tools.chart_values import read_values, render_table
 from tools.generate_samples import option_schemas
 from tools.one_page import write_or_check
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 CHART: Final = DEPLOY / "helm" / "kproxy"
 RULES: Final = DEPLOY / "prometheus" / "kproxy.rules.yml"
+_README: Final = """\
+# kproxy's chart
+
+<!-- Made by make generate from values.yaml; edit that. -->
+A gateway of several instances, or (as a dependency of your chart) a sidecar: see docs/deploy.md in the repository.
+
+    helm install edge deploy/helm/kproxy --namespace kafka --set 'bootstrapServers={kafka-bootstrap:9092}'
+
+Where there is no default, the value is empty. A schema checks every value at installation.
+"""
 SCHEMA: Final = CHART / "values.schema.json"
 
 
@@ -31,9 +42,16 @@ def render_schema(text: str) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
+def render_readme() -> str:
+    """Return the chart's page: how to install it, and a table of its values."""
+    table = render_table(read_values((CHART / "values.yaml").read_text(encoding="utf-8")))
+    return f"{_README}\n{table}"
+
+
 def pages() -> dict[Path, str]:
     """Return the text of each file that this tool makes."""
     return {
+        CHART / "README.md": render_readme(),
         SCHEMA: render_schema(SCHEMA.read_text(encoding="utf-8")),
         CHART / "files" / RULES.name: RULES.read_text(encoding="utf-8"),
         CHART / "files" / generate_dashboard.PAGE.name: generate_dashboard.render(),

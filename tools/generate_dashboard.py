@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tools.dashboard_panels import Panel
-from tools.dashboard_rows import ROWS
+from tools.dashboard_rows import FIGURES, ROWS
 from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "deploy" / "grafana" / "kproxy.json"
 
 _SCHEMA_VERSION = 39
 _COLUMNS = 24
-_WIDTH, _HEIGHT = 8, 8
+_WIDTH, _HEIGHT, _FIGURE_HEIGHT = 8, 8, 4
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _INSTANCES = 'job=~"$job", instance=~"$instance"'
 
@@ -78,23 +78,26 @@ def _variable(name: str, label: str, metric: str) -> dict[str, Any]:
 
 
 def _panels() -> Iterator[dict[str, Any]]:
-    number, top = 0, 0
+    number, width = 0, _COLUMNS // len(FIGURES)
+    for number, figure in enumerate(FIGURES, 1):
+        yield _panel(number, figure, {"x": (number - 1) * width, "y": 0, "w": width, "h": _FIGURE_HEIGHT})
+    top = _FIGURE_HEIGHT
     for title, panels in ROWS.items():
-        number += 1
-        yield {
-            "id": number,
-            "type": "row",
-            "title": title,
-            "collapsed": False,
-            "gridPos": {"x": 0, "y": top, "w": _COLUMNS, "h": 1},
-            "panels": [],
-        }
-        top += 1
+        row = number = number + 1
+        inner = []
         for place, panel in enumerate(panels):
             number += 1
             line, column = divmod(place * _WIDTH, _COLUMNS)
-            yield _panel(number, panel, {"x": column, "y": top + line * _HEIGHT, "w": _WIDTH, "h": _HEIGHT})
-        top += -(-len(panels) * _WIDTH // _COLUMNS) * _HEIGHT
+            inner.append(_panel(number, panel, {"x": column, "y": top + 1 + line * _HEIGHT, "w": _WIDTH, "h": _HEIGHT}))
+        yield {
+            "id": row,
+            "type": "row",
+            "title": title,
+            "collapsed": True,
+            "gridPos": {"x": 0, "y": top, "w": _COLUMNS, "h": 1},
+            "panels": inner,
+        }
+        top += 1 + -(-len(panels) * _WIDTH // _COLUMNS) * _HEIGHT
 
 
 def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         "description": panel.description,
         "datasource": _SOURCE,
         "gridPos": place,
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, **_thresholds(panel)}, "overrides": []},
         "options": _options(panel),
         "targets": [
             {
@@ -120,9 +123,21 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
+def _thresholds(panel: Panel) -> dict[str, Any]:
+    if panel.kind != "stat":
+        return {}
+    steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
+    steps += [
+        {"color": color, "value": value}
+        for color, value in (("yellow", panel.yellow), ("red", panel.red))
+        if value is not None
+    ]
+    return {"thresholds": {"mode": "absolute", "steps": steps}}
+
+
 def _options(panel: Panel) -> dict[str, Any]:
     if panel.kind == "stat":
-        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "background", "graphMode": "none"}
     return {
         "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["mean", "max", "lastNotNull"]},
         "tooltip": {"mode": "multi", "sort": "desc"},

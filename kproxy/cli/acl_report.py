@@ -8,7 +8,7 @@ from kproxy.proxy.authorization.acl_rules import Operation, ResourceType, Rule, 
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
-    """A rule as JSON has it."""
+    """The rule as an object for JSON."""
     return {
         "name": rule.name,
         "line": rule.line,
@@ -44,7 +44,7 @@ def print_rules(rules: Sequence[Rule], super_users: Collection[str]) -> None:
 
 
 def explained(rules: Rules, subject: Subject, operation: Operation, type_: ResourceType, name: str) -> dict[str, Any]:
-    """The decision, the rule that made it, and what each rule has to say."""
+    """The decision, the rule that made it, and why each other rule does not apply."""
     allowed, rule = rules.of(subject).decide(operation, type_, name)
     is_super = subject.principal in rules.super_users
     return {

@@ -96,6 +96,7 @@ def _request(options: dict[str, Any]) -> "Request":
         topics=options["topics"],
         out=options["out"],
         since=Since() if since is None else _parsed("since", since, lambda text: parse_since(text, datetime.now(UTC))),
+        since_text=since,
         fresh=options["fresh"],
         key=options["key"],
         run_length=options["run_length"],
@@ -125,15 +126,18 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from kproxy.spark.audit.audit_job import audit, steps
+    from kproxy.spark.audit.audit_size import offsets_to_read
     from kproxy.spark.spark_errors import KafkaError, OptionError
     from kproxy.spark.spark_session import spark_session
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
-        task = progress.add_task("Spark starts", total=steps(request))
+        task = progress.add_task("offsets", total=steps(request))
         try:
-            with spark_session("kproxy audit", _conf(request)) as session:
+            conf = _conf(request, offsets_to_read(request))
+            progress.update(task, description="Spark starts")
+            with spark_session("kproxy audit", conf) as session:
                 return audit(session, request, lambda step: progress.update(task, advance=1, description=step))
         except (KafkaError, OptionError) as error:
             raise KproxyError(str(error)) from None
@@ -146,14 +150,18 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
             raise KproxyError(f"cannot write to {request.out}: {error.strerror or error}") from None
 
 
-def _conf(request: "Request") -> dict[str, str]:
+def _conf(request: "Request", offsets: int) -> dict[str, str]:
+    """Settings of the session: quick ones for a small audit on this machine, unless the user says otherwise."""
+    from kproxy.spark.audit.audit_size import QUICK, SMALL_OFFSETS
+
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
-    master = request.master or (None if under_submit else "local[*]")
-    return {**({} if master is None else {"spark.master": master}), **dict(request.conf)}
+    master = request.master or dict(request.conf).get("spark.master") or (None if under_submit else "local[*]")
+    quick = QUICK if master is not None and master.startswith("local") and offsets <= SMALL_OFFSETS else {}
+    return {**quick, **({} if master is None else {"spark.master": master}), **dict(request.conf)}
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong, without Spark's trace: what a task said of Kafka if it did, else what Spark says first."""
+    """The reason without Spark's trace: a task's own error about Kafka if there is one, else Spark's first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         for name in _OWN_ERRORS:

@@ -15,7 +15,7 @@ _HELP_LIMIT: Final = 120
 
 @contextmanager
 def as_if_missing(module: str) -> Iterator[None]:
-    """What is imported within does without an optional ``module``, which takes long to import; no change if it is."""
+    """Makes imports of ``module`` within the block fail, so that libraries do without it; not if it is imported."""
     if module in sys.modules:
         yield
         return

@@ -51,7 +51,7 @@ def _asked(ready: bool) -> str:
 
 
 def _ask(address: Address, path: str, timeout: float) -> _Answer:
-    """One GET, ``timeout`` in seconds; click.ClickException if there is no answer, or none of HTTP."""
+    """One GET, ``timeout`` in seconds. click.ClickException if there is no response, or one that is not HTTP."""
     connection = HTTPConnection(*address.on_this_host, timeout=timeout)
     try:
         connection.request("GET", path)
@@ -68,7 +68,7 @@ def _ask(address: Address, path: str, timeout: float) -> _Answer:
 
 
 def _reasons(answer: _Answer) -> str:
-    """The reasons of /readyz; if the answer is not its, the status."""
+    """The reasons in the response of /readyz; without them the HTTP status."""
     try:
         reasons = json.loads(answer.body)["reasons"]
         return ", ".join(map(str, reasons))

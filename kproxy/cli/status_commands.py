@@ -46,7 +46,7 @@ def lanes(as_json: bool, **where: Any) -> int:
 
 
 def _ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) -> _Answer:
-    """The control API's answer, or that of the status page where there is none. KproxyError if no kproxy answers."""
+    """The response of the control API, or of the status page where there is none. KproxyError if no kproxy responds."""
     page = _page_url()
     if where["url"] or where["socket_path"] != DEFAULT_SOCKET or Path(DEFAULT_SOCKET).exists() or page is None:
         return question(control_client(**where))
@@ -60,6 +60,6 @@ def _ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) ->
 
 
 def _page_url() -> str | None:
-    """Of a kproxy with the same environment and file; None if it has no page."""
+    """The page of a kproxy with the same environment and file; None if it has none."""
     address = load_one("http", {}, os.environ)
     return None if address is None else f"http://{address.on_this_host}"

@@ -192,7 +192,7 @@ def traffic(rate: _Fact) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes with three digits or so: 2.5 MB."""
+    """Bytes with three digits: 2.5 MB."""
     for unit in _UNITS[:-1]:
         if count < _STEP:
             return f"{count:.3g} {unit}"

@@ -33,7 +33,7 @@ class RecordFilter(NamedTuple):
 
 
 class _NobodyReads(KproxyError):
-    """What is printed goes nowhere any more, as with ``| head``."""
+    """The reader of the output has closed it, as ``| head`` does."""
 
 
 class Printer:
@@ -46,7 +46,7 @@ class Printer:
         self._write = write
 
     def restart(self, partition: int, start: int) -> None:
-        """Nothing to be said: what was printed stays true."""
+        """Prints nothing: earlier lines stay true."""
 
     def apply(
         self,
@@ -69,7 +69,7 @@ class Printer:
             raise _NobodyReads from None
 
     def advanced(self, partition: int, end: int) -> None:
-        """Nothing to be said."""
+        """Prints nothing."""
 
 
 class _RecordPosition(NamedTuple):
@@ -127,7 +127,7 @@ async def _until_stopped(scope: trio.CancelScope) -> None:
 
 
 async def _check_that_it_is_there(cluster: Cluster, config: Config) -> None:
-    """The follower would make the topic, and go on to look for brokers for ever."""
+    """KproxyError if no broker has the topic: the follower would create it, and search for brokers without end."""
     try:
         await cluster.refresh()
         there = await transaction_topic(cluster, config).exists()
@@ -160,7 +160,7 @@ def _json_line(position: _RecordPosition, key: bytes | None, value: bytes | None
 
 
 def _plain(value: Any) -> Any:
-    """A message as JSON has it: bytes in hexadecimal, tags that nobody knows left out."""
+    """A message for JSON: bytes in hexadecimal, without unknown tags."""
     if isinstance(value, ProtocolStruct):
         return {name: _plain(getattr(value, name)) for name in value.__slots__ if name != "unknown_tags"}
     if isinstance(value, (list, tuple)):

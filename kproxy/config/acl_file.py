@@ -1,4 +1,4 @@
-"""Reads the file of rules (``acl.file``): all that is wrong with it is told at once, line by line."""
+"""Reads the file of rules (``acl.file``): all faults are reported at once, with their lines."""
 
 from collections.abc import Sequence
 from pathlib import Path

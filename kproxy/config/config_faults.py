@@ -1,4 +1,4 @@
-"""What is wrong with a file of rules or of a pipeline: collected, and told all at once."""
+"""The faults of a file of rules or of a pipeline: collected, and reported all at once."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from kproxy.config.sources import ConfigError
 
 
 class Location(NamedTuple):
-    """Where something stands: line (the first is 1) and dotted key."""
+    """A position in the file: line (the first is 1) and dotted key."""
 
     line: int
     key: str
 
 
 class Fault(NamedTuple):
-    """One thing to put right."""
+    """One thing to correct."""
 
     place: Location
     text: str

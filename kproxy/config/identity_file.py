@@ -1,4 +1,4 @@
-"""Reads the file of identities (``upstream.sasl.identities.file``): which client is whom at the brokers."""
+"""Reads the file of identities (``upstream.sasl.identities.file``): as whom each client is known at the brokers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from kproxy.config.secrets import SECRET, SecretLocation
 from kproxy.config.section import Section, top_of
 
 EVERYBODY = "*"
-"""The principal that stands for all that no other names."""
+"""The entry for all principals that have no entry of their own."""
 
 
 class BrokerIdentity(NamedTuple):

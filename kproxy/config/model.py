@@ -117,6 +117,14 @@ class Config:
         "kproxy and be in its certificate. Use it behind one port of a load balancer.",
         default_text="each broker has a port of its own",
     )
+    proxy_protocol_hosts: tuple[str, ...] = option(
+        (),
+        PATTERNS,
+        "Load balancers, by patterns of their addresses, that begin each connection with a PROXY protocol header "
+        "(version 1 or 2), before TLS. The client's address in it counts for retries, limits, ACL rules and logs. A "
+        "connection from there without the header is closed; from other hosts a header is never read. localhost means "
+        "every loopback address.",
+    )
     ssl_certificate_location: Path | None = option(
         None,
         OPTIONAL_PATH,
@@ -517,6 +525,13 @@ class Config:
         4,
         whole_number(1, 1000, "requests"),
         "Concurrent reads from brokers' logs; further ones wait.",
+    )
+    identity_by: str = option(
+        "address",
+        choice("address", "client.id"),
+        "How kproxy tells producers apart when one reconnects: address takes its principal, its client.id and its IP "
+        "address; client.id leaves the address out, for producers that come back with another address (a pod that is "
+        "rescheduled, a balancer without the PROXY protocol). Then each producer needs a client.id of its own.",
     )
     producer_state_log_replication_factor: int = option(
         3,

@@ -20,7 +20,7 @@ _BOUNDED_BY = (
 
 
 def fit_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Values by attribute, completed so that no default exceeds a bound that was given lower: one option is enough."""
+    """Values by attribute; defaults above a lower bound that was given are reduced to it: one option is enough."""
     fitted = dict(values)
     defaults = {field.name: field.default for field in fields(Config)}
     for small, large in _BOUNDED_BY:
@@ -53,7 +53,7 @@ def _check_addresses(config: Config) -> Iterator[str]:
 
 
 def _pages(config: Config) -> list[tuple[str, Address]]:
-    """The addresses where HTTP is spoken, with their options."""
+    """The addresses of HTTP listeners, with their options."""
     named = (("http", config.http), ("control.http", config.control_http))
     return [(name, address) for name, address in named if address is not None]
 

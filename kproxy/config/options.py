@@ -22,7 +22,7 @@ class Change(Enum):
     """When another value takes effect in a kproxy that runs."""
 
     RESTART = "restart"
-    """Behind a restart."""
+    """After a restart."""
     RELOAD = "reload"
     """With a reload, everywhere."""
     NEW_CONNECTIONS = "new connections"
@@ -70,7 +70,7 @@ def describe(
     default_text: str | None = None,
     change: Change = Change.RESTART,
 ) -> Mapping[str, tuple[Kind[Any], str, str, str | None, Change]]:
-    """Metadata of a field; ``group`` stands at the first field of each group, ``default_text`` replaces the default."""
+    """Metadata of a field; ``group``: at the first field of each group, ``default_text``: replaces the default."""
     return {_KEY: (kind, reason, group, default_text, change)}
 
 

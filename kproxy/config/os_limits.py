@@ -1,4 +1,4 @@
-"""What the operating system has to allow for the options."""
+"""Limits of the operating system that the options need."""
 
 from typing import Final
 
@@ -7,5 +7,5 @@ _OTHER_FILES: Final = 1_000
 
 
 def open_files_for(connections: int) -> int:
-    """Open files that it takes for so many clients, each with its broker."""
+    """Open files needed for that many clients, each with a connection to a broker."""
     return 2 * connections + _OTHER_FILES

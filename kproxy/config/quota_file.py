@@ -1,4 +1,4 @@
-"""Reads the file of quotas (``quotas.file``): all that is wrong with it is told at once, line by line."""
+"""Reads the file of quotas (``quotas.file``): all faults are reported at once, with their lines."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From the configuration that is in force and the one that was read again to the one that can be in force."""
+"""A reload: which options of a configuration that was read again take effect without a restart."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Changed(NamedTuple):
 
 
 class Reload(NamedTuple):
-    """What reading the sources again comes to."""
+    """The result of reading the sources again."""
 
     #: In force from now on: what was, with all that can change without a restart.
     loaded: Loaded
@@ -32,7 +32,7 @@ class Reload(NamedTuple):
 
 
 def merge(running: Loaded, wanted: Loaded) -> Reload:
-    """What of ``wanted`` can be in force now. ConfigError if that does not go together with what needs a restart."""
+    """The options of ``wanted`` that take effect now. ConfigError if they contradict options that need a restart."""
     changed = [
         Changed(entry, before, after)
         for entry in _OPTIONS.values()

@@ -1,4 +1,4 @@
-"""Secrets are told where they are, never what they are: in a file, or in a variable of the environment."""
+"""Where a secret is: in a file, or in an environment variable. An option names the place, never the secret."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Final
 from kproxy.config.values import optional
 
 _VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-#: A password is a line, not a disk.
+#: The most that is read of a file: a password is one line.
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -24,7 +24,7 @@ class SecretLocation:
         return f"env:{self.variable}" if self.path is None else str(self.path)
 
     def read(self) -> str:
-        """The first line of what is there now. OSError says what is missing, never what was found."""
+        """The first line of the file or variable, read now. OSError says what is missing, without the content."""
         try:
             text = self._text()
         except (OSError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 
 
 class Section:
-    """A mapping: each key is asked for once, and ``finish`` complains of those that nobody asked for."""
+    """A mapping: keys are read by name, and ``finish`` reports those that were never read."""
 
     def __init__(self, node: yaml.Node, key: str, faults: Faults, environ: Mapping[str, str]) -> None:
         """``key`` is the section's own dotted name, empty at the top."""
@@ -46,12 +46,12 @@ class Section:
         return list(self._nodes)
 
     def fault(self, text: str, key: str | None = None) -> None:
-        """Notes a fault of the section, or of one of its keys; one is enough for what is no mapping."""
+        """Adds a fault of the section or of one of its keys; not if it is no mapping, which is a fault already."""
         if self._is_mapping:
             self._faults.add(self.place if key is None else self.place_of(key), text)
 
     def place_of(self, key: str) -> Location:
-        """Where a key stands; the section itself if it is missing."""
+        """The position of a key; that of the section if the key is missing."""
         return self._nodes[key][0] if key in self._nodes else self.place._replace(key=self._dotted(key))
 
     def has(self, key: str) -> bool:
@@ -116,7 +116,7 @@ class Section:
                 yield self._inner(*entry)
 
     def finish(self) -> None:
-        """A fault for each key that nobody asked for."""
+        """Adds a fault for each key that was never read."""
         for name, (place, _) in self._nodes.items():
             if name not in self._asked:
                 near = suggest(name, self._asked)

@@ -79,7 +79,7 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
 
 
 def load_one(name: str, flags: Mapping[str, str], environ: Mapping[str, str]) -> Any:
-    """The value of one option, whatever the others are worth; ConfigError if it cannot be."""
+    """The value of one option, even if others are wrong. ConfigError if it is wrong itself."""
     path = flags.get(CONFIG_FILE) or environ.get(CONFIG_FILE_VARIABLE)
     given = _from_file(path) if path else {}
     given |= dict(_from_environment(environ))

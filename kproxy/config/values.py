@@ -70,7 +70,7 @@ class Kind(Generic[_Value]):
     parse: Callable[[Raw], _Value]
     metavar: str
     unit: str = ""
-    #: What is wrong must not be shown: it may be a secret in the wrong place.
+    #: A wrong value is not shown: it may be a secret in the wrong place.
     secret: bool = False
 
 

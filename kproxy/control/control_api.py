@@ -44,12 +44,12 @@ def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlet
 
 
 def page_routes(control: TransactionControl) -> list[Route]:
-    """What the status page has of it: the list, and the abort of one."""
+    """The operations that the status page uses: list and abort."""
     return routes(_Api(control), ("list", "abort"))
 
 
 def error_answers() -> dict[Any, Any]:
-    """By the class of an error who answers it; what no other takes is a flaw of ours, and logged by the server."""
+    """The handler for each class of error; any other exception is a bug of kproxy, which the server logs."""
     return {Problem: _problem, TxnError: _txn_error, ClientDisconnect: _gone, Exception: _flaw}
 
 
@@ -173,7 +173,7 @@ def _owner(body: dict[str, Any]) -> OwnerId | None:
 
 
 def _parts(body: dict[str, Any]) -> dict[str, Any]:
-    """What a decision says of members."""
+    """The fields of a decision about members."""
     others = body.get("abort_others", False)
     return {"members": tuple(body.get("members", ())), "owner": _owner(body), "abort_others": others}
 

@@ -1,4 +1,4 @@
-"""The control API's listeners: a Unix socket for this user, loopback for who has the token."""
+"""The control API's listeners: a Unix socket for this user, loopback for requests with the token."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ def _no_routes() -> "Sequence[Route]":
 
 
 def _count_nowhere(reason: str) -> None:
-    """For who does not want to know."""
+    """Counts nothing."""
 
 
 async def serve_control(

@@ -6,7 +6,7 @@ from kproxy.proxy.facts import BrokerFact, ClientFact, LaneFact, Rows, Status
 
 
 class FactSource(Protocol):
-    """Looks and changes nothing; each answer is of the moment."""
+    """Reads the current state and changes nothing."""
 
     def status(self) -> Status: ...
 

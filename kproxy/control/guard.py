@@ -1,4 +1,4 @@
-"""Who may use the control API: no web page by a browser's hand, nobody without the token."""
+"""Access to the control API: no requests by browsers, and none without the token."""
 
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
@@ -19,23 +19,23 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Rules(NamedTuple):
-    """What a listener asks of a request."""
+    """What a listener requires of a request."""
 
-    #: Values of Host that name this listener; None: not asked, since no DNS name leads to a Unix socket.
+    #: Values of Host that name this listener; None: not required, because no DNS name leads to a Unix socket.
     hosts: frozenset[bytes] | None
-    #: None: not asked, since the mode of the Unix socket's file says who may connect.
+    #: None: not required, because the mode of the Unix socket's file limits who may connect.
     token: bytes | None
 
 
 class Refusal(NamedTuple):
-    """Why a request is not served: a word to count it by, and what to answer."""
+    """Why a request is refused: the label of the counter, and the response."""
 
     reason: str
     problem: Problem
 
 
 def host_names(address: Address) -> frozenset[bytes]:
-    """All that a client of this address may write into Host: never a name that somebody else's DNS gives out."""
+    """The values of Host that are accepted at this address; never a name that foreign DNS could give out."""
     names = {str(Address(host, address.port)).lower() for host in ("localhost", "127.0.0.1", "::1", address.host)}
     if address.port == _HTTP_PORT:
         names |= {name.removesuffix(f":{_HTTP_PORT}") for name in names}
@@ -43,7 +43,7 @@ def host_names(address: Address) -> frozenset[bytes]:
 
 
 def refusal(headers: Headers, rules: Rules) -> Refusal | None:
-    """Why a request is not served; None if it is."""
+    """Why a request is refused; None if it is served."""
     by_name = values_by_name(headers)
     if any(name in by_name for name in _BROWSER_HEADERS):
         return forbidden("origin", "The control API is not for browsers: send neither Origin nor Sec-Fetch-Site.")
@@ -62,7 +62,7 @@ def values_by_name(headers: Headers) -> dict[bytes, list[bytes]]:
 
 
 def without_token(by_name: dict[bytes, list[bytes]], token: bytes) -> Refusal | None:
-    """The refusal of a request that does not bear the token; None if it does."""
+    """The refusal of a request that does not carry the token; None if it does."""
     if _bears(by_name.get(b"authorization", []), token):
         return None
     detail = "Send the token of control.token.file: Authorization: Bearer TOKEN."
@@ -70,7 +70,7 @@ def without_token(by_name: dict[bytes, list[bytes]], token: bytes) -> Refusal | 
 
 
 def forbidden(reason: str, detail: str) -> Refusal:
-    """A refusal that no token would mend."""
+    """A refusal whatever the token."""
     return Refusal(reason, Problem(HTTPStatus.FORBIDDEN, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, detail))
 
 
@@ -84,17 +84,17 @@ def _bears(values: list[bytes], token: bytes) -> bool:
 
 
 def by_rules(rules: Rules) -> Callable[[Scope], Refusal | None]:
-    """What a ``Guard`` asks, in front of the control API."""
+    """The check of the ``Guard`` of the control API."""
     return lambda scope: refusal(scope["headers"], rules)
 
 
 class Guard:
-    """ASGI in front of the application: what breaks a rule does not reach it, and is counted."""
+    """ASGI middleware: a refused request is counted and does not reach the application."""
 
     def __init__(
         self, app: ASGIApp, refuses: Callable[[Scope], Refusal | None], refused: Callable[[str], None]
     ) -> None:
-        """``refuses`` says why a request is not served; ``refused`` is told the reason of each that is not."""
+        """``refuses`` returns why a request is refused; ``refused`` is called with the reason of each."""
         self._app = app
         self._refuses = refuses
         self._refused = refused

@@ -1,4 +1,4 @@
-"""Counts the requests of the control API that are under way: a decision is not cut off by the end of kproxy."""
+"""Counts the control API's requests in flight, so that kproxy does not exit in the middle of a decision."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """How many requests have begun and are not answered."""
+    """The number of requests in flight."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -32,6 +32,6 @@ class InFlight:
         return counted
 
     async def quiet(self) -> None:
-        """Returns when none is under way."""
+        """Waits until no request is in flight."""
         while self.count:
             await self._changed.park()

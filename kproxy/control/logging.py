@@ -23,7 +23,7 @@ _FIRST_KEYS = ("timestamp", "level", "subsystem", "event")
 
 
 class RepeatLimit:
-    """Lets each distinct warning or error through only so often; the next one tells how many were kept back.
+    """Logs each distinct warning or error only so often; the next line says how many were suppressed.
 
     A client that reconnects ten times a second must not fill the disk with the same complaint.
     """
@@ -39,7 +39,7 @@ class RepeatLimit:
         self._seen: dict[tuple[Any, Any], tuple[float, int]] = {}
 
     def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
-        """A structlog processor; raises DropEvent for what is one too many."""
+        """A structlog processor. DropEvent for a line above the limit."""
         if method not in ("warning", "error"):
             return event
         key = (event.get("subsystem"), event["event"])
@@ -74,7 +74,7 @@ class _NamedLogger(structlog.WriteLogger):
 
 
 class _Weigh:
-    """The first processor: drops what is lighter than its subsystem's level, which may be lower than others'."""
+    """The first processor: drops lines below the level of their subsystem."""
 
     def __init__(self, level: str, overrides: Iterable[LogLevelRule]) -> None:
         self._level = _LEVELS[level]
@@ -117,7 +117,7 @@ def configure_logging(
 
 
 class Logs:
-    """The logging of a kproxy that runs: set up by its options, changed by hand until these say something else."""
+    """The logging of a running kproxy: set by its options, and by the control API until an option changes."""
 
     def __init__(self, config: Config, stream: TextIO | None = None) -> None:
         """Sets it up; ``stream`` is stderr if not given."""
@@ -131,7 +131,7 @@ class Logs:
         return config.log_level, dict(config.log_level_overrides), config.log_format
 
     def reconfigure(self, config: Config) -> None:
-        """Takes over what its options say; if they are the same as before, what was set by hand stays."""
+        """Applies the options; if they are unchanged, levels set by the control API stay."""
         options = self._of(config)
         if options != self._options:
             self._options = options
@@ -139,7 +139,7 @@ class Logs:
             self._configure()
 
     def set(self, level: str | None, subsystem: str | None = None) -> None:
-        """Another level, for one subsystem or for all that have none of their own. None: none of its own any more."""
+        """Sets the level of one subsystem, or of all that have none of their own. None: as the options say."""
         overrides = dict(self.overrides)
         if subsystem is None:
             self.level = level or self._options[0]

@@ -101,17 +101,20 @@ def _requests(stats: Stats) -> Iterator[Metric]:
     seconds = HistogramMetricFamily(
         "kproxy_request_duration_seconds",
         "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",
-        labels=("api_key", "api_version"),
+        labels=("api_key",),
     )
+    durations: dict[str, Durations] = {}
     counts: dict[tuple[str, str], int] = {}
     bytes_in: Counter[str] = Counter()
     bytes_out: Counter[str] = Counter()
     for (key, version), stat in sorted(stats.requests.items()):
         labels = (api_name(key), str(version))
         counts[labels] = stat.count
-        _add_durations(seconds, labels, stat)
+        durations.setdefault(labels[0], Durations()).add(stat)
         bytes_in[labels[0]] += stat.bytes_in
         bytes_out[labels[0]] += stat.bytes_out
+    for name, summed in durations.items():
+        _add_durations(seconds, (name,), summed)
     yield _counter("kproxy_requests", "Requests of clients that were answered.", ("api_key", "api_version"), counts)
     yield seconds
     yield _counter("kproxy_request_bytes", "Bytes of requests that were answered.", ("api_key",), bytes_in)

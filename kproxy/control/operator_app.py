@@ -24,7 +24,7 @@ from kproxy.proxy.stats import Stats
 def make_app(
     config: Config, stats: Stats, facts: FactSource, control: TransactionControl, token: bytes | None = None
 ) -> ASGIApp:
-    """The ASGI application, with its guard. It reads only; but aborts a transaction for who has ``token``."""
+    """The ASGI application, with its guard. It changes nothing but aborts a transaction if asked with ``token``."""
     rules = page_rules(config, token)
     routes = [*_machine_routes(stats), *static_routes(rules), *fact_routes(facts), *page_routes(control)]
     app = Starlette(routes=routes, exception_handlers=error_answers())

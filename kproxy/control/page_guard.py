@@ -1,4 +1,4 @@
-"""Who may use the status page: on its own host any request with a right Host, from other hosts one with the token.
+"""Access to the status page: from its own host with a correct Host header, from other hosts with the token.
 
 The page has no password, so what protects it from web pages of others is what their browsers can't forge: Host, which
 names the site whose DNS led here (DNS rebinding), Origin and Sec-Fetch-Site.
@@ -23,11 +23,11 @@ Headers = dict[bytes, list[bytes]]
 
 
 class PageRules(NamedTuple):
-    """What the page asks of a request."""
+    """What the page requires of a request."""
 
     #: Host names that lead here by the operator's will; addresses and localhost always do.
     names: frozenset[str]
-    #: None: nobody aborts here.
+    #: None: the page aborts nothing.
     token: bytes | None
     #: Whether other hosts can reach the page: client ids, hosts and principals are shown to them for the token alone.
     is_open: bool = False
@@ -41,7 +41,7 @@ def page_rules(config: Config, token: bytes | None) -> PageRules:
 
 
 def page_refusal(scope: Scope, rules: PageRules) -> Refusal | None:
-    """Why a request is not served; None if it is."""
+    """Why a request is refused; None if it is served."""
     path = scope["path"]
     if path in _FOR_MACHINES:
         return None
@@ -90,7 +90,7 @@ def _is_local(scope: Scope, host: Address) -> bool:
 
 
 def _host(headers: Headers) -> Address | None:
-    """What Host says; None if it does not say one thing."""
+    """The address in Host; None if there is no Host header, or more than one."""
     values = headers.get(b"host", [])
     if len(values) != 1:
         return None
@@ -112,7 +112,7 @@ def _is_address(host: Address) -> bool:
 
 
 def _is_own(headers: Headers) -> bool:
-    """Whether no other site's page has a hand in a request."""
+    """Whether a request does not come from another site's page."""
     if any(site not in _OWN_SITES for site in headers.get(b"sec-fetch-site", [])):
         return False
     own = b"http://" + headers[b"host"][0].lower()

@@ -14,7 +14,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 
 class Advice(NamedTuple):
-    """The HTTP status of an error, and a sentence for who meets it."""
+    """The HTTP status of an error, and what to do."""
 
     status: HTTPStatus
     what_to_do: str
@@ -79,12 +79,12 @@ class Problem(KproxyError):
 
 
 def invalid(detail: str) -> Problem:
-    """A request that could never be right."""
+    """A request that is malformed."""
     return Problem(HTTPStatus.BAD_REQUEST, ErrorCode.INVALID_REQUEST, detail)
 
 
 def of_error(error_code: ErrorCode, message: str) -> Problem:
-    """What the service says, with advice."""
+    """The error of the service, with advice."""
     advice = _ADVICE.get(error_code, _UNKNOWN)
     # As it stands: it may begin with a name, which is not to be changed.
     said = f"{message.rstrip('.')}. " if message else ""
@@ -92,7 +92,7 @@ def of_error(error_code: ErrorCode, message: str) -> Problem:
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer to be sent."""
+    """The response."""
     body: dict[str, Any] = {
         "type": f"urn:kproxy:error:{problem.error_code.name}",
         "title": problem.error_code.name,

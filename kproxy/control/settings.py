@@ -14,7 +14,7 @@ _OPTIONS = options(Config)
 
 
 class Settings:
-    """Reads the sources again when asked, and tells those who act on them."""
+    """Reads the sources again on request, and passes the new configuration to its followers."""
 
     def __init__(self, loaded: Loaded, read: Callable[[], Loaded]) -> None:
         """``read`` reads the same file, environment and flags as at the start. ConfigError if they can't be used."""
@@ -32,7 +32,7 @@ class Settings:
         self._followers.append(apply)
 
     async def reload(self) -> Reload:
-        """Brings into force what can be without a restart. ConfigError: nothing has changed."""
+        """Applies what needs no restart. ConfigError: nothing has changed."""
         async with self._reloading:
             try:
                 wanted = await trio.to_thread.run_sync(self._read)  # the file may lie on a disk that is slow

@@ -1,4 +1,4 @@
-"""When and why kproxy ends: a signal says so, or the kproxy that takes over."""
+"""Ends kproxy: on a signal, or because another kproxy takes over."""
 
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +10,7 @@ log = structlog.get_logger("kproxy.app")
 
 
 class Stop:
-    """Told once, kproxy drains; told again, it ends at once."""
+    """After the first signal kproxy drains; after the second it exits at once."""
 
     def __init__(self) -> None:
         self.requested = trio.Event()
@@ -19,7 +19,7 @@ class Stop:
         self.handed_over = False
 
     async def follow(self, signals: AsyncIterator[int], reload: Callable[[], Awaitable[None]]) -> None:
-        """Takes SIGHUP for a reload, all other signals for the end; for ever."""
+        """Reloads on SIGHUP and stops on all other signals; runs until cancelled."""
         async for signum in signals:
             if signum == signal.SIGHUP:
                 await reload()

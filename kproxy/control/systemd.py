@@ -1,4 +1,4 @@
-"""What systemd is told by a service of Type=notify (sd_notify(3)); nothing where kproxy was not started by it."""
+"""Notifies systemd, for a service of Type=notify (sd_notify(3)); does nothing if systemd did not start kproxy."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The token that the control API asks for."""
+"""The token of the control API."""
 
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ def open_token(config: Config) -> bytes | None:
 
 
 def read_token(path: Path) -> bytes:
-    """The token in a file; StartupError if there is none that is worth the name."""
+    """The token in a file. StartupError if it cannot be read, or has not 16 to 1024 printable characters."""
     try:
         token = path.read_bytes().strip()
     except OSError as error:

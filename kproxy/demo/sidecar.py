@@ -1,7 +1,6 @@
 """kproxy as demo and sandbox run it: a child process on loopback ports, stopped with them."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Final
 
 from kproxy.demo.failure import DemoFailed
+from kproxy.testing.ports import free_ports
 
 _READY_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 10.0
@@ -34,8 +34,7 @@ def open_sidecar(bootstrap: str) -> Iterator[Sidecar]:
     Raises:
         DemoFailed: kproxy ended, or was not ready within 20 s; the message ends with what it printed.
     """
-    # The ports next to a free one need not be free, so the broker gets a chosen one too.
-    listen, http, broker = _free_ports(3)
+    listen, http, broker = free_ports(3)
     sidecar = Sidecar(f"127.0.0.1:{listen}", f"127.0.0.1:{http}")
     with open_kproxy(sidecar, "--bootstrap-servers", bootstrap, "--broker-ports", f"{broker}-{broker}"):
         yield sidecar
@@ -59,15 +58,6 @@ def open_kproxy(sidecar: Sidecar, *options: str) -> Iterator[None]:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Loopback ports that were free a moment ago; all are held until all are chosen, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def _await_ready(process: "subprocess.Popen[bytes]", sidecar: Sidecar, output: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ from kproxy.doctor.findings import Finding, Level
 
 
 class Check(NamedTuple):
-    """What is looked at, and the function that does."""
+    """What is checked, and the function that checks it."""
 
     name: str
     look: Callable[[Examined], Iterator[Finding]]

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""What a check finds."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Level(StrEnum):
     WARN = "warn"
     """It works, and something may go wrong."""
     SKIPPED = "skipped"
-    """It could not be found out; the reason stands in the finding."""
+    """It could not be found out; the finding says why."""
     OK = "ok"
 
 
@@ -49,7 +49,7 @@ def fail(found: str, advice: str) -> Finding:
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first few of many, and how many more there are."""
+    """The first five, and how many more there are."""
     words = [str(name) for name in names]
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more

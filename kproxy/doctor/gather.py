@@ -40,7 +40,7 @@ _FAILURES: Final = (OSError, RemoteProtocolError)
 
 
 async def gather(config: Config, network: Network) -> Examined:
-    """What there is to be known; a part that can't be had is left empty."""
+    """Everything that can be found out; what is unavailable is left empty."""
     examined = Examined(config, open_files=resource.getrlimit(resource.RLIMIT_NOFILE))
     clients: dict[Address, BrokerClient] = {}
     try:
@@ -60,7 +60,7 @@ async def _connect(
     address: Address,
     tell: Callable[[str | None], None],
 ) -> None:
-    """Connects, unless that is done, and tells why that is not possible."""
+    """Connects if necessary, and calls ``tell`` with the reason if that fails, else with None."""
     try:
         if address not in clients:
             timeouts = config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
@@ -93,7 +93,7 @@ async def _look_around(examined: Examined, network: Network, clients: dict[Addre
 async def _another(
     config: Config, network: Network, clients: dict[Address, BrokerClient], lost: BrokerClient
 ) -> BrokerClient:
-    """A connection in place of one that a question broke; the broken one if there is none."""
+    """A new connection in place of a lost one; the lost one if that fails."""
     for address, client in list(clients.items()):
         if client is lost:
             del clients[address]
@@ -156,7 +156,7 @@ def _resources(
 async def _settings(
     client: BrokerClient, resources: list[DescribeConfigsRequestDescribeConfigsResource]
 ) -> dict[str, Mapping[str, str]]:
-    """By name of the resource; those that the broker will not tell of are left out."""
+    """By name of the resource; those that the broker refuses are left out."""
     if ApiKey.DESCRIBE_CONFIGS not in client.versions:
         return {}
     response = await client.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, (0, 4))

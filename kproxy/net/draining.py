@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from kproxy.dedup.identity import normal_host
+from kproxy.net.producer_identity import identity_of
 
 if TYPE_CHECKING:
+    from kproxy.dedup.identity import Identity
     from kproxy.net.connection import Connection
     from kproxy.net.txn.service import Transactions
 
@@ -37,7 +38,7 @@ class Draining:
         """``connections`` are those that live; the collection changes while they end."""
         self._connections = connections
         self._transactions = transactions
-        self._producers: set[tuple[str, str, str]] = set()
+        self._producers: set[Identity] = set()
         self._client_ids: set[str] = set()
 
     async def run(self) -> None:
@@ -74,14 +75,14 @@ class Draining:
 
     def _answered(self, connection: "Connection") -> None:
         """Looks at one that has had an answer: it may have begun a transaction, or ended one."""
-        if _producer(connection) in self._producers:
+        if identity_of(connection) in self._producers:
             self._look()
         elif self._transactions is not None and self._transactions.takes_part(connection.session.ctx.connection):
-            self._producers.add(_producer(connection))
+            self._producers.add(identity_of(connection))
             connection.stay()
 
     def _end_or_keep(self, connection: "Connection") -> None:
-        if _producer(connection) in self._producers or connection.session.ctx.client_id in self._client_ids:
+        if identity_of(connection) in self._producers or connection.session.ctx.client_id in self._client_ids:
             connection.stay()
         else:
             connection.drain()
@@ -92,12 +93,7 @@ class Draining:
             return
         parties, self._client_ids = self._transactions.parties()
         self._producers = {
-            _producer(connection)
+            identity_of(connection)
             for connection in self._connections
             if connection.coordinator_calls_open or connection.session.ctx.connection in parties
         }
-
-
-def _producer(connection: "Connection") -> tuple[str, str, str]:
-    ctx = connection.session.ctx
-    return ctx.principal, ctx.client_id, normal_host(connection.client.peer_host)

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.dedup.identity import Identity, normal_host
 from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
+from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.proxy.principals import of_certificate
 from kproxy.proxy.produce_gate import Need
@@ -179,8 +179,7 @@ class Intake:
         self._session.gate.refuse_late(frame)
 
     async def _lease(self) -> None:
-        ctx = self._session.ctx
-        identity = Identity(ctx.principal, ctx.client_id, normal_host(self._connection.client.peer_host))
+        identity = identity_of(self._connection)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = await self._lanes.lease(identity)
             member = self._keeper.join(identity, self._connection, self._opened_at)

@@ -44,6 +44,12 @@ class ByteIO(Protocol):
     def peer(self) -> str:
         """The peer's address, for logs."""
 
+    async def introduced(self) -> None:
+        """Returns when ``peer_host``, ``peer`` and ``local_host`` are the client's, also through a load balancer.
+
+        OSError; RemoteProtocolError if the balancer does not tell it. To be called once, before anything is read.
+        """
+
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
         """Bytes read into the buffers, 0 at the end of the stream, None if there is nothing yet. OSError if broken."""
 

@@ -109,15 +109,19 @@ class OwnTopic:
         """The topic."""
         return self._plan.name
 
-    async def prepare(self) -> int:
-        """The number of its partitions; made if it is not there. OSError, RemoteProtocolError: try again; Refused."""
+    async def prepare(self, partitions: int | None = None) -> int:
+        """The number of its partitions; made if it is not there. OSError, RemoteProtocolError: try again; Refused.
+
+        ``partitions``: how many it is made with, if not as many as planned.
+        """
         metadata = await self._metadata()
         count = self._partitions(metadata)
         if count:
             await self._look_at_settings()
             return count
-        await self._create(metadata)
-        return self._plan.partitions
+        count = partitions or self._plan.partitions
+        await self._create(metadata, count)
+        return count
 
     async def exists(self) -> bool:
         """Whether it is there. OSError, RemoteProtocolError: try again; Refused."""
@@ -142,13 +146,13 @@ class OwnTopic:
         grant = f"{self._plan.rights} on topic {self.name}, to kproxy's principal"
         log.warning(self._plan.refused, topic=self.name, error=str(refused), grant=grant)
 
-    async def _create(self, metadata: MetadataResponse) -> None:
+    async def _create(self, metadata: MetadataResponse, partitions: int) -> None:
         plan = self._plan
         replicas = min(plan.replicas, max(1, len(metadata.brokers)))
         settings = {**plan.settings, "min.insync.replicas": str(min(plan.min_isr, replicas))}
         topic = CreateTopicsRequestCreatableTopic(
             name=plan.name,
-            num_partitions=plan.partitions,
+            num_partitions=partitions,
             replication_factor=replicas,
             configs=[CreateTopicsRequestCreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
         )
@@ -164,7 +168,7 @@ class OwnTopic:
             check("CreateTopics", plan.name, row.error_code)
             if any(row.topic_id):
                 self._cluster.map.own_topic_ids.add(row.topic_id)
-        log.info("topic created", topic=plan.name, partitions=plan.partitions, replicas=replicas)
+        log.info("topic created", topic=plan.name, partitions=partitions, replicas=replicas)
         if replicas < plan.replicas:
             log.warning(
                 f"the cluster has fewer brokers than {plan.replicas_option}; raise the topic's replicas when it has "

@@ -12,6 +12,7 @@ import trio
 from kproxy.config import Config, cannot_listen
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
@@ -22,6 +23,7 @@ from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
+from kproxy.net.log_limit import LogLimit
 from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -30,7 +32,7 @@ from kproxy.net.succession import Succession
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.last_faults import LastFaults
-from kproxy.proxy.permits import Permits, is_admin
+from kproxy.proxy.permits import Permits, is_listed
 from kproxy.proxy.produce_gate import SessionLimits
 from kproxy.proxy.producing import ProducerLimits
 from kproxy.proxy.routing import Address, Broker, preferred_ports
@@ -111,6 +113,7 @@ class Server:
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_sender: Counter[str] = Counter()
+        self._introductions = LogLimit()
         self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
         self._limits = _session_limits(config)
@@ -253,30 +256,52 @@ class Server:
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            excess = self._excess(sender_of(io.peer_host))
-            if excess is not None:
-                self._refuse(excess)
+            if self._stats.connections_open >= self._config.max_connections:
+                self._refuse("max_connections")
                 io.close()
                 continue
             # Counted here: the next one may be accepted before this one's task runs for the first time.
             name = "bootstrap" if broker is None else str(broker.node_id)
             self._stats.connected(name)
-            self._by_sender[sender_of(io.peer_host)] += 1
             self._nursery.start_soon(self._run, io, broker, name)
-
-    def _excess(self, sender: str) -> str | None:
-        """The limit that one more connection of a sender would exceed; None if there is room."""
-        if self._stats.connections_open >= self._config.max_connections:
-            return "max_connections"
-        if self._by_sender[sender] >= self._config.max_connections_per_ip:
-            return "max_connections_per_ip"
-        return None
 
     def _refuse(self, reason: str) -> None:
         self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
 
     async def _run(self, io: ByteIO, broker: Broker | None, listener: str) -> None:
         """``listener``: where it is counted, from before this task on."""
+        try:
+            if await self._introduced(io):
+                await self._serve_client(io, broker)
+        finally:
+            self._stats.connections[listener] -= 1
+
+    async def _introduced(self, io: ByteIO) -> bool:
+        """Whether it is known who the client is; if not, its connection is closed."""
+        known = False
+        try:
+            with trio.fail_after(self._config.frame_timeout_ms / 1000):
+                await io.introduced()
+            known = True
+        except OSError:
+            log.debug("a connection ended before its first byte", peer=io.peer)
+        except (RemoteProtocolError, trio.TooSlowError) as error:
+            self._refuse("proxy_protocol")
+            if self._introductions.take() > 0:
+                reason = str(error) or "no PROXY protocol header within frame.timeout.ms"
+                log.warning("a load balancer did not name its client", peer=io.peer, reason=reason)
+        finally:
+            if not known:
+                io.close()
+        return known
+
+    async def _serve_client(self, io: ByteIO, broker: Broker | None) -> None:
+        sender = sender_of(io.peer_host)
+        if self._by_sender[sender] >= self._config.max_connections_per_ip:
+            self._refuse("max_connections_per_ip")
+            io.close()
+            return
+        self._by_sender[sender] += 1
         try:
             connection = self._connection(io, partial(self._meant, io, broker))
             self._connections.add(connection)
@@ -292,8 +317,6 @@ class Server:
             # one connection's fault, even if it is a bug of ours, is not the others'
             log.exception("connection failed; this is a bug of kproxy, please report it")
         finally:
-            self._stats.connections[listener] -= 1
-            sender = sender_of(io.peer_host)
             self._by_sender[sender] -= 1
             if not self._by_sender[sender]:
                 del self._by_sender[sender]
@@ -334,7 +357,7 @@ class Server:
             views=self._views,
             permits=Permits(
                 self._config.transactional_id_clients,
-                is_admin(normal_host(io.peer_host), self._config.transaction_admin_hosts),
+                is_listed(normal_host(io.peer_host), self._config.transaction_admin_hosts),
             ),
             connection=next(self._serial),
             memberships=self._api.memberships if self._api is not None else None,

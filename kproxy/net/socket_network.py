@@ -3,19 +3,23 @@
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import trio
 
+from kproxy.dedup.identity import normal_host
+from kproxy.net.balanced_io import BalancedIO
 from kproxy.net.socket_io import SocketIO
+from kproxy.proxy.permits import is_listed
 
 
 class SocketListener:
     """A TCP port that takes connections."""
 
-    def __init__(self, listener: trio.SocketListener) -> None:
-        """Takes over a listener of trio's."""
+    def __init__(self, listener: trio.SocketListener, balancers: Collection[str] = ()) -> None:
+        """Takes over a listener of trio's. ``balancers``: as ``SocketNetwork``."""
         self._listener = listener
+        self._balancers = balancers
         self.port: int = listener.socket.getsockname()[1]
 
     async def accept(self) -> SocketIO:
@@ -24,7 +28,8 @@ class SocketListener:
             stream = await self._listener.accept()
             sock = socket.socket(fileno=stream.socket.detach())
             try:
-                return SocketIO(sock)
+                balanced = self._balancers and is_listed(normal_host(sock.getpeername()[0]), self._balancers)
+                return BalancedIO(sock) if balanced else SocketIO(sock)
             except OSError:
                 sock.close()  # it was gone before it was set up
 
@@ -49,12 +54,14 @@ def _cause(error: OSError) -> str:
 class SocketNetwork:
     """The network of the machine; made inside trio."""
 
-    def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
+    def __init__(self, inherited: Iterable[socket.socket] = (), balancers: Collection[str] = ()) -> None:
         """Reads the time of day once: from then on it advances as trio's clock does.
 
-        ``inherited`` listen already, and are used in place of new ones for their addresses.
+        ``inherited`` listen already, and are used in place of new ones for their addresses. ``balancers``: patterns of
+        the addresses whose connections begin with a PROXY protocol header.
         """
         self._inherited = list(inherited)
+        self._balancers = balancers
         #: All that were made, also those that are closed by now.
         self.listeners: list[SocketListener] = []
         self._epoch = time.time() - trio.current_time()
@@ -78,7 +85,7 @@ class SocketNetwork:
     async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
         """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
         listeners = await self._adopt(host, port) or await trio.open_tcp_listeners(port, host=host, backlog=backlog)
-        made = [SocketListener(listener) for listener in listeners]
+        made = [SocketListener(listener, self._balancers) for listener in listeners]
         self.listeners += made
         return made
 

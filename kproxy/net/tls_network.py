@@ -26,7 +26,7 @@ _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENG
 
 def open_network(config: Config, stats: Stats, network: SocketNetwork | None = None) -> Network:
     """The machine's network, as the configuration has it; made inside trio. StartupError names a file that is bad."""
-    network = network or SocketNetwork()
+    network = network or SocketNetwork(balancers=config.proxy_protocol_hosts)
     accepting = connecting = None
     try:
         if config.ssl_certificate_location is not None:
@@ -132,7 +132,12 @@ class _TlsListener:
     async def accept(self) -> TlsIO:
         inner = await self._listener.accept()
         peer = inner.peer
-        return TlsIO(inner, self._context.current(), self._scratch, failed=lambda why: self._refused(peer, why))
+
+        def failed(why: str) -> None:
+            # A load balancer has named the client by now; a connection that is gone names nobody any more.
+            self._refused(peer if inner.peer == "?" else inner.peer, why)
+
+        return TlsIO(inner, self._context.current(), self._scratch, failed=failed)
 
     def close(self) -> None:
         self._listener.close()

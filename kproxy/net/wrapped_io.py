@@ -43,6 +43,9 @@ class WrappedIO:
     def peer(self) -> str:
         return self._inner.peer
 
+    async def introduced(self) -> None:
+        await self._inner.introduced()
+
     def had_its_turn(self) -> bool:
         return self._inner.had_its_turn()
 

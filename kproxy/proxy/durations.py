@@ -24,6 +24,12 @@ class Durations:
         self.seconds_sum += seconds
         self.buckets[bisect_left(LATENCY_BUCKETS, seconds)] += 1
 
+    def add(self, other: "Durations") -> None:
+        """Counts what ``other`` has counted, too."""
+        self.count += other.count
+        self.seconds_sum += other.seconds_sum
+        self.buckets = [ours + theirs for ours, theirs in zip(self.buckets, other.buckets, strict=True)]
+
 
 def quantile_ms(buckets: Sequence[int], share: float) -> float | None:
     """Return the bound below which ``share`` of the durations are, in ms; None if there are none.

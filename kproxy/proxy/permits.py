@@ -32,6 +32,6 @@ class Permits(NamedTuple):
         return not rules or any(rule.fits(client_id, principal) for rule in rules)
 
 
-def is_admin(host: str, admins: Collection[str]) -> bool:
-    """Whether a host (as ``normal_host`` writes it) is one of an operator's, by glob patterns."""
-    return any(fnmatchcase(host, pattern) for pattern in admins)
+def is_listed(host: str, patterns: Collection[str]) -> bool:
+    """Whether a host (as ``normal_host`` writes it) matches one of an option's glob patterns."""
+    return any(fnmatchcase(host, pattern) for pattern in patterns)

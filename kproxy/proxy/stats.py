@@ -62,7 +62,9 @@ class Stats:
     connections_limit: int = gauge("Limit of client connections, max.connections; further ones are refused.")
     connections_accepted: dict[str, int] = counters("Client connections since the start.", "listener")
     connections_refused: dict[str, int] = counters(
-        "Client connections refused.", "reason", expected=("accept", "max_connections", "max_connections_per_ip")
+        "Client connections refused.",
+        "reason",
+        expected=("accept", "max_connections", "max_connections_per_ip", "proxy_protocol"),
     )
     logins: dict[tuple[str, str], int] = counters(
         "Logins of clients by SASL; result is accepted, renewed, refused for its credentials, or unsupported for its "

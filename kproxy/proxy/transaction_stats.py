@@ -24,6 +24,10 @@ class TransactionStats:
         "Age of the oldest open transaction, 0 if there is none; read_committed consumers wait at it.",
         "transaction_oldest_seconds",
     )
+    ids: int = gauge(
+        "Transactional ids that kproxy's log holds; unused ones expire after transactional.id.timeout.ms.",
+        "transactional_ids",
+    )
     prepared: int = gauge(
         "Prepared parts that wait for their owner; no time-out ends them, except where the broker decides: if they "
         "stay, commit or abort them.",

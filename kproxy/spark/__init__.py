@@ -3,13 +3,17 @@
 Needs the extra ``kproxy[spark]``. ``register(spark)`` makes the format ``kproxy`` known to a session.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kproxy.spark.source import KproxyDataSource
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+_REDACTION: Final = "spark.sql.redaction.options.regex"
+_REDACTED_BY_DEFAULT: Final = "(?i)url"
+_SECRETS: Final = r"(?i)password|secret|token|jaas[.]config|keystore[.]key"
 
 __all__ = ["KproxyDataSource", "register"]
 
@@ -20,7 +24,14 @@ def register(spark: "SparkSession") -> None:
 
     if not is_remote():
         _complete_environment(spark.sparkContext)
+    _redact(spark)
     spark.dataSource.register(KproxyDataSource)
+
+
+def _redact(spark: "SparkSession") -> None:
+    """Hide the values of options that hold secrets from plans and the web UI, unless the user has a rule for that."""
+    if spark.conf.get(_REDACTION) == _REDACTED_BY_DEFAULT:
+        spark.conf.set(_REDACTION, f"{_REDACTED_BY_DEFAULT}|{_SECRETS}")
 
 
 def _complete_environment(context: "SparkContext") -> None:

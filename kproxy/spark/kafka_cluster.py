@@ -16,8 +16,9 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.routing import Address
-from kproxy.spark.broker_connection import Connection, error_name
-from kproxy.spark.spark_errors import KafkaError
+from kproxy.spark.broker_connection import Connection, Protection, error_name
+from kproxy.spark.security_options import PLAIN_TEXT, Security
+from kproxy.spark.spark_errors import KafkaError, LoginFailed
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -26,6 +27,8 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 _ResultT = TypeVar("_ResultT")
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+_CONNECT_S: Final = 5.0
+_LEAST_CONNECT_S: Final = 1.0
 #: What passes by itself: a leader that moves, a coordinator that loads, a topic that is new.
 PASSING: Final = frozenset(
     {
@@ -65,9 +68,23 @@ class KafkaCluster:
     """Connections to a cluster, opened when first needed; close it, or use it as a context manager. One thread's."""
 
     def __init__(
-        self, bootstrap: Collection[Address], *, client_id: str, request_timeout_s: float, patience_s: float
+        self,
+        bootstrap: Collection[Address],
+        *,
+        client_id: str,
+        request_timeout_s: float,
+        patience_s: float,
+        security: Security = PLAIN_TEXT,
+        first_patience_s: float | None = None,
     ) -> None:
-        """``request_timeout_s`` bounds each wait for an answer, ``patience_s`` how long one thing is tried again."""
+        """``request_timeout_s`` bounds each wait for an answer, ``patience_s`` how long one thing is tried again.
+
+        ``first_patience_s`` bounds it as long as nobody has answered yet: then the address is more likely wrong.
+        """
+        self._protection = Protection(security)
+        self._first_patience_s = patience_s if first_patience_s is None else min(first_patience_s, patience_s)
+        self._reached = False
+        self._deadline = float("inf")
         self._bootstrap = tuple(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -75,8 +92,14 @@ class KafkaCluster:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._connections: dict[Address, Connection] = {}
+        self._cluster_id: str | None = None
 
     # -- what there is
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id that the cluster has given with the topics; None before they were asked for, or if it has none."""
+        return self._cluster_id
 
     def topics(self) -> dict[str, int]:
         """All topics, and how many partitions each has. Raises KafkaError."""
@@ -122,14 +145,16 @@ class KafkaCluster:
 
     def insist(self, action: Callable[[], _ResultT]) -> _ResultT:
         """What ``action`` returns; tried again while it raises Passing, until patience ends. Raises KafkaError."""
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
         pause = _FIRST_PAUSE_S
         while True:
+            patience = self._patience_s if self._reached else self._first_patience_s
+            self._deadline = began + patience
             try:
                 return action()
             except Passing as error:
-                if time.monotonic() + pause > deadline:
-                    raise KafkaError(f"{error} (tried for {self._patience_s:g} s)") from error
+                if time.monotonic() + pause > self._deadline:
+                    raise KafkaError(f"{error} (tried for {patience:g} s)") from error
                 self._leaders.clear()
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -167,13 +192,25 @@ class KafkaCluster:
 
     def _connect(self, address: Address) -> Connection:
         known = self._connections.get(address)
+        if known is not None and known.is_old:
+            self._connections.pop(address).close()
+            known = None
         if known is None:
             try:
-                known = Connection(address, client_id=self._client_id, timeout_s=self._request_timeout_s)
+                known = Connection(
+                    address,
+                    client_id=self._client_id,
+                    timeout_s=self._request_timeout_s,
+                    protection=self._protection,
+                    connect_s=max(_LEAST_CONNECT_S, min(_CONNECT_S, self._deadline - time.monotonic())),
+                )
+            except LoginFailed:
+                raise
             except KafkaError as error:
                 self._leaders.clear()
                 raise Passing(str(error)) from error
             self._connections[address] = known
+            self._reached = True
         return known
 
     def _any(self) -> Connection:
@@ -203,6 +240,7 @@ class KafkaCluster:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         response = self.ask(self._any(), request, (4, 9), MetadataResponse)
+        self._cluster_id = response.cluster_id
         self._brokers.update((row.node_id, Address(row.host, row.port)) for row in response.brokers)
         for topic in response.topics:
             if topic.error_code in PASSING and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

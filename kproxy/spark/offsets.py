@@ -56,18 +56,25 @@ def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int
     return [each for each in found if each.size > 0]
 
 
-def split(whole: Sequence[Range], at_least: int) -> list[Range]:
-    """The same offsets in about ``at_least`` ranges or more, as Spark's ``minPartitions``: the biggest are cut."""
+def split(whole: Sequence[Range], at_least: int, most: int | None = None) -> list[Range]:
+    """The same offsets in about ``at_least`` ranges or more, as Spark's ``minPartitions``: the biggest are cut.
+
+    None has more than ``most`` offsets, as Spark's ``maxRecordsPerPartition``.
+    """
+    if most is not None:
+        whole = [part for each in whole for part in _cut(each, -(-each.size // most))]
     total = sum(each.size for each in whole)
     if len(whole) >= at_least or not total:
         return list(whole)
     found = []
-    for partition, start, end in whole:
-        size = end - start
-        parts = min(size, max(1, round(size * at_least / total)))
-        cuts = [start + size * part // parts for part in range(parts + 1)]
-        found += [Range(partition, *cut) for cut in pairwise(cuts)]
+    for each in whole:
+        found += _cut(each, min(each.size, max(1, round(each.size * at_least / total))))
     return found
+
+
+def _cut(whole: Range, parts: int) -> list[Range]:
+    cuts = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    return [Range(whole.partition, *cut) for cut in pairwise(cuts)]
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:

@@ -60,7 +60,8 @@ class Planner:
     def resolved(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
         """What a bound means for each partition; the latest where no record is as young as a time that is asked for.
 
-        Raises OptionError if it names other partitions than these, and KafkaError.
+        Raises OptionError if it names other partitions than these, or if a starting time is too young and the options
+        have that as an error; and KafkaError.
         """
         if bound.by_partition is None:
             wanted = dict.fromkeys(partitions, LATEST if bound.everywhere is None else bound.everywhere)
@@ -74,7 +75,11 @@ class Planner:
             return {**fixed, **earliest, **latest}
         committed = self._options.committed and not self._options.as_batches
         found = self._cluster.offsets(wanted, committed=committed)
-        latest = self.latest([each for each, offset in found.items() if offset is None])
+        beyond = sorted(each for each, offset in found.items() if offset is None)
+        if beyond and bound.name.startswith("starting") and self._options.fails_beyond_newest:
+            way_out = "startingOffsetsByTimestampStrategy latest begins at the end there"
+            raise OptionError(f"{bound.name}: {beyond[0]} has no record that is as young as that; {way_out}")
+        latest = self.latest(beyond)
         return {each: latest[each] if offset is None else offset for each, offset in found.items()}
 
     def check_order(self, start: Offsets, end: Offsets) -> None:

@@ -1,6 +1,7 @@
 """What a task does: one range of offsets to Arrow batches, of records or of record batches."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -9,9 +10,6 @@ from kproxy.spark.batch_rows import read_batches
 from kproxy.spark.columns import RecordColumns
 from kproxy.spark.fetching import Range, Reading, record_sets
 from kproxy.spark.read_options import ReadOptions
-
-#: One answer; with the next on its way two are held.
-_FETCH_BYTES = 4 << 20
 
 
 class RangePartition(InputPartition):
@@ -28,14 +26,15 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in where there are no tasks
     committed = options.committed and not options.as_batches
-    how = Reading(committed, options.fail_on_data_loss, _FETCH_BYTES, options.patience_s)
+    how = Reading(committed, options.fail_on_data_loss, options.fetch_bytes, options.patience_s)
+    open_patiently = partial(options.open_cluster, first_patience_s=None)
     if options.as_batches:
-        yield from read_batches(options.open_cluster, partition.wanted, partition.stable, how)
+        yield from read_batches(open_patiently, partition.wanted, partition.stable, how)
         return
     columns = RecordColumns(
         partition.wanted, with_headers=options.with_headers, max_decompressed_bytes=options.max_decompressed_bytes
     )
-    with options.open_cluster() as cluster:
+    with open_patiently() as cluster:
         for record_set in record_sets(cluster, partition.wanted, how):
             yield from columns.add(record_set)
     yield from columns.rest()

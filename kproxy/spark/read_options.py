@@ -4,9 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from kproxy.config.values import suggest
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
+from kproxy.spark.option_table import NO_EFFECT, REFUSED, SOURCE
 from kproxy.spark.option_values import boolean, choice, number, offsets_json, servers, topics_json
+from kproxy.spark.security_options import NAMES as SECURITY
+from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
 
 __all__ = ["Bound", "ReadOptions", "Subscription", "read_options"]
@@ -16,22 +20,15 @@ _BY: Final = ("subscribe", "subscribePattern", "assign")
 _START: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 _END: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _ISOLATION: Final = ("isolation.level", "kafka.isolation.level")
-_NAMES: Final = (
-    _SERVERS,
-    *_BY,
-    *_START,
-    *_END,
-    *_ISOLATION,
-    "maxOffsetsPerTrigger",
-    "failOnDataLoss",
-    "includeHeaders",
-    "minPartitions",
-    "records.as",
-    "kafka.client.id",
-    "kafka.request.timeout.ms",
-    "kafkaConsumer.pollTimeoutMs",
-    "maxDecompressedBytes",
-)
+#: An unreachable cluster is reported by the driver within this time.
+FIRST_PATIENCE_S: Final = 10.0
+_NAMES: Final = (*SECURITY, *(name for option in (*SOURCE, *NO_EFFECT) for name in option.names))
+_REASONS: Final = {name.lower(): option.text for option in REFUSED for name in option.names}
+_FETCH_BYTES: Final = ("kafka.fetch.max.bytes", "kafka.max.partition.fetch.bytes")
+_MOST_FETCH_BYTES: Final = 4 << 20
+_TIME: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_TIME_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 
 
 class Subscription(NamedTuple):
@@ -74,11 +71,23 @@ class ReadOptions(NamedTuple):
     request_timeout_s: float
     patience_s: float
     max_decompressed_bytes: int
+    security: Security = PLAIN_TEXT
+    #: A micro-batch waits for so many offsets, at most ``max_trigger_delay_s``; None: for none.
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    max_records_per_partition: int | None = None
+    #: Whether a starting time that no record is as young as is an error; else reading starts at the end.
+    fails_beyond_newest: bool = True
+    fetch_bytes: int = _MOST_FETCH_BYTES
 
     def check_table(self) -> None:
         """Raises OptionError if these are options of a stream."""
-        if self.max_offsets_per_trigger is not None:
-            raise OptionError("maxOffsetsPerTrigger is for readStream; a table is read from its start to its end")
+        for name, value in (
+            ("maxOffsetsPerTrigger", self.max_offsets_per_trigger),
+            ("minOffsetsPerTrigger", self.min_offsets_per_trigger),
+        ):
+            if value is not None:
+                raise OptionError(f"{name} is for readStream; a table is read from its start to its end")
         _check_bound(self.start, LATEST, "begin at the latest offset; valid: earliest, offsets of your own, a time")
         _check_bound(self.end, EARLIEST, "end at the earliest offset; valid: latest, offsets of your own, a time")
 
@@ -87,13 +96,15 @@ class ReadOptions(NamedTuple):
         if self.end is not None:
             raise OptionError(f"{self.end.name} is for read; a stream does not end")
 
-    def open_cluster(self) -> KafkaCluster:
-        """The cluster; to be closed."""
+    def open_cluster(self, *, first_patience_s: float | None = FIRST_PATIENCE_S) -> KafkaCluster:
+        """The cluster; to be closed. ``first_patience_s``: None for tasks, which wait for a kproxy that restarts."""
         return KafkaCluster(
             self.bootstrap,
             client_id=self.client_id,
             request_timeout_s=self.request_timeout_s,
             patience_s=self.patience_s,
+            security=self.security,
+            first_patience_s=first_patience_s,
         )
 
 
@@ -105,12 +116,15 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         for name in (*_ISOLATION, "includeHeaders"):
             if name in given:
                 raise OptionError(f"{name} does not go with records.as=batches, which tells of all batches")
+    least, most = number(given, "minOffsetsPerTrigger", None), number(given, "maxOffsetsPerTrigger", None)
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
     return ReadOptions(
         bootstrap=_servers(given),
         subscription=_subscription(given),
         start=_bound(given, _START),
         end=_bound(given, _END),
-        max_offsets_per_trigger=number(given, "maxOffsetsPerTrigger", None),
+        max_offsets_per_trigger=most,
         fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
         with_headers=boolean(given, "includeHeaders", default=False),
         min_partitions=number(given, "minPartitions", 1) or 1,
@@ -120,6 +134,12 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         request_timeout_s=(number(given, "kafka.request.timeout.ms", 30_000) or 0) / 1000,
         patience_s=(number(given, "kafkaConsumer.pollTimeoutMs", 120_000) or 0) / 1000,
         max_decompressed_bytes=number(given, "maxDecompressedBytes", 128 << 20) or 0,
+        security=security(given),
+        min_offsets_per_trigger=least,
+        max_trigger_delay_s=_delay_s(given, "maxTriggerDelay", "15m"),
+        max_records_per_partition=number(given, "maxRecordsPerPartition", None),
+        fails_beyond_newest=choice(given, _STRATEGY, ("error", "latest"), "error") == "error",
+        fetch_bytes=min(number(given, name, _MOST_FETCH_BYTES) or 0 for name in _FETCH_BYTES),
     )
 
 
@@ -128,10 +148,22 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     names = {name.lower(): name for name in _NAMES}
     found = {}
     for name, value in options.items():
+        if name.lower() in _REASONS:
+            raise OptionError(f"{name}: {_REASONS[name.lower()].replace('`', '')}")
         if name.lower() not in names:
-            raise OptionError(f"unknown option {name!r} of the source; valid: {', '.join(sorted(_NAMES))}")
+            nearest = suggest(name, _NAMES) or f"; valid: {', '.join(sorted(_NAMES))}"
+            raise OptionError(f"unknown option {name!r} of the source{nearest}")
         found[names[name.lower()]] = value
     return found
+
+
+def _delay_s(given: Mapping[str, str], name: str, default: str) -> float:
+    """Seconds from a time as Spark writes it: ``500ms``, ``30s``, ``15m``; a bare number is in ms."""
+    text = given.get(name, default).strip().lower()
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise OptionError(f"{name}: {given[name]!r} is no time; valid: 30s, 15m, 1h")
+    return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
 
 
 def _one_of(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:

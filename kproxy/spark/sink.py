@@ -8,7 +8,7 @@ to know travels in the messages. A batch write has one writer, which is handed f
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
@@ -16,6 +16,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kproxy.client import OwnerId
+from kproxy.spark.read_options import FIRST_PATIENCE_S
 from kproxy.spark.sink_control import Decider, owner_for_driver
 from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse
@@ -136,9 +137,9 @@ def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWrite
 
 def _take(options: SinkOptions) -> OwnerId:
     """Takes the transactional id. KafkaError, before anybody is fenced, if rows would go elsewhere than decisions."""
-    decider = Decider(options.control.client(), options, None)
-    check_one_kproxy(options, decider)
-    return decider.take()
+    first = replace(options, retry_ms=min(options.retry_ms, int(FIRST_PATIENCE_S * 1000)))
+    check_one_kproxy(first, Decider(options.control.client(), first, None))
+    return Decider(options.control.client(), options, None).take()
 
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: bool) -> tuple[SinkOptions, Columns]:

@@ -9,6 +9,8 @@ from typing import Final
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
 from kproxy.spark.option_values import servers
+from kproxy.spark.security_options import NAMES as SECURITY
+from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
@@ -32,6 +34,7 @@ _KNOWN: Final = (
     "includeheaders",  # of Spark's own sink; there too a column of headers is written whatever it says
 )
 _PREFIX: Final = "kafka."
+_SECURED: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 _DAY_MS: Final = 86_400_000
 _OWN: Final = "the sink sets it, for exactly-once depends on it: leave it out"
 #: Names of librdkafka's and of Kafka's own producer.
@@ -65,6 +68,13 @@ _NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
         "buffer.memory": "the sink bounds its memory itself: leave it out",
     }
 )
+
+
+#: What the sink does anyway may be said.
+_SAME_AS_OURS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+)
+_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({"max.request.size": "message.max.bytes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +111,9 @@ class SinkOptions:
     batch_id: str | None
     #: As the option says it; empty if it does not.
     checkpoint: str
-    #: For librdkafka.
+    #: For librdkafka, under its names.
     producer: dict[str, str]
+    security: Security = PLAIN_TEXT
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -121,24 +132,30 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         batch_id=_optional(given, "batch.id"),
         checkpoint=given.get("checkpointlocation", ""),
         producer=_for_the_producer(given),
+        security=security(given),
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
+        if name.startswith(_SECURED) and name not in SECURITY:
+            raise OptionError(f"{name}: no option of the sink{suggest(name, SECURITY)}")
         if name not in _KNOWN and not name.startswith(_PREFIX):
             raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
+        if given[name].strip().lower() in _SAME_AS_OURS.get(name.removeprefix(_PREFIX), ()):
+            continue
         reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
         if reason is not None:
             raise OptionError(f"{name}: {reason}")
 
 
 def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
-    return {
+    theirs = {
         name.removeprefix(_PREFIX): value
         for name, value in given.items()
-        if name.startswith(_PREFIX) and name != BOOTSTRAP
+        if name.startswith(_PREFIX) and name != BOOTSTRAP and name not in SECURITY
     }
+    return {_JAVA_NAMES.get(name, name): value for name, value in theirs.items() if name not in _SAME_AS_OURS}
 
 
 def _transactional_id(given: Mapping[str, str], *, is_stream: bool) -> str:

@@ -8,6 +8,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError as Failure
 from confluent_kafka import KafkaException, Message, Producer
 
+from kproxy.spark.key_stores import key, trusted
+from kproxy.spark.secured_connection import token
+from kproxy.spark.security_options import Sasl, Security
 from kproxy.spark.sink_options import SinkOptions
 from kproxy.spark.sink_rows import Row
 from kproxy.spark.spark_errors import KafkaError, OptionError
@@ -55,6 +58,7 @@ def settings(options: SinkOptions, client_id: str) -> dict[str, Any]:
         **_DEFAULTS,
         **options.producer,
         **_FIXED,
+        **_secured(options.security),
         "bootstrap.servers": options.bootstrap,
         "client.id": client_id,
         # While a broker is away kproxy keeps the request: no answer for long is no reason to give up before the
@@ -63,6 +67,33 @@ def settings(options: SinkOptions, client_id: str) -> dict[str, Any]:
         "socket.timeout.ms": min(options.timeout_ms, _LONGEST_ANSWER_MS),
         "request.timeout.ms": options.timeout_ms,
     }
+
+
+def _secured(security: Security) -> dict[str, Any]:
+    """TLS and SASL for librdkafka. OptionError if a store can't be read."""
+    found: dict[str, Any] = {"security.protocol": security.protocol}
+    if security.is_tls:
+        found["ssl.endpoint.identification.algorithm"] = "https" if security.checks_name else "none"
+        if security.trust is not None:
+            found["ssl.ca.pem"] = trusted(security.trust)
+        if (own := key(security)) is not None:
+            found |= {"ssl.certificate.pem": str(own.pem), "ssl.key.pem": str(own.pem)}
+            if own.password is not None:
+                found["ssl.key.password"] = str(own.password)
+    sasl = security.sasl
+    if sasl is not None:
+        found["sasl.mechanism"] = sasl.mechanism
+        if sasl.mechanism == "OAUTHBEARER":
+            found["oauth_cb"] = lambda _: _token(sasl)
+        else:
+            found |= {f"sasl.{name}": str(sasl.options[name]) for name in ("username", "password")}
+    return found
+
+
+def _token(sasl: Sasl) -> tuple[str, float, str, dict[str, str]]:
+    """A token as confluent_kafka takes it: with the time at which it ends, in seconds, its principal and extensions."""
+    given = token(sasl)
+    return given.token, time.time() + given.seconds, "", given.extensions
 
 
 def check(options: SinkOptions) -> None:

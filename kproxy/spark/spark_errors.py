@@ -11,3 +11,7 @@ class KafkaError(RuntimeError):
 
 class DataLost(KafkaError):
     """Records that were to be read are gone; the message says which, and how to go on without them."""
+
+
+class LoginFailed(KafkaError):
+    """TLS or SASL fails in a way that the next attempt would not change; the message says what to do."""

@@ -1,6 +1,7 @@
 """``spark.readStream.format("kproxy")``: micro-batches from offset to offset, as far as Spark asks."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +22,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Offsets are ``{"topic": {"0": 23}}`` everywhere, as in the checkpoints of Spark's own Kafka source.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
-        """Raises OptionError if these are options of a table."""
+    def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises OptionError if these are options of a table. ``clock`` is in seconds."""
+        self._clock = clock
+        self._last_batch_at = float("-inf")
         options.check_stream()
         self._options = options
         self._cluster: KafkaCluster | None = None
@@ -58,11 +61,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planner.lost(f"{each} does not exist any more, of which offset {begun[each]} should come next")
         planner.check_order(begun, end)
         new = planner.earliest([each for each in end if each not in begun])
+        if self._waits({**begun, **new}, end):
+            return start
         if isinstance(limit, ReadMaxRows):
             end = limited({**begun, **new}, end, limit.max_rows)
         if end == begun:
             return start
         return to_json(end, {**begun, **new} if start == self._initial else new)
+
+    def _waits(self, begun: Offsets, end: Offsets) -> bool:
+        """Whether the micro-batch waits for more offsets (``minOffsetsPerTrigger``); the first one never does."""
+        least, now = self._options.min_offsets_per_trigger, self._clock()
+        if least is None or self._target is not None:
+            return False
+        new = sum(max(0, offset - begun[each]) for each, offset in end.items())
+        if new < least and now < self._last_batch_at + self._options.max_trigger_delay_s:
+            return True
+        self._last_batch_at = now
+        return False
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """``maxOffsetsPerTrigger``, if it is set."""

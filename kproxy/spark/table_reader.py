@@ -42,4 +42,7 @@ def tasks(options: ReadOptions, cluster: KafkaCluster, whole: Sequence[Range]) -
     stable = {}
     if options.as_batches:
         stable = Planner(options, cluster).stable([each.partition for each in whole])
-    return [RangePartition(each, stable.get(each.partition, 0)) for each in split(whole, options.min_partitions)]
+    return [
+        RangePartition(each, stable.get(each.partition, 0))
+        for each in split(whole, options.min_partitions, options.max_records_per_partition)
+    ]

@@ -1,7 +1,8 @@
-"""Spans of requests and transactions: which are made, and their way out of the process.
+"""Spans of requests and transactions: which are recorded, and how they are sent.
 
-The event loop notes finished spans in a queue with a bound and never waits for it; what finds it full is counted and
-dropped. A task takes them in batches to a thread, which encodes and sends them.
+The event loop appends finished spans to a bounded queue and never waits for it; a span for which there is no room is
+counted and dropped. A task passes them in batches to a thread, which encodes and sends them. OpenTelemetry's own
+BatchSpanProcessor takes a lock for each span, and does not say how many it dropped (``kproxy_spans``).
 """
 
 import random
@@ -18,12 +19,12 @@ from kproxy.proxy.handlers.base import Context
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traced
-from kproxy.tracing.spans import Event, Span, SpanContext, places_told, request_span
+from kproxy.tracing.spans import Event, Span, SpanContext, partition_attributes, request_span
 
-#: Transactions that are remembered, and links and events of one; a leak in what tells of them must not be one here.
+#: Bounds: transactions, and links and events of each. A transaction whose end is never reported is no leak.
 _MOST_TRANSACTIONS: Final = 10_000
 _MOST_LINKS: Final = 128
-#: At the end of the process what is left gets so long to be sent.
+#: The time to send what is left when the process ends.
 _LAST_SECONDS: Final = 3.0
 _COMMITTED: Final = ("committed", "prepared")
 
@@ -32,11 +33,11 @@ class Exporter(Protocol):
     """What sends spans; called in a thread."""
 
     def export(self, spans: Sequence[Span]) -> bool:
-        """Whether they arrived."""
+        """True if the collector accepted them."""
         ...
 
     def close(self) -> None:
-        """Ends attempts that go on."""
+        """Ends attempts in progress."""
         ...
 
 
@@ -61,7 +62,7 @@ class _Transaction:
 
 
 class Collector:
-    """As ``kproxy.proxy.traces.Traces``; ``run`` sends what was noted."""
+    """A ``kproxy.proxy.traces.Traces``; ``run`` sends the spans."""
 
     def __init__(
         self,
@@ -82,10 +83,10 @@ class Collector:
         self._wanted = trio.Event()
         self._is_ending = False
 
-    # -- what the cores tell
+    # -- called by the cores
 
     def answered(self, ctx: Context, slot: Slot, now: float, size: int) -> None:
-        """Notes a request, if its trace is made: as its records' context says, else by chance."""
+        """Records a request if it is sampled: by the context of its records, otherwise by chance."""
         traced = slot.traced
         if not self._is_sampled(traced):
             return
@@ -94,7 +95,7 @@ class Collector:
         span = request_span(ctx, slot, now, size, context)
         if traced is not None and traced.transactional_id is not None:
             self._join(span, traced.transactional_id)
-        self._note(span)
+        self._append(span)
 
     def _is_sampled(self, traced: Traced | None) -> bool:
         if traced is not None and traced.parents:
@@ -131,7 +132,7 @@ class Collector:
             transaction.events.append(Event(name, self._clock()))
 
     def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
-        """As ``Traces``. A transaction is told of if one of its requests is, or by chance."""
+        """A transaction is exported if one of its requests is, or by chance."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.is_over:
             return
@@ -145,18 +146,18 @@ class Collector:
             "messaging.client.id": transaction.client_id,
             "kproxy.transactional_id": transactional_id,
             "kproxy.outcome": outcome if outcome in _COMMITTED else "aborted",
-            **places_told(places),
+            **partition_attributes(places),
         }
         if outcome not in _COMMITTED:
             span.attributes["kproxy.abort_reason"] = outcome
             span.error = None if outcome == "client" else f"aborted: {outcome}"
-        self._note(span)
+        self._append(span)
 
     def _context(self, trace_id: int | None) -> SpanContext:
         draw = self._random.getrandbits
         return SpanContext(draw(128) or 1 if trace_id is None else trace_id, draw(64) or 1)
 
-    def _note(self, span: Span) -> None:
+    def _append(self, span: Span) -> None:
         if len(self._queue) >= self._limits.queue:
             self._count("dropped", 1)
             return
@@ -170,8 +171,8 @@ class Collector:
     # -- out of the process
 
     async def run(self) -> None:
-        """Sends batches until it is cancelled; then what is under way and what is left, for a bounded time."""
-        # Nobody outside ends a batch that is under way: its spans would be lost, and nobody would count them.
+        """Sends batches until cancelled; then the rest, for a bounded time."""
+        # A batch that is cancelled would be lost and not counted.
         sending = trio.CancelScope(shield=True)
         try:
             async with trio.open_nursery() as nursery:

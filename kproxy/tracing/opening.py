@@ -1,4 +1,4 @@
-"""Tracing as the options say; what it needs is imported only then."""
+"""Opens tracing if the options ask for it; what it needs is imported only then."""
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.proxy.stats import Stats

@@ -1,4 +1,4 @@
-"""A span before anybody encodes it, and how a request becomes one. Names follow OpenTelemetry's for messaging."""
+"""A span before it is encoded, and how a request becomes one. Names follow OpenTelemetry's for messaging."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _NOTHING: Final = Traced()
 
 
 class SpanContext(NamedTuple):
-    """By what a span is known: 128 and 64 bits."""
+    """The ids of a span: 128 and 64 bits."""
 
     trace_id: int
     span_id: int
@@ -37,7 +37,7 @@ class Span:
     context: SpanContext
     start_ns: int
     end_ns: int
-    #: Somebody else's request that this one serves; None for what is kproxy's own.
+    #: The client's span that this one serves; None for kproxy's own spans.
     parent: TraceParent | None = None
     serves: bool = True
     links: list[SpanContext] = field(default_factory=list)
@@ -71,22 +71,22 @@ def request_span(ctx: Context, slot: Slot, now: float, size: int, context: SpanC
         span.attributes["kproxy.client_software"] = f"{ctx.software} {ctx.software_version}".rstrip()
     if traced.transactional_id is not None:
         span.attributes["kproxy.transactional_id"] = traced.transactional_id
-    span.attributes |= places_told(traced.places)
+    span.attributes |= partition_attributes(traced.places)
     span.error = _error(slot, traced)
     return span
 
 
-def places_told(places: Iterable[TopicPartition]) -> dict[str, str | int | Sequence[str]]:
+def partition_attributes(partitions: Iterable[TopicPartition]) -> dict[str, str | int | Sequence[str]]:
     """The attributes that say which partitions; a topic's name where all are of one."""
-    rows = sorted(places)[:MOST_PLACES]
-    told: dict[str, str | int | Sequence[str]] = {}
+    rows = sorted(partitions)[:MOST_PLACES]
+    found: dict[str, str | int | Sequence[str]] = {}
     if rows:
-        told["kproxy.partitions"] = [f"{topic}-{partition}" for topic, partition in rows]
+        found["kproxy.partitions"] = [f"{topic}-{partition}" for topic, partition in rows]
     if len({topic for topic, _ in rows}) == 1:
-        told["messaging.destination.name"] = rows[0][0]
+        found["messaging.destination.name"] = rows[0][0]
     if len(rows) == 1:
-        told["messaging.destination.partition.id"] = str(rows[0][1])
-    return told
+        found["messaging.destination.partition.id"] = str(rows[0][1])
+    return found
 
 
 def _error(slot: Slot, traced: Traced) -> str | None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 COORDINATOR: Final = ""
 #: Groups of one client whose connections are remembered; the one that was used least recently is forgotten.
 _MOST_GROUPS: Final = 1_000
+#: What is remembered of the groups of one transaction may take so many bytes; about as many for each entry.
+_MOST_BYTES: Final = 1 << 20
+_ENTRY_BYTES: Final = 256
 
 
 class NewestConnections:
@@ -65,10 +68,19 @@ class AddedGroups:
         """No group was added."""
         self._added: set[str] = set()
         self._senders: dict[tuple[str, TopicPartition], int] = {}
+        self._bytes = 0
 
     def add(self, group_id: str) -> None:
-        """AddOffsetsToTxn."""
-        self._added.add(group_id)
+        """AddOffsetsToTxn. TxnError (TRANSACTION_ABORTABLE) for more groups than can be remembered."""
+        if group_id not in self._added:
+            self._hold(_ENTRY_BYTES + len(group_id))
+            self._added.add(group_id)
+
+    def _hold(self, count: int) -> None:
+        if self._bytes + count > _MOST_BYTES:
+            why = f"the names of its groups and partitions take more than {_MOST_BYTES} bytes"
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+        self._bytes += count
 
     def __contains__(self, group_id: object) -> bool:
         """Whether AddOffsetsToTxn has added the group to this transaction."""
@@ -77,7 +89,8 @@ class AddedGroups:
     def receive(self, offsets: TransactionOffsets, connection: int) -> TxnError | None:
         """Records the connection of offsets that count. The error if the transaction can only be aborted now.
 
-        That is so if an older connection brought offsets of the group that these don't replace.
+        That is so if an older connection brought offsets of the group that these don't replace. TxnError
+        (TRANSACTION_ABORTABLE) for more partitions than can be remembered.
         """
         group = offsets.group_id
         places = {(topic.name, row.index) for topic in offsets.topics for row in topic.partitions}
@@ -85,5 +98,7 @@ class AddedGroups:
         if not places.issuperset(left):
             why = f"offsets of group {group} came over two connections: those that came first may be late"
             return TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+        known = {place for place in places if (group, place) in self._senders}
+        self._hold(sum(_ENTRY_BYTES + len(name) for name, _ in places - known))
         self._senders.update({(group, place): connection for place in places})
         return None

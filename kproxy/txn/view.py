@@ -22,7 +22,7 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
-from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, with_newest
+from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, with_newest
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import (
     ASKED,
@@ -78,6 +78,11 @@ class IdView:
     touched: Stand = Stand(-1, -1)  # noqa: RUF009  # a constant
 
     # -- what is asked
+
+    @property
+    def offsets_bytes(self) -> int:
+        """About what group offsets take in memory that wait for a decision, or that the broker may not have yet."""
+        return self.unmirrored.size + sum(offsets_bytes(row) for rows in self.pending.values() for row in rows)
 
     def verdict(self, producer: Producer) -> Verdict:
         """Whether what was written under an epoch of this id's is to be seen."""
@@ -345,6 +350,12 @@ class IdView:
         }
         if named:
             self.copies[Producer(part.producer_id, part.epoch)] = named
+
+    def forget_copies(self, producer: Producer, place: TopicPartition) -> None:
+        """As ``Views.forget_copies``."""
+        left = {batch: at for batch, at in self.copies.pop(producer, {}).items() if batch[:2] != place}
+        if left:
+            self.copies[producer] = left
 
     def _mirrored(self, body: TransactionMirrored, at: Stand) -> bool:
         return self.unmirrored.remove(Producer(body.producer_id, body.epoch), body.group_id)

@@ -40,8 +40,8 @@ class Views:
         self._loaders: dict[int, PartitionLoader] = {}
         #: Producer ids that are rejected, by the partition that says so.
         self._rejected: dict[int, set[int]] = {}
-        #: About what group offsets take in memory that the broker may not have yet.
-        self.unmirrored_bytes = 0
+        #: The sum of ``IdView.offsets_bytes``.
+        self.offsets_bytes = 0
         #: Producer ids that readers have met, while the log says nothing of them.
         self.unknown = UnknownProducers()
         #: Partitions with records of a newer kproxy: what follows is undecided, nothing is decided, no snapshot taken.
@@ -53,7 +53,7 @@ class Views:
         """Forgets what one partition of the log said; it is read anew, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
-            self.unmirrored_bytes -= view.unmirrored.size
+            self.offsets_bytes -= view.offsets_bytes
             for producer_id in view.producer_ids():
                 self._by_producer.pop(producer_id, None)
         self._rejected.pop(partition, None)
@@ -101,10 +101,10 @@ class Views:
             return self._reject(partition, entry.body.producer_id)
         name = entry.transactional_id
         view = self._ids.get(name) or IdView(name)
-        size = view.unmirrored.size
+        size = view.offsets_bytes
         if _begun_by(entry.body) in self._rejected.get(partition, _NONE) or not view.apply(entry.body, at):
             return False
-        self.unmirrored_bytes += view.unmirrored.size - size
+        self.offsets_bytes += view.offsets_bytes - size
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         self._index(view, entry)
         return True
@@ -122,7 +122,7 @@ class Views:
     def _take_over(self, partition: int, view: IdView) -> None:
         name = view.transactional_id
         former = self._ids.get(name)
-        self.unmirrored_bytes += view.unmirrored.size - (former.unmirrored.size if former is not None else 0)
+        self.offsets_bytes += view.offsets_bytes - (former.offsets_bytes if former is not None else 0)
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         for producer_id in view.producer_ids():
             self._know(producer_id, view)
@@ -191,6 +191,17 @@ class Views:
         view = self._by_producer.get(producer_id)
         copies = view.copies.get(Producer(producer_id, epoch)) if view is not None else None
         return copies is not None and copies.get((topic, partition, base_sequence), base_offset) != base_offset
+
+    def copied(self) -> set[tuple[Producer, "TopicPartition"]]:
+        """The transactions and partitions of batches that were sent more than once."""
+        every = (item for view in self._ids.values() for item in view.copies.items())
+        return {(producer, (topic, index)) for producer, copies in every for topic, index, _ in copies}
+
+    def forget_copies(self, producer: Producer, place: "TopicPartition") -> None:
+        """Forgets which of them counts: none is in the partition any more."""
+        view = self._by_producer.get(producer.producer_id)
+        if view is not None:
+            view.forget_copies(producer, place)
 
     def copies_bytes(self) -> int:
         """About what the offsets of batches take in memory that were sent more than once."""

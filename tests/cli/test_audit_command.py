@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from kproxy.cli import main
 from kproxy.config import ExitCode
+from kproxy.spark.audit.audit_size import SMALL_OFFSETS
 from kproxy.spark.audit.request import Request
 from kproxy.spark.audit.summary import Summary
 from kproxy.spark.spark_errors import KafkaError
@@ -39,6 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[Request]]
 
         monkeypatch.setattr("kproxy.spark.spark_session.spark_session", session)
         monkeypatch.setattr("kproxy.spark.audit.audit_job.audit", audit)
+        monkeypatch.setattr("kproxy.spark.audit.audit_size.offsets_to_read", lambda request: 34_000)
         return requests
 
     return stage
@@ -54,6 +56,38 @@ def test_the_options_are_what_is_asked_for(asked: Callable[[Outcome], list[Reque
     assert (request.window_ms, request.open_ms, request.prepared_ms) == (3_600_000, 30_000, 3_600_000)
     assert (request.key, request.fresh, request.brokers) == ("string(key)", True, None)
     assert request.conf == (("spark.executor.memory", "2g"),)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "arguments", "quick"),
+    [
+        (SMALL_OFFSETS, [], True),
+        (SMALL_OFFSETS, ["--master", "local[2]"], True),
+        (SMALL_OFFSETS + 1, [], False),
+        (10, ["--master", "spark://host:7077"], False),
+        (10, ["--conf", "spark.master=yarn"], False),
+    ],
+)
+def test_a_small_audit_on_this_machine_starts_quickly(
+    asked: Callable[[Outcome], list[Request]],
+    monkeypatch: pytest.MonkeyPatch,
+    offsets: int,
+    arguments: list[str],
+    quick: bool,
+) -> None:
+    asked(summary())
+    settings: list[dict[str, str]] = []
+
+    @contextmanager
+    def session(_: str, conf: dict[str, str]) -> Iterator[None]:
+        settings.append(conf)
+        yield None
+
+    monkeypatch.setattr("kproxy.spark.spark_session.spark_session", session)
+    monkeypatch.setattr("kproxy.spark.audit.audit_size.offsets_to_read", lambda request: offsets)
+    assert main([*NEEDED, *arguments, "--conf", "spark.sql.shuffle.partitions=7"]) == ExitCode.OK
+    assert settings[0]["spark.sql.shuffle.partitions"] == "7"
+    assert ("spark.sql.codegen.wholeStage" in settings[0]) is quick
 
 
 @pytest.mark.parametrize(

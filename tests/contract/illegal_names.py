@@ -17,6 +17,12 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kproxy.codec._generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from kproxy.codec._generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestOffsetForLeaderPartition,
@@ -53,6 +59,17 @@ def _list_offsets(name: str) -> Message:
 def _offset_commit(name: str) -> Message:
     topic = OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1)])
     return OffsetCommitRequest("illegal-names", -1, "", topics=[topic])
+
+
+def _offset_fetch(name: str) -> Message:
+    return OffsetFetchRequest("illegal-names", [OffsetFetchRequestTopic(name, [0])])
+
+
+def _offset_fetch_of_groups(name: str) -> Message:
+    group = OffsetFetchRequestGroup(
+        group_id="illegal-names", topics=[OffsetFetchRequestTopics(name=name, partition_indexes=[0])]
+    )
+    return OffsetFetchRequest(groups=[group])
 
 
 def _leader_epoch(name: str) -> Message:
@@ -92,6 +109,16 @@ ASKED: Final = {
         7,
         lambda answer: answer.topics[0].partitions[0].error_code,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    # a coordinator that is not ready says so of the group, and names no topic
+    "OffsetFetch": Asked(
+        _offset_fetch, 5, lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code, ErrorCode.NONE
+    ),
+    "OffsetFetch of groups": Asked(
+        _offset_fetch_of_groups,
+        9,
+        lambda answer: answer.groups[0].error_code or answer.groups[0].topics[0].partitions[0].error_code,
+        ErrorCode.NONE,
     ),
     "OffsetForLeaderEpoch": Asked(
         _leader_epoch,

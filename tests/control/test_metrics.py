@@ -29,7 +29,7 @@ def value(stats: Stats, name: str, **labels: str) -> float:
 
 def fill_transactions(stats: TransactionStats) -> None:
     stats.open, stats.prepared, stats.commits, stats.fenced = 41, 42, 43, 44
-    stats.prepared_until, stats.torn = 1030.0, 52
+    stats.prepared_until, stats.torn, stats.ids = 1030.0, 52, 53
     stats.aborted("timeout")
     stats.claimed("lost")
     stats.appends.observe(0.003)
@@ -94,8 +94,8 @@ def filled() -> Stats:
         ("kproxy_client_logins_total", {"mechanism": "PLAIN", "result": "refused"}, 51),
         ("kproxy_upstream_connections", {}, 19),
         ("kproxy_requests_total", {"api_key": "Produce", "api_version": "2"}, 2),
-        ("kproxy_request_duration_seconds_count", {"api_key": "Produce", "api_version": "2"}, 2),
-        ("kproxy_request_duration_seconds_sum", {"api_key": "Produce", "api_version": "2"}, 100.003),
+        ("kproxy_request_duration_seconds_count", {"api_key": "Produce"}, 2),
+        ("kproxy_request_duration_seconds_sum", {"api_key": "Produce"}, 100.003),
         ("kproxy_spans_total", {"outcome": "exported"}, 51),
         ("kproxy_request_bytes_total", {"api_key": "Produce"}, 300),
         ("kproxy_response_bytes_total", {"api_key": "Produce"}, 30),
@@ -135,6 +135,7 @@ def filled() -> Stats:
         ("kproxy_recovery_seconds_total", {}, 36.5),
         ("kproxy_transactions_open", {}, 41),
         ("kproxy_transactions_prepared", {}, 42),
+        ("kproxy_transactional_ids", {}, 53),
         ("kproxy_transactions_torn_total", {}, 52),
         ("kproxy_transactions_committed_total", {}, 43),
         ("kproxy_transactions_fenced_total", {}, 44),

@@ -8,8 +8,8 @@ from urllib.request import urlopen
 import trio
 
 from kproxy.testing.fake_broker import open_fake_cluster
+from kproxy.testing.ports import free_ports
 from tests.support.processes import kproxy, serving
-from verification.chaos.ports import free_ports
 
 TOKEN = "correct-horse-battery"
 ALL = "/v1/transactions"

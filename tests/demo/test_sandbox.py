@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.testing.cluster_client import ClusterClient
-from verification.chaos.ports import free_ports
+from kproxy.testing.ports import free_ports
 
 TIMEOUT_S = 110
 

@@ -32,14 +32,15 @@ from tests.net.harness import FrameClient, Proxied, fetch, produce, proxied
 from tests.net.txn.wire_producer import WireProducer
 
 DASHBOARD = DEPLOY / "grafana" / "kproxy.json"
-_CHOSEN = {"$__rate_interval": "30s", "$job": ".+", "$instance": ".+"}
+_CHOSEN = {"$__rate_interval": "30s", "$__range": "1h", "$job": ".+", "$instance": ".+"}
 ROUNDS = 20
 
 
 def queries() -> dict[str, str]:
     """The queries of the dashboard by panel and series, with Grafana's variables filled in."""
     found = {}
-    for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
+    top = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    for panel in (each for row in top for each in (row, *row.get("panels", ()))):
         for target in panel.get("targets", ()):
             expr = target["expr"]
             for variable, value in _CHOSEN.items():

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.testing.ports import free_ports
 from tests.docs.test_doc_blocks import ROOT, blocks
-from verification.chaos.ports import free_ports
 
 TIMEOUT_S = 110
 STARTED = ROOT / "docs" / "getting-started.md"

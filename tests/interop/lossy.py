@@ -14,9 +14,10 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread
-from tests.interop.proxy import BROKER_PORTS, KproxyProcess, free_ports
+from tests.interop.proxy import BROKER_PORTS, KproxyProcess
 from tests.interop.records import PARTITIONS
 
 _KEYS: Final = 60

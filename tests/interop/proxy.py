@@ -1,15 +1,14 @@
 """kproxy as its users run it: a process of its own."""
 
-import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
+
+from kproxy.testing.ports import free_ports
 
 _READY_TIMEOUT_S: Final = 90.0
 BROKER_PORTS: Final = 6
@@ -97,16 +96,3 @@ class KproxyProcess:
 
     def _tail(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-6000:]
-
-
-def free_ports(count: int) -> range:
-    """Return neighbouring ports that were free a moment ago, below those that the system gives to clients."""
-    for first in range(15_000 + os.getpid() % 100 * 100, 32_000, count):
-        with ExitStack() as held:
-            try:
-                for port in range(first, first + count):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return range(first, first + count)
-    raise KproxyFailed(f"no {count} free ports in a row")

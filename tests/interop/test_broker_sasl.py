@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.kafka_sasl import unsecured_token
-from tests.interop.proxy import KproxyProcess, free_ports
+from kproxy.testing.ports import free_ports
+from tests.interop.proxy import KproxyProcess
 
 pytestmark = pytest.mark.kafka
 

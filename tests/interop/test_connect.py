@@ -20,9 +20,10 @@ import pytest
 
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.ports import free_ports
 from tests.interop.committed import CommittedReader
 from tests.interop.jvm import INTEROP_ALL, running
-from tests.interop.proxy import KproxyProcess, free_ports
+from tests.interop.proxy import KproxyProcess
 from tests.support.clients import DRIVERS, java_program
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]

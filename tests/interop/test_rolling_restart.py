@@ -8,9 +8,9 @@ import trio
 from kproxy.config import ExitCode
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.ports import free_ports
 from tests.support.processes import Process, kproxy, serving
 from tests.support.transactional_load import TransactionalLoad
-from verification.chaos.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.proxy.permits import PermitRule, Permits, is_admin
+from kproxy.proxy.permits import PermitRule, Permits, is_listed
 
 RULES = (PermitRule("orders-*", "order-service*"), PermitRule("orders-eu", "audit"), PermitRule("none", "-"))
 ALICE = "User:alice"
@@ -36,4 +36,4 @@ def test_a_rule_may_name_principals(pattern: str, may: bool) -> None:
 
 @pytest.mark.parametrize(("host", "admin"), [("localhost", True), ("10.0.0.7", True), ("10.1.0.7", False)])
 def test_admins_are_known_by_their_hosts(host: str, admin: bool) -> None:
-    assert is_admin(host, ("localhost", "10.0.*")) is admin
+    assert is_listed(host, ("localhost", "10.0.*")) is admin

@@ -12,8 +12,9 @@ import trio
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import KafkaCluster
+from kproxy.spark.security_options import PLAIN_TEXT, Security
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import ClusterConfig, FakeServer, SaslRules, open_fake_cluster
 
 _SECONDS = 20.0
 
@@ -46,17 +47,21 @@ class Fake:
         places = [place.split(":") for place in self.bootstrap.split(",")]
         return [Address(host, int(port)) for host, port in places]
 
-    def cluster(self, *, patience_s: float = _SECONDS, timeout_s: float = _SECONDS) -> KafkaCluster:
-        return KafkaCluster(self.addresses(), client_id="test", request_timeout_s=timeout_s, patience_s=patience_s)
+    def cluster(
+        self, *, patience_s: float = _SECONDS, timeout_s: float = _SECONDS, security: Security = PLAIN_TEXT
+    ) -> KafkaCluster:
+        return KafkaCluster(
+            self.addresses(), client_id="test", request_timeout_s=timeout_s, patience_s=patience_s, security=security
+        )
 
 
 @contextlib.contextmanager
-def fake_cluster(brokers: int = 1) -> Iterator[Fake]:
+def fake_cluster(brokers: int = 1, sasl: SaslRules | None = None) -> Iterator[Fake]:
     started: queue.SimpleQueue[tuple[FakeServer, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.SimpleQueue()
 
     async def serve() -> None:
         with trio.CancelScope() as scope:
-            async with open_fake_cluster(brokers) as server:
+            async with open_fake_cluster(brokers, config=ClusterConfig(sasl=sasl)) as server:
                 started.put((server, trio.lowlevel.current_trio_token(), scope))
                 await trio.sleep_forever()
 

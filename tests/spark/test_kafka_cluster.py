@@ -119,6 +119,17 @@ def test_nobody_can_be_reached() -> None:
         cluster.topics()
 
 
+def test_an_address_that_never_answered_is_not_waited_for_as_long_as_one_that_did(fake: Fake) -> None:
+    with fake_cluster() as ended:
+        places = ended.addresses()
+    wanted = {"client_id": "c", "request_timeout_s": 5.0, "patience_s": 1e9, "first_patience_s": 0.1}
+    with KafkaCluster(places, **wanted) as nobody, pytest.raises(KafkaError, match=r"tried for 0\.1 s"):
+        nobody.topics()
+    fake.on(ApiKey.LIST_OFFSETS, lambda call: _refuse(ErrorCode.LEADER_NOT_AVAILABLE), times=4)
+    with KafkaCluster(fake.addresses(), **wanted) as cluster:
+        assert cluster.offsets({T0: LATEST}) == {T0: 0}
+
+
 def test_offsets_of_a_group(fake: Fake) -> None:
     with fake.client() as client:
         part = OffsetCommitRequestPartition(partition_index=1, committed_offset=4)

@@ -4,6 +4,7 @@ import pytest
 
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import EARLIEST, LATEST, TopicPartition
+from kproxy.spark.option_table import NO_EFFECT, SparkOption
 from kproxy.spark.read_options import Bound, ReadOptions, read_options
 from kproxy.spark.spark_errors import OptionError
 
@@ -63,7 +64,7 @@ def test_options_travel_between_processes() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"subscribee": "t"}, ["subscribee", "valid:", "subscribePattern"]),
+        ({"subscribee": "t"}, ["subscribee", "subscribe"]),
         ({"subscribePattern": "t"}, ["subscribe", "subscribePattern", "contradict"]),
         ({"startingTimestamp": "1", "startingOffsets": "latest"}, ["startingOffsets", "startingTimestamp"]),
         ({"isolation__level": "x"}, ["isolation.level", "'x'", "read_committed, read_uncommitted"]),
@@ -80,8 +81,13 @@ def test_options_travel_between_processes() -> None:
         ({"kafka__bootstrap__servers": "nowhere"}, ["kafka.bootstrap.servers", "'nowhere'"]),
         ({"kafka__bootstrap__servers": "k:1,::1:2"}, ["kafka.bootstrap.servers", "'::1:2'", "[::1]:9092"]),
         ({"kafka__bootstrap__servers": " , "}, ["kafka.bootstrap.servers is missing"]),
-        ({"kafka__security__protocol": "SSL"}, ["kafka.security.protocol"]),
+        ({"kafka__security__protocol": "TLS"}, ["kafka.security.protocol"]),
         ({"subscribe": " , "}, ["subscribe is empty"]),
+        ({"maxTriggerDelay": "soon"}, ["maxTriggerDelay", "'soon'", "15m"]),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, ["minOffsetsPerTrigger: 9", "5"]),
+        ({"startingOffsetsByTimestampStrategy": "x"}, ["startingOffsetsByTimestampStrategy", "error, latest"]),
+        ({"kafka__auto__offset__reset": "latest"}, ["kafka.auto.offset.reset", "set startingOffsets"]),
+        ({"kafka__enable__auto__commit": "false"}, ["Spark's own connector refuses it, too"]),
         ({"records__as": "rows"}, ["records.as", "records, batches"]),
         ({"records__as": "batches", "includeHeaders": "true"}, ["includeHeaders", "records.as=batches"]),
         ({"records__as": "batches", "isolation__level": "read_committed"}, ["isolation.level", "records.as=batches"]),
@@ -115,3 +121,25 @@ def test_what_fits_a_stream_only_or_a_table_only() -> None:
     ):
         with pytest.raises(OptionError, match="Offsets"):
             wrong.check_table()
+
+
+@pytest.mark.parametrize("option", NO_EFFECT, ids=lambda option: option.names[0])
+def test_what_has_no_effect_here_is_taken(option: SparkOption) -> None:
+    wanted = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
+    assert read_options({**wanted, **dict.fromkeys(option.names, "5")}) == read_options(wanted)
+
+
+def test_sizes_and_times_of_spark() -> None:
+    found = read_options(
+        {
+            "kafka.bootstrap.servers": "k:9092",
+            "subscribe": "t",
+            "kafka.fetch.max.bytes": "1000000",
+            "kafka.max.partition.fetch.bytes": "2000000",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "90s",
+            "maxRecordsPerPartition": "100",
+        }
+    )
+    assert (found.fetch_bytes, found.min_offsets_per_trigger) == (1_000_000, 10)
+    assert (found.max_trigger_delay_s, found.max_records_per_partition) == (90, 100)

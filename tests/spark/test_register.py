@@ -59,3 +59,28 @@ def test_no_stream_adds_to_the_environment_that_all_sources_share(
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
     assert query.awaitTermination(120)
     assert set(function.envVars()) == before
+
+
+@pytest.mark.spark
+def test_plans_and_the_web_ui_show_no_secret(spark: "SparkSession") -> None:
+    options = {
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required u=a p=s3cret ;",
+        "kafka.ssl.keystore.key": "-----BEGIN s3cret",
+        "kafka.ssl.key.password": "s3cret",
+        "subscribe": "orders",
+    }
+    name = "spark.sql.redaction.options.regex"
+    before = spark.conf.get(name)
+    try:
+        spark.conf.set(name, "(?i)url")
+        register(spark)
+        assert spark._jvm is not None
+        given = spark._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options)
+        shown = spark._jsparkSession.sessionState().conf().redactOptions(given).toString()
+        assert "s3cret" not in shown
+        assert "orders" in shown
+        spark.conf.set(name, "mine")
+        register(spark)
+        assert spark.conf.get(name) == "mine"
+    finally:
+        spark.conf.set(name, before)

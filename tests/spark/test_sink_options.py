@@ -49,7 +49,7 @@ def test_a_stream_without_an_id_has_that_of_its_checkpoint() -> None:
     ("given", "is_stream", "message"),
     [
         ({"kafka.acks": "1"}, True, "kafka.acks: the sink sets it"),
-        ({"kafka.enable.idempotence": "true"}, True, "exactly-once depends on it"),
+        ({"kafka.enable.idempotence": "false"}, True, "exactly-once depends on it"),
         ({"kafka.transactional.id": "x"}, True, "write transactional.id, without kafka."),
         ({"topics": "x"}, True, "topics: no option of the sink; did you mean 'topic'?"),
         ({"transaction.timeout.ms": "1s"}, True, "transaction.timeout.ms: '1s' must be a whole number"),
@@ -85,3 +85,14 @@ def test_a_client_is_made_of_an_address(tmp_path: Path) -> None:
         ControlAddress("http://127.0.0.1:1", "", str(tmp_path / "none")).client()
     with pytest.raises(OptionError, match=r"kproxy\.control\.url"):
         ControlAddress("127.0.0.1:1", "", str(token)).client()
+
+
+def test_what_the_sink_does_anyway_may_be_said_and_javas_names_are_taken() -> None:
+    given = {
+        "kafka.bootstrap.servers": "k:9092",
+        "transactional.id": "t",
+        "kafka.acks": "-1",
+        "kafka.enable.idempotence": "TRUE",
+        "kafka.max.request.size": "2000000",
+    }
+    assert parse(given, is_stream=False).producer == {"message.max.bytes": "2000000"}

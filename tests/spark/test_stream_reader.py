@@ -174,3 +174,27 @@ def test_what_is_available_now_ends_there(fake: Fake, start: str) -> None:
         position = end
     assert position["t"] == {"0": 10, "1": 4}
     reader.stop()
+
+
+def test_a_batch_waits_for_its_least_number_of_offsets_but_not_for_ever(fake: Fake) -> None:
+    now = [0.0]
+    wanted = {"kafka.bootstrap.servers": fake.bootstrap, "subscribe": "t", "startingOffsets": "earliest"}
+    options = read_options({**wanted, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1m"})
+    reader = StreamReader(options, lambda: now[0])
+    first = reader.latestOffset(reader.initialOffset(), _ALL)
+    assert first["t"] == {"0": 10, "1": 4}  # the first one never waits
+    _produce(fake, 0, 3)
+    assert reader.latestOffset(first, _ALL) == first
+    _produce(fake, 1, 2)
+    second = reader.latestOffset(first, _ALL)
+    assert second["t"] == {"0": 13, "1": 6}
+    _produce(fake, 0, 1)
+    now[0] = 59.0
+    assert reader.latestOffset(second, _ALL) == second
+    now[0] = 60.0
+    third = reader.latestOffset(second, _ALL)
+    assert third["t"] == {"0": 14, "1": 6}
+    _produce(fake, 0, 1)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(third, _ALL)["t"] == {"0": 15, "1": 6}
+    reader.stop()

@@ -74,9 +74,14 @@ def test_offsets_and_times(fake: Fake) -> None:
     bounds = {"startingOffsets": '{"orders": {"0": 5, "1": -2}}', "endingOffsets": '{"orders": {"0": 40, "1": -1}}'}
     assert _ranges(fake, **bounds) == [("orders-0", 5, 40), ("orders-1", 0, 10)]
     assert _ranges(fake, startingTimestamp="8001") == [("orders-0", 9, 50), ("orders-1", 9, 10)]
-    assert _ranges(fake, startingTimestamp="20000") == [("orders-0", 20, 50)]
+    assert _ranges(fake, startingTimestamp="20000", startingOffsetsByTimestampStrategy="latest") == [
+        ("orders-0", 20, 50)
+    ]
     assert _ranges(fake, endingTimestamp="20000") == [("orders-0", 0, 20), ("orders-1", 0, 10)]
-    by_time = {"startingOffsetsByTimestamp": '{"orders": {"0": 20000, "1": 5000}}'}
+    by_time = {
+        "startingOffsetsByTimestamp": '{"orders": {"0": 20000, "1": 5000}}',
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
     assert _ranges(fake, **by_time) == [("orders-0", 20, 50), ("orders-1", 5, 10)]
 
 
@@ -140,3 +145,13 @@ def test_nobody_there() -> None:
         pass
     with pytest.raises(KafkaError, match=f"cannot connect to {ended.bootstrap}"):
         _ranges(ended, kafkaConsumer__pollTimeoutMs="100")
+
+
+def test_a_starting_time_after_the_newest_record_is_an_error_as_in_spark(fake: Fake) -> None:
+    with pytest.raises(OptionError, match=r"startingTimestamp: orders-1 has no record .*Strategy latest begins at"):
+        _ranges(fake, startingTimestamp="20000")
+
+
+def test_no_task_reads_more_than_it_may(fake: Fake) -> None:
+    found = _ranges(fake, maxRecordsPerPartition="20")
+    assert found == [("orders-0", 0, 16), ("orders-0", 16, 33), ("orders-0", 33, 50), ("orders-1", 0, 10)]

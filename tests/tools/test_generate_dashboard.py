@@ -1,18 +1,25 @@
 import json
 from typing import Any
 
-from tools.dashboard_rows import ROWS
+from tools.dashboard_rows import FIGURES, ROWS
 from tools.generate_dashboard import PAGE, main, render
 
 
 def panels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(render())["panels"]
-    return found
+    """All panels, those in rows after their row."""
+    return [each for panel in json.loads(render())["panels"] for each in (panel, *panel.get("panels", ()))]
 
 
 def test_what_is_committed_is_up_to_date() -> None:
     assert main(["--check"]) == 0
     assert PAGE.read_text(encoding="utf-8") == render()
+
+
+def test_six_figures_with_thresholds_are_on_top_and_rows_are_collapsed() -> None:
+    figures = panels()[:6]
+    assert [panel["title"] for panel in figures] == [panel.title for panel in FIGURES]
+    assert sum(len(panel["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1 for panel in figures) == 5
+    assert all(panel["collapsed"] and panel["panels"] for panel in panels() if panel["type"] == "row")
 
 
 def test_rows_are_those_of_the_table() -> None:

@@ -77,6 +77,26 @@ class TestAddedGroups:
         assert "g" in groups
         assert "h" not in groups
 
+    def test_what_is_remembered_is_bounded_and_what_is_known_already_costs_nothing(self) -> None:
+        groups = AddedGroups()
+        name = "g" * 1_000
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            for number in range(1_000):
+                groups.add(f"{number}{name}")
+        assert f"800{name}" in groups
+        assert f"900{name}" not in groups
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            groups.add(f"900{name}")
+        groups.add(f"800{name}")
+
+    def test_partitions_that_are_remembered_are_bounded_too(self) -> None:
+        groups = AddedGroups()
+        for _ in range(3):
+            assert groups.receive(offsets("g", *range(4_000)), 3) is None
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            groups.receive(offsets("h", *range(4_000)), 3)
+        assert groups.receive(offsets("g", *range(4_000)), 4) is None
+
     def test_offsets_over_one_connection_are_all_one_clients(self) -> None:
         groups = AddedGroups()
         assert groups.receive(offsets("g", 0, 1), 3) is None

@@ -10,6 +10,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.snapshot import snapshot_records
+from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import Stand
 from kproxy.txn.views import COPY_BYTES, Views
@@ -321,10 +322,10 @@ def test_the_questions_agree_with_the_views(log: list[tuple[str, Message]]) -> N
     assert views.bound(*PLACE) == min((bound for bound in bounds if bound is not None), default=None)
     assert len(list(views.undecided_offsets("g"))) == sum(len(list(view.undecided_groups())) for view in every)
     assert len(list(views.unmirrored_offsets("g"))) == sum(len(x) for view in every for x in view.unmirrored.values())
-    assert views.unmirrored_bytes == sum(view.unmirrored.size for view in every)
+    assert views.offsets_bytes == sum(view.offsets_bytes for view in every)
     assert views.copies_bytes() == COPY_BYTES * sum(len(x) for view in every for x in view.copies.values())
     views.restart(0, 0)
-    assert views.unmirrored_bytes == 0
+    assert views.offsets_bytes == 0
 
 
 #: A transaction that was committed with offsets, and one that is open.
@@ -345,18 +346,21 @@ def load(reader: Views, writer: Views, up_to: int) -> None:
         feed.raw(*raw)
 
 
-def test_what_waits_for_the_brokers_own_group_offsets_is_measured(views: Views) -> None:
+def test_what_waits_for_a_decision_or_for_the_brokers_own_group_offsets_is_measured(views: Views) -> None:
     feed = Feed(views)
     feed.give("a", *MOVED)
     view = views.of("a")
     assert view is not None
-    assert views.unmirrored_bytes == view.unmirrored.size > 0
+    pending = offsets_bytes(offsets(1, P1, "h", {PLACE: 6}))
+    assert views.offsets_bytes == view.unmirrored.size + pending > pending
     feed.give("a", mirrored(P0, "g"))
-    assert views.unmirrored_bytes == 0
+    assert views.offsets_bytes == pending
+    feed.give("a", decision(1, P1, False))
+    assert views.offsets_bytes == 0
     Feed(views, 1).give("b", claim(2, Q0), offsets(2, Q0, "g", {PLACE: 5}), decision(2, Q0, True))
-    assert views.unmirrored_bytes > 0
+    assert views.offsets_bytes > 0
     views.restart(1, 0)
-    assert views.unmirrored_bytes == 0
+    assert views.offsets_bytes == 0
 
 
 def test_a_group_is_found_after_a_snapshot_was_loaded(views: Views) -> None:
@@ -365,7 +369,7 @@ def test_a_group_is_found_after_a_snapshot_was_loaded(views: Views) -> None:
     load(views, writer, len(MOVED))
     assert [part for _, part, _ in views.unmirrored_offsets("g")] == [P0]
     assert [part for _, part, _ in views.undecided_offsets("h")] == [P1]
-    assert views.unmirrored_bytes == writer.unmirrored_bytes
+    assert views.offsets_bytes == writer.offsets_bytes
 
 
 def test_an_id_that_two_partitions_state_is_measured_once(views: Views) -> None:
@@ -373,4 +377,4 @@ def test_an_id_that_two_partitions_state_is_measured_once(views: Views) -> None:
     Feed(writer).give("a", *MOVED)
     Feed(views, 1).give("a", *MOVED)
     load(views, writer, len(MOVED))
-    assert views.unmirrored_bytes == writer.unmirrored_bytes
+    assert views.offsets_bytes == writer.offsets_bytes

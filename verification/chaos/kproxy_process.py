@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from kproxy.testing.kafka import die_with_parent
-from verification.chaos.ports import free_ports
+from kproxy.testing.ports import free_ports
 
 _BROKER_PORTS: Final = 4
 _READY_TIMEOUT_S: Final = 60.0

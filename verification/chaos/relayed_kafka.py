@@ -7,7 +7,7 @@ from typing import Final
 from kproxy.codec._generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
-from verification.chaos.ports import free_ports
+from kproxy.testing.ports import free_ports
 
 _ELECTION_MS: Final = 10_000
 _CONFIG: Final = {

@@ -12,7 +12,7 @@ from typing import IO, Final, Self
 
 from kproxy.testing.kafka import die_with_parent
 from kproxy.testing.maven import find_java, kafka_jars
-from verification.chaos.ports import free_ports
+from kproxy.testing.ports import free_ports
 
 _BROKER_PORTS: Final = 6
 _READY_SECONDS: Final = 60.0

@@ -32,6 +32,9 @@ class VirtualIO:
         self.closed = False
         self.stalled_at: float | None = None
 
+    async def introduced(self) -> None:
+        """Nobody stands between the ends."""
+
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
         """As a socket: unread bytes first, then the reset or the end."""
         if self.closed:

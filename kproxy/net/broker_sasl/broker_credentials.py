@@ -1,4 +1,4 @@
-"""What kproxy logs in with: a name and a password, or a token; read, or asked for, when it is needed."""
+"""kproxy's credentials at the brokers: a name and a password, or a token; read, or requested, for each login."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ class Credentials(Protocol):
 
     @property
     def check(self) -> str:
-        """What to look at if it is refused."""
+        """What to check if it is refused."""
 
     async def mechanism(self) -> Mechanism:
-        """A new login's side of the exchange. OSError: a secret or a token is not to be had."""
+        """The client's side of a new login. OSError: a secret or a token is unavailable."""
 
 
 class Password:

@@ -1,4 +1,4 @@
-"""Clients come to brokers as whom a file says."""
+"""The file that maps clients to identities at the brokers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ OPTION = "upstream.sasl.identities.file"
 
 
 class IdentityNetworks:
-    """A network for each principal; made when it is first asked for, and anew when the file has changed."""
+    """A network for each principal; made at its first use, and again after the file has changed."""
 
     def __init__(self, network: Network, mechanism: str, path: Path, stats: Stats) -> None:
         """ConfigError if the file can't be used; later the last one that could be stays in use."""
@@ -51,7 +51,7 @@ class IdentityNetworks:
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """For clients that are nobody at the brokers."""
+    """For clients without an identity at the brokers: refuses all connections."""
 
     _network: Network
     _principal: str

@@ -10,7 +10,7 @@ from kproxy.net.broker_sasl.token_sources import Issued
 
 
 def signed_tokens(region: str) -> Callable[[], Awaitable[Issued]]:
-    """What signs a token; OSError if there are no AWS credentials."""
+    """A function that signs a token. OSError if there are no AWS credentials."""
 
     def sign() -> Issued:
         try:

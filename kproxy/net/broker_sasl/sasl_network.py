@@ -26,7 +26,7 @@ _FAR: Final = 1 << 30
 
 
 class LoginWatch:
-    """Counts what fails, and tells it once: before the first login whoever asked for the connection does."""
+    """Counts failed logins and logs the first of a row; before the first success the caller reports it."""
 
     def __init__(self, stats: Stats, *, tells_first: bool = False) -> None:
         """Counts in ``stats.upstream_errors``. ``tells_first``: nobody else tells that the first login failed."""
@@ -39,7 +39,7 @@ class LoginWatch:
         self._fails = False
 
     def counts(self) -> None:
-        """Counts one that did not come about, and says nothing."""
+        """Counts a failed login without logging it."""
         errors = self._stats.upstream_errors
         errors["authentication"] = errors.get("authentication", 0) + 1
 

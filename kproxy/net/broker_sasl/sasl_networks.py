@@ -1,4 +1,4 @@
-"""The networks of one process: how its own connections reach brokers, and how those of clients do."""
+"""The networks of one process: for kproxy's own connections to brokers, and for those of clients."""
 
 from typing import TYPE_CHECKING
 
@@ -39,15 +39,15 @@ class Networks:
         self._tokens = tokens
 
     def for_client(self, principal: str) -> Network:
-        """What carries the requests of a client."""
+        """The network for the requests of a client."""
         return self.on_behalf(principal) if self._clients is None else self._clients
 
     def on_behalf(self, principal: str) -> Network:
-        """What carries requests that kproxy makes for a client: as the client, if it can, else as itself."""
+        """The network for requests that kproxy makes for a client: as the client if possible, else as kproxy."""
         return self.own if self._identities is None else self._identities.of(principal)
 
     async def run(self) -> None:
-        """Keeps fresh what logins need, for ever."""
+        """Keeps tokens and identities up to date; runs until cancelled."""
         async with trio.open_nursery() as nursery:
             if self._tokens is not None:
                 nursery.start_soon(self._tokens.run)
@@ -77,7 +77,7 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
 
 
 def _warn_of_plain_text(config: Config) -> None:
-    """PLAIN and tokens without TLS are for a network that nobody listens to."""
+    """Warns of passwords and tokens that are sent without TLS."""
     secret = config.upstream_sasl_mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
     local = all(server.is_loopback for server in config.bootstrap_servers)
     if secret and config.upstream_security_protocol == "sasl_plaintext" and not local:

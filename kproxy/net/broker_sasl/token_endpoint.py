@@ -17,31 +17,37 @@ from kproxy.net.broker_sasl.token_sources import DEFAULT_LIFETIME_SECONDS, Issue
 from kproxy.net.http_fetch import MOST_BYTES, fetch
 
 _LONGEST_REASON: Final = 200
+_OPTIONS: Final = "upstream.sasl.oauthbearer.client.id and .client.secret.location"
 
 
 def client_credentials(
     url: str, client_id: str, secret: SecretLocation, scope: str | None, ca: Path | None
 ) -> Callable[[], Awaitable[Issued]]:
-    """What asks the endpoint for a token; OSError says what it answered. ``ca``: trusted beside the system's."""
+    """A function that requests a token. OSError says what the endpoint answered. ``ca``: trusted, too."""
 
     def ask() -> Issued:
-        request = _request(url, client_id, secret.read(), scope)
-        context = ssl.create_default_context()
-        if ca is not None:
-            context.load_verify_locations(ca)
-        try:
-            return _issued(url, fetch(request, context))
-        except HTTPError as error:
-            with error:
-                raise OSError(_refusal(url, error.code, error.read(MOST_BYTES))) from None
-        except URLError as error:
-            raise OSError(f"{url}: {error.reason}") from None
+        return ask_for_token(url, client_id, secret.read(), scope, ca, _OPTIONS)
 
     async def ask_elsewhere() -> Issued:
-        # in a thread, since it waits; whoever is no longer interested leaves it to its time-out
+        # in a thread, because it blocks; a caller that is cancelled leaves it to its time-out
         return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
 
     return ask_elsewhere
+
+
+def ask_for_token(url: str, client_id: str, secret: str, scope: str | None, ca: Path | None, options: str) -> Issued:
+    """The token that the endpoint issues; blocks. OSError says what it answered, and to look at ``options``."""
+    request = _request(url, client_id, secret, scope)
+    context = ssl.create_default_context()
+    if ca is not None:
+        context.load_verify_locations(ca)
+    try:
+        return _issued(url, fetch(request, context))
+    except HTTPError as error:
+        with error:
+            raise OSError(f"{_refusal(url, error.code, error.read(MOST_BYTES))}: see {options}") from None
+    except URLError as error:
+        raise OSError(f"{url}: {error.reason}") from None
 
 
 def _request(url: str, client_id: str, secret: str, scope: str | None) -> Request:
@@ -54,7 +60,7 @@ def _request(url: str, client_id: str, secret: str, scope: str | None) -> Reques
 def _refusal(url: str, status: int, body: bytes) -> str:
     fields = _fields(body)
     why = str(fields.get("error_description") or fields.get("error") or "no reason given")[:_LONGEST_REASON]
-    return f"{url} answered {status} ({why!r}): see upstream.sasl.oauthbearer.client.id and .client.secret.location"
+    return f"{url} answered {status} ({why!r})"
 
 
 def _issued(url: str, body: bytes) -> Issued:

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: from a place where something else keeps them fresh, or asked for and kept until they age."""
+"""Tokens for OAUTHBEARER: read from a place where another program renews them, or requested and renewed here."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
@@ -12,11 +12,11 @@ log = structlog.get_logger("kproxy.upstream")
 
 #: A new token is asked for when so much of the old one's time is over: logins are renewed later than that.
 _FRESH: Final = 0.7
-#: A token that ends so soon is not used.
+#: A token that expires within this time is not used.
 _MARGIN_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 5.0
 _TIMEOUT_SECONDS: Final = 10.0
-#: Who issues tokens should say for how long; else so long.
+#: The lifetime of a token whose issuer does not name one.
 DEFAULT_LIFETIME_SECONDS: Final = 300.0
 
 
@@ -25,17 +25,17 @@ class TokenSource(Protocol):
 
     @property
     def where(self) -> str:
-        """What to look at if a broker does not take them."""
+        """What to check if a broker refuses them."""
 
     async def token(self) -> str:
-        """A token to log in with now. OSError: there is none."""
+        """A token for a login now. OSError: none is available."""
 
     async def run(self) -> None:
-        """Keeps it fresh, for ever."""
+        """Renews the token before it expires; runs until cancelled."""
 
 
 class StoredToken:
-    """A token that something else puts there."""
+    """A token that another program renews."""
 
     def __init__(self, location: SecretLocation) -> None:
         self._location = location
@@ -52,14 +52,14 @@ class StoredToken:
 
 
 class Issued(NamedTuple):
-    """A token, and for how many seconds it is good."""
+    """A token, and for how many seconds it is valid."""
 
     token: str
     lifetime: float
 
 
 class IssuedTokens:
-    """Asks for a token, shares it between all logins, and asks for the next one before it ends."""
+    """Requests a token, shares it between all logins, and requests the next one before it expires."""
 
     def __init__(self, ask: Callable[[], Awaitable[Issued]], where: str) -> None:
         """``ask`` raises OSError. ``where``: what to look at if a broker does not take the tokens."""

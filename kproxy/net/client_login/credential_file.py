@@ -34,7 +34,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def write_credentials(path: Path, credentials: Credentials) -> None:
-    """Replaces the file as a whole: who reads it meanwhile has the old one. For its owner only, if it is new.
+    """Replaces the file as a whole: a concurrent reader sees the old one. For its owner only, if it is new.
 
     CredentialError if that can't be done.
     """
@@ -57,7 +57,7 @@ def write_credentials(path: Path, credentials: Credentials) -> None:
 
 
 class CredentialFile:
-    """A file that may be replaced while kproxy runs; who has logged in stays."""
+    """A file that may be replaced while kproxy runs; clients that have logged in stay."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         """CredentialError if it can't be used; later what could be read last stays in use. ``clock``: seconds."""
@@ -68,7 +68,7 @@ class CredentialFile:
         self._credentials = read_credentials(path)
 
     def current(self) -> Credentials:
-        """What stands in the file now, or stood a second ago."""
+        """The content of the file, at most a second old."""
         now = self._clock()
         if now >= self._looked_at + _LOOK_SECONDS:
             self._looked_at = now

@@ -1,4 +1,4 @@
-"""Does for clients that log in what takes time: computes hashes, asks for keys, lets the refused wait."""
+"""Does the slow part of clients' logins: computes hashes, requests keys, delays refusals."""
 
 import hmac
 import secrets
@@ -60,7 +60,7 @@ class LoginWorker:
     async def serve(
         self, gate: LoginGate, client_id: str, peer: str, has_gone: Callable[[], bool] = lambda: False
     ) -> None:
-        """Does what a gate waits for, so that the frame can be offered again. ``has_gone``: the client has hung up."""
+        """Does what a gate waits for; then the frame is offered again. ``has_gone``: the client has disconnected."""
         if gate.refused is not None:
             self._log(gate.refused.reason, mechanism=gate.mechanism, client_id=client_id, peer=peer)
             await trio.sleep(self._delay_seconds)
@@ -70,7 +70,7 @@ class LoginWorker:
             gate.checked(await self._tokens.check(gate.check))
 
     def _log(self, reason: str, **who: str) -> None:
-        """Tells of a refusal, but not of each when there are many: whoever guesses must not fill the disk."""
+        """Logs a refusal, but not each of many: a client that guesses passwords must not fill the disk."""
         left = self._lines.take()
         if left > 0:
             log.info("login refused", reason=reason, **who)
@@ -94,7 +94,7 @@ class LoginWorker:
     async def _is_of(self, verifier: Verifier, password: str, address: str, has_gone: Callable[[], bool]) -> bool:
         """Computes a hash; of those that wait, one of each address is next in line for the processors.
 
-        False without a hash for a client that has hung up while it waited.
+        False without a hash for a client that has disconnected while it waited.
         """
         queue = self._queues.setdefault(address, _Queue())
         queue.waiting += 1

@@ -1,4 +1,4 @@
-"""Signed tokens (JWT, RFC 7519): whose they are, and whether they are good; needs ``kproxy[oauth]``."""
+"""Signed tokens (JWT, RFC 7519): their user, and whether they are valid; needs ``kproxy[oauth]``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class TokenChecker:
         self._rules = rules
 
     async def check(self, check: TokenCheck) -> Verdict:
-        """Who the client is, or why it is not let in."""
+        """The client's name, or why it is refused."""
         try:
             header = jwt.get_unverified_header(check.token)
             algorithm, key_id = header.get("alg"), header.get("kid")

@@ -12,7 +12,7 @@ from kproxy.net.http_fetch import MOST_BYTES, fetch
 
 log = structlog.get_logger("kproxy.login")
 
-#: Keys are asked for no more often, whatever tokens come: else clients could make kproxy flood the server.
+#: The least time between two requests for keys: clients must not make kproxy flood the server.
 _PAUSE_SECONDS: Final = 10.0
 _KINDS: Final = frozenset({"RSA", "EC", "OKP"})
 
@@ -41,7 +41,7 @@ def parse_keys(data: bytes) -> Sequence[Key]:
 
 
 class TokenKeys:
-    """A key set, asked for again when it is old or a token bears an id that is not in it."""
+    """A key set, requested again when it is old or when a token has a key id that is not in it."""
 
     def __init__(self, url: str, refresh_ms: int, get: Callable[[str], bytes] = fetch) -> None:
         """``get`` may wait; it is called in a thread."""

@@ -312,7 +312,7 @@ class LogOwner:
                 raise self._not_added(f"group {offsets.group_id}")
             await self._check_member(offsets)
             transaction = self.transaction or await self._begin()
-            if is_other_generation(offsets, transaction.groups):
+            if is_other_generation(offsets, transaction.members):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
             if not implicit:
                 self.id.take_offsets(transaction.added_groups, offsets, request.connection)
@@ -323,12 +323,13 @@ class LogOwner:
             view = await self.keeper.append(offsets)
             if view is None or offsets not in view.pending.get(transaction.producer, []):
                 raise await self._lose("the log did not take the group's offsets")
-            transaction.groups.append(offsets)
+            if offsets.topics:
+                transaction.members = one_of_each_member([*transaction.members, offsets.replaced(topics=[])])
 
     async def _check_member(self, offsets: TransactionOffsets) -> None:
         """TxnError if the member that read what these offsets say, or its generation, is not current (KIP-447).
 
-        Also while too many offsets wait for brokers that do not take them.
+        Also while too many offsets are in open transactions, or wait for brokers that do not take them.
         """
         self._tools.groups.check_room()
         error = await self._wait(lambda: self._tools.groups.check(offsets))
@@ -469,7 +470,7 @@ class LogOwner:
         await transaction.writer.flush()
         if (why := why_not_committed(transaction, self._ends, self._tools.log.views)) is not None:
             return why
-        for offsets in one_of_each_member(transaction.groups):
+        for offsets in transaction.members:
             error = await self._tools.groups.check(offsets)
             if error:
                 return f"group {offsets.group_id} is not at generation {offsets.generation_id} any more: error {error}"

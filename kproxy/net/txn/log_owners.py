@@ -210,7 +210,8 @@ class LogOwners:
         """Tells the metrics what is open and what waits."""
         stats, transactions = self._tools.stats, self._tools.log
         stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
-        stats.prepared = sum(len(view.prepared) for view in transactions.views.all())
+        views = list(transactions.views.all())
+        stats.ids, stats.prepared = len(views), sum(len(view.prepared) for view in views)
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         oldest = min(began, default=None)
         wall = self._tools.cluster.network.wall() - trio.current_time()

@@ -57,8 +57,10 @@ class LogPolls:
         self._polls: dict[Address, trio.CancelScope] = {}
         self._pool = Pool(cluster.network, config)
         self._fed = 0
-        #: What was warned of.
-        self._told_gone = self._told_refused = False
+        #: Since when the topic is deleted, by trio's clock.
+        self._gone_since: float | None = None
+        #: Whether it was warned of that.
+        self._told_refused = False
 
     async def run(self, parts: Sequence[LogPartition]) -> None:
         """Reads these partitions for ever."""
@@ -79,6 +81,7 @@ class LogPolls:
                     else:
                         self._polls[address] = trio.CancelScope()
                         nursery.start_soon(self._follow, address)
+                await self._create_again()
                 backoff_ms = await pause(backoff_ms, self._config)
             else:
                 backoff_ms = self._config.retry_backoff_ms
@@ -105,9 +108,23 @@ class LogPolls:
             self.failed(error)
         return leaders
 
+    async def _create_again(self) -> None:
+        """Creates a topic that was deleted and is not restored in time: no transactional id must wait for ever."""
+        seconds = self._config.transaction_max_timeout_ms / 1000
+        if self._gone_since is None or trio.current_time() < self._gone_since + seconds or not self._creates_again:
+            return
+        try:
+            await self._topic.prepare(len(self._parts))
+        except (OSError, RemoteProtocolError, Refused) as error:
+            self.failed(error)
+
+    @property
+    def _creates_again(self) -> bool:
+        return self._config.unknown_producer_ids == "reject"
+
     def _recognise(self, found: MetadataResponseTopic) -> None:
         """Begins anew where the topic is another one of the same name."""
-        self._told_gone = False
+        self._gone_since = None
         if any(found.topic_id) and found.topic_id != self._topic_id:
             if any(self._topic_id):
                 log.warning("the topic was created again: earlier commits are not visible", topic=self._topic.name)
@@ -218,6 +235,10 @@ class LogPolls:
         if isinstance(error, Refused) and not self._told_refused:
             self._told_refused = True
             self._topic.tell_refused(error)
-        elif isinstance(error, TopicDeleted) and any(self._topic_id) and not self._told_gone:
-            self._told_gone = True
-            log.warning("the topic of the transaction log was deleted; waiting for it", topic=self._topic.name)
+        elif isinstance(error, TopicDeleted) and any(self._topic_id) and self._gone_since is None:
+            self._gone_since = trio.current_time()
+            log.error(
+                "the topic of the transaction log was deleted: nothing is begun or decided until it is there again",
+                topic=self._topic.name,
+                created_again_after_ms=self._config.transaction_max_timeout_ms if self._creates_again else "never",
+            )

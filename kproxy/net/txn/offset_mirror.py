@@ -26,8 +26,9 @@ _AT_A_TIME: Final = 4
 #: Groups that are remembered.
 _MOST_GROUPS: Final = 100_000
 _TRIES: Final = 3
-#: What all groups' offsets may take in memory that brokers do not take. None can be dropped before the broker has it:
-#: its group would begin at an older one. So no more are accepted, until some are written.
+#: What all groups' offsets may take in memory that are in open transactions, or that brokers do not take. None can be
+#: dropped before the broker has it: its group would begin at an older one. So no more are accepted, until some are
+#: aborted or written.
 _MOST_BYTES: Final = 64 << 20
 
 
@@ -68,10 +69,10 @@ class OffsetMirror:
 
     def check_room(self) -> None:
         """As ``kproxy.net.txn.owner_services.Groups``."""
-        was_full, self._is_full = self._is_full, self._log.views.unmirrored_bytes >= _MOST_BYTES
+        was_full, self._is_full = self._is_full, self._log.views.offsets_bytes >= _MOST_BYTES
         if not self._is_full:
             return
-        why = f"offsets of {_MOST_BYTES} bytes could not be written to the brokers' groups"
+        why = f"offsets of {_MOST_BYTES} bytes are in open transactions, or could not be written to the brokers' groups"
         if not was_full:
             log.warning(
                 "offsets in transactions are refused until earlier ones are written",

@@ -25,7 +25,7 @@ class Groups(Protocol):
         ...
 
     def check_room(self) -> None:
-        """TxnError (COORDINATOR_LOAD_IN_PROGRESS) if too many wait for brokers that do not take them."""
+        """TxnError (COORDINATOR_LOAD_IN_PROGRESS) if too many are in open transactions, or not taken by brokers."""
         ...
 
     def committed(self, transactional_id: str, producer: Producer) -> None:

@@ -42,6 +42,7 @@ from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
+from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
@@ -96,6 +97,7 @@ class Transactions:
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self.snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
+        self._old_copies = OldCopies(self.views, self._leaders.ask)
         self._beginnings = LostBeginnings(self.views, self.follower, self.snapshots, sink.begin_without)
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
@@ -203,6 +205,7 @@ class Transactions:
                     await self._load(nursery)
                 nursery.start_soon(self.snapshots.run)
                 nursery.start_soon(self._beginnings.run)
+                nursery.start_soon(self._old_copies.run)
                 nursery.start_soon(self._told_ends.run)
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 #: What the offsets may take in memory that say which copy counts of batches that were sent more than once. None can be
-#: dropped while the data may be read: where a broker took a second copy, its readers would be shown both. So at this
-#: limit a transaction that had to send a batch again is aborted, and only such a one: its client tries it again.
+#: dropped while the data may be read (``OldCopies``): where a broker took a second copy, readers would see both. So at
+#: this limit a transaction that had to send a batch again is aborted, and only such a one: its client tries it again.
 _MOST_COPIES_BYTES: Final = 64 << 20
 
 
@@ -60,8 +60,10 @@ class Transaction:
         self.joined: set[TopicPartition] = set()
         #: Partitions that stand in the log.
         self.announced: set[TopicPartition] = set()
-        #: Offsets of groups that are in the log.
-        self.groups: list[TransactionOffsets] = []
+        #: Each member, without its offsets, that has offsets in the log: a commit checks that it is still current.
+        self.members: list[TransactionOffsets] = []
+        #: Whether a broker's group has offsets of it.
+        self.moves_groups = False
         #: Groups that the client has added to it.
         self.added_groups = AddedGroups()
         #: The identity that its decision gives the client, once that was sent to the log.

@@ -1,4 +1,4 @@
-"""What one connection may do: the rules about it, decisions remembered, and refusals told."""
+"""What one connection may do: its rules, remembered decisions, and reported refusals."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -47,7 +47,7 @@ class Decided:
         self.size = 0
 
     def of(self, subject: Subject) -> _Decisions:
-        """What is remembered of a subject; to be read, not written."""
+        """The remembered decisions of a subject; read only."""
         found = self._by_subject.get(subject)
         if found is None:
             self._charge(_DECISION_BYTES + len(subject.client_id))
@@ -91,7 +91,7 @@ class Refusal(NamedTuple):
     rule: Rule | None
 
 
-#: Hears of each refusal.
+#: Called with each refusal.
 Tell: TypeAlias = Callable[[Subject, Refusal], None]
 
 
@@ -114,11 +114,11 @@ class Access:
         #: What is decided by these rules, of this subject; not by newer ones that it has not been renewed by.
         self._book = policy.decided
         self._decided = self._book.of(self.subject)
-        #: The last that was told; whoever takes note of it sets it to None.
+        #: The last refusal; the session sets it to None after it has recorded it.
         self.last_refusal: Refusal | None = None
 
     def renew(self, principal: str, client_id: str) -> bool:
-        """Takes note of who asks now; whether that, or the rules, have changed, so that nothing decided holds."""
+        """Sets principal and client.id; True if they or the rules have changed, so that no earlier decision holds."""
         same = self.subject.principal == principal and self.subject.client_id == client_id
         if same and self._rules is self._policy.rules:
             return False
@@ -130,7 +130,7 @@ class Access:
         return True
 
     def sees(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether it is allowed; to leave out what is not, which is no refusal."""
+        """Whether it is allowed. For filters: what is not allowed is not reported as a refusal."""
         key = operation, type_, name
         allowed = self._decided.get(key)
         if allowed is None:
@@ -140,7 +140,7 @@ class Access:
         return allowed
 
     def may(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether it is allowed; if not, that is told."""
+        """Whether it is allowed; if not, the refusal is reported."""
         if self.sees(operation, type_, name):
             return True
         rule = self._about.decide(operation, type_, name).rule
@@ -162,15 +162,15 @@ class Access:
         return name if name or not any(topic_id) else self._names.get(topic_id)
 
     def topic_error(self, operation: Operation, topic: Any) -> int:
-        """As ``error``, for a topic in a message; UNKNOWN_TOPIC_ID, at which clients ask anew, if it can't be told."""
+        """As ``error``, for a topic in a message; UNKNOWN_TOPIC_ID, at which clients ask again, for an unknown id."""
         name = self.name_of(topic)
         if name is None and any(getattr(topic, "topic_id", b"")):
             return int(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.error(operation, ResourceType.TOPIC, name or "")
 
-    def authorized(self, told: int, type_: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """A set of authorized operations (KIP-430) that a broker told, without those that the rules don't allow."""
-        if told < 0:
-            return told  # was not asked for
+    def authorized(self, bits: int, type_: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """A broker's bits of authorized operations (KIP-430) without those that the rules do not allow."""
+        if bits < 0:
+            return bits  # they were not requested
         allowed = (operation for operation in SUPPORTED[type_] if self.sees(operation, type_, name))
-        return told & sum(1 << _CODES[operation] for operation in allowed)
+        return bits & sum(1 << _CODES[operation] for operation in allowed)

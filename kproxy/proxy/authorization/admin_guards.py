@@ -67,7 +67,7 @@ def _create_error(access: Access, topic: Any) -> int:
 
 
 def _configs_seen(access: Access) -> Amend:
-    """Without DescribeConfigs a client is not told how its new topics are configured (KIP-525)."""
+    """Without DescribeConfigs the response does not show how new topics are configured (KIP-525)."""
 
     def change(answer: Any) -> None:
         for row in answer.topics:
@@ -89,7 +89,7 @@ create_topics = Parts(
 create_partitions = Parts(
     on_topic(Operation.ALTER),
     lambda topic, error: CreatePartitionsResponseCreatePartitionsTopicResult(topic.name, error),
-    told="results",
+    results="results",
 )
 delete_records = Parts(
     on_topic(Operation.DELETE),
@@ -113,12 +113,12 @@ def _not_deleted(topic: Any, error: int) -> object:
     return DeleteTopicsResponseDeletableTopicResult(topic.name, topic.topic_id, error)
 
 
-delete_topics = Parts(_delete_error, _not_deleted, asked=("topics", "topic_names"), told="responses")
+delete_topics = Parts(_delete_error, _not_deleted, parts=("topics", "topic_names"), results="responses")
 
 # -- configurations
 
 
-def _configs(operation: Operation, row: type[Any], told: str) -> Parts:
+def _configs(operation: Operation, row: type[Any], results: str) -> Parts:
     def error(access: Access, item: Any) -> int:
         type_ = _CONFIGURED.get(item.resource_type, _CLUSTER)
         return access.error(operation, type_, CLUSTER_NAME if type_ is _CLUSTER else item.resource_name)
@@ -128,7 +128,7 @@ def _configs(operation: Operation, row: type[Any], told: str) -> Parts:
             error_code=code, error_message=None, resource_type=item.resource_type, resource_name=item.resource_name
         )
 
-    return Parts(error, refused, asked=("resources",), told=told)
+    return Parts(error, refused, parts=("resources",), results=results)
 
 
 describe_configs = _configs(Operation.DESCRIBE_CONFIGS, DescribeConfigsResponseDescribeConfigsResult, "results")
@@ -205,7 +205,7 @@ write_txn_markers = Whole(
 
 
 def describe_cluster(access: Access, request: object, version: int) -> Screened:
-    """For all; the operations that are told are the client's own."""
+    """Allowed for all clients; the response shows the client's own operations."""
 
     def change(answer: Any) -> None:
         answer.cluster_authorized_operations = access.authorized(answer.cluster_authorized_operations, _CLUSTER)

@@ -70,8 +70,8 @@ offset_delete = Whole(
 delete_groups = Parts(
     on_name(Operation.DELETE, _GROUP),
     lambda name, error: DeleteGroupsResponseDeletableGroupResult(name, error),
-    asked=("groups_names",),
-    told="results",
+    parts=("groups_names",),
+    results="results",
 )
 
 
@@ -103,8 +103,8 @@ def _describes(row: type[Any], asked: str) -> Parts:
     return Parts(
         on_name(Operation.DESCRIBE, _GROUP),
         lambda name, error: row(error_code=error, group_id=name),
-        asked=(asked,),
-        told="groups",
+        parts=(asked,),
+        results="groups",
         amend=_operations,
     )
 
@@ -167,8 +167,8 @@ def find_coordinator(access: Access, request: FindCoordinatorRequest, version: i
         return Parts(
             on_name(Operation.DESCRIBE, type_),
             lambda key, error: Coordinator(key, -1, "", -1, error),
-            asked=("coordinator_keys",),
-            told="coordinators",
+            parts=("coordinator_keys",),
+            results="coordinators",
         )(access, request, version)
     error = access.error(Operation.DESCRIBE, type_, request.key)
     return Screened(answer=FindCoordinatorResponse(0, error, None, -1, "", -1)) if error else PASSED
@@ -203,7 +203,7 @@ def _topics_seen(access: Access) -> Amend:
 
 
 def offset_fetch(access: Access, request: OffsetFetchRequest, version: int) -> Screened:
-    """Describe on each group and each topic; where all topics are asked for, those that may be described are told."""
+    """Describe on each group and each topic; a request for all topics returns those that may be described."""
     if version >= FIRST_OF_GROUPS:
         return _fetch_groups(access, request)
     error = access.error(Operation.DESCRIBE, _GROUP, request.group_id)

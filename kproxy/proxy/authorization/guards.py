@@ -1,6 +1,6 @@
-"""What guards of requests are made of: whole requests refused, or parts of them, told as Kafka tells it.
+"""The building blocks of guards: requests refused as a whole or in part, with the errors that Kafka returns.
 
-A guard takes the decoded request and says what becomes of it. What it refuses of a request comes back in the answer to
+A guard takes the decoded request and returns what may be sent. What it refuses of a request is added to the response to
 the rest; what an answer holds beyond what its client may see is taken out of it.
 """
 
@@ -18,11 +18,11 @@ Amend: TypeAlias = Callable[[Any], None]
 
 
 class Screened(NamedTuple):
-    """What becomes of a request: it goes on as it is if nothing is said."""
+    """What a guard decides; all None: the request is sent as it is."""
 
-    #: The answer, where nothing of it goes on.
+    #: The response, if nothing of the request is sent.
     answer: Message | None = None
-    #: What goes on in its place.
+    #: The request that is sent in its place.
     request: Message | None = None
     amend: Amend | None = None
 
@@ -58,7 +58,7 @@ class Whole:
     """A request that is allowed or refused as a whole; then ``rest`` looks into it."""
 
     def __init__(self, *asked: Asked, refusal: Refusal = with_error, rest: Guard | None = None) -> None:
-        """All of ``asked`` is needed; the first that is not allowed is told."""
+        """All of ``asked`` is needed; the first that is not allowed is the error."""
         self._asked = asked
         self._refusal = refusal
         self._rest = rest
@@ -72,28 +72,31 @@ class Whole:
 
 
 class Parts:
-    """A request of which each part is allowed or refused: parts in the lists ``asked``, of the answer in ``told``."""
+    """A request of which each part is allowed or refused.
+
+    ``parts``: the fields of the request that list them; ``results``: the field of the response with their results.
+    """
 
     def __init__(
         self,
         error: Callable[[Access, Any], int],
         row: Callable[[Any, int], object],
         *,
-        asked: Sequence[str] = ("topics",),
-        told: str = "topics",
+        parts: Sequence[str] = ("topics",),
+        results: str = "topics",
         amend: Callable[[Access], Amend] | None = None,
     ) -> None:
         """``error`` of a part; ``row`` is the part of the answer that refuses it; ``amend`` the rest of the answer."""
         self._error = error
         self._row = row
-        self._asked = asked
-        self._told = told
+        self._parts = parts
+        self._results = results
         self._amend = amend
 
     def __call__(self, access: Access, request: Any, version: int) -> Screened:
         kept: dict[str, list[Any]] = {}
         refused = []
-        for name in self._asked:
+        for name in self._parts:
             items = getattr(request, name)
             if items is None:
                 continue
@@ -105,9 +108,9 @@ class Parts:
             return Screened(amend=amend)
         if not any(kept.values()):
             answer = response_class(request.API_KEY)()
-            setattr(answer, self._told, refused)
+            setattr(answer, self._results, refused)
             return Screened(answer=answer)
-        return Screened(request=request.replaced(**kept), amend=_adds(self._told, refused, amend))
+        return Screened(request=request.replaced(**kept), amend=_adds(self._results, refused, amend))
 
 
 def _adds(name: str, refused: Sequence[object], amend: Amend | None) -> Amend:

@@ -76,8 +76,8 @@ _PRODUCERS = Rows(
     asked_index=None,
 )
 
-_produce_topics = Parts(on_topic(Operation.WRITE), _WRITTEN, asked=("topic_data",), told="responses")
-_fetch_topics = Parts(on_topic(Operation.READ), _READ, told="responses")
+_produce_topics = Parts(on_topic(Operation.WRITE), _WRITTEN, parts=("topic_data",), results="responses")
+_fetch_topics = Parts(on_topic(Operation.READ), _READ, results="responses")
 _ends = Parts(on_topic(Operation.DESCRIBE), _ENDS)
 list_offsets = Parts(on_topic(Operation.DESCRIBE), _TIMES)
 describe_producers = Parts(on_topic(Operation.READ), _PRODUCERS)
@@ -123,7 +123,7 @@ def offset_for_leader_epoch(access: Access, request: Any, version: int) -> Scree
 
 
 def metadata(access: Access, request: MetadataRequest, version: int) -> Screened:
-    """Describe on each topic; of all topics those that may be described are told.
+    """Describe on each topic; a request for all topics returns those that may be described.
 
     No topic is made for who may not (Create on the topic or on the cluster).
     """

@@ -73,7 +73,7 @@ def _topics_seen(access: Access) -> Amend:
 describe_transactions = Parts(
     on_name(Operation.DESCRIBE, _ID),
     lambda name, error: DescribeTransactionsResponseTransactionState(error_code=error, transactional_id=name),
-    asked=("transactional_ids",),
-    told="transaction_states",
+    parts=("transactional_ids",),
+    results="transaction_states",
     amend=_topics_seen,
 )

@@ -28,11 +28,15 @@ class Asked(NamedTuple):
 class Login:
     """One exchange; ``lifetime_ms`` is known when it is over."""
 
-    def __init__(self, mechanism: Mechanism, who: str, check: str, authenticate: int) -> None:
+    def __init__(
+        self, mechanism: Mechanism, who: str, check: str, authenticate: int, *, options: str = "upstream"
+    ) -> None:
         """``who`` logs in, for errors, and ``check`` is what to look at if it is refused.
 
-        ``authenticate``: the version of SaslAuthenticate that the broker serves, at most 2.
+        ``authenticate``: the version of SaslAuthenticate that the broker serves, at most 2. ``options``: what the names
+        of the options begin with, for errors.
         """
+        self._options = options
         self._mechanism = mechanism
         self._who = who
         self._check = check
@@ -69,13 +73,12 @@ class Login:
     def _check_handshake(self, response: SaslHandshakeResponse) -> None:
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = ", ".join(_printable(name) for name in response.mechanisms) or "nothing"
-            raise LoginRefused(
-                f"the broker does not offer {self._mechanism.mechanism}, but {offered}: set upstream.sasl.mechanism"
-            )
+            what = f"does not offer {self._mechanism.mechanism}, but {offered}"
+            raise LoginRefused(f"the broker {what}: set {self._options}.sasl.mechanism")
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise LoginRefused(
                 "this port of the broker takes no SASL: give the port of a SASL listener, or set "
-                "upstream.security.protocol to plaintext or ssl"
+                f"{self._options}.security.protocol to plaintext or ssl"
             )
         if response.error_code:
             raise LoginRefused(f"the broker answered SaslHandshake with error {response.error_code}")

@@ -30,7 +30,7 @@ class Throttle(NamedTuple):
     seconds: float
 
 
-#: Hears of each wait.
+#: Called with each wait.
 Tell: TypeAlias = Callable[[Throttle], None]
 
 

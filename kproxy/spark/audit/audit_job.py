@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,11 +27,12 @@ from kproxy.spark.audit.offset_spans import Span, find_spans
 from kproxy.spark.audit.picture import png_page
 from kproxy.spark.audit.report_page import html_page
 from kproxy.spark.audit.request import Request, choose_topics
-from kproxy.spark.audit.summary import Bucket, Outcome, Row, Summary, plain
+from kproxy.spark.audit.summary import Bucket, Cell, Outcome, Row, Summary, plain
 from kproxy.spark.audit.tables import SPANS, Limits, Tables
 
 WORST: Final = 50
 _BUCKETS: Final = 60
+_FEWEST_BUCKETS: Final = 13
 #: Of what several findings look at: in memory as far as it goes.
 _STORED: Final = StorageLevel.MEMORY_AND_DISK
 _UNREADABLE: Final = "fact = 'unreadable'"
@@ -47,6 +49,7 @@ class _Run(NamedTuple):
     directory: Path
     state: State | None
     spans: Sequence[Span]
+    cluster: str
     topics: Sequence[str]
     tables: Tables
     log: DataFrame
@@ -91,6 +94,7 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
     open_cluster, log_from = connector(request.bootstrap), request.brokers or request.bootstrap
     with open_cluster() as cluster, connector(log_from)() as brokers:
         topics = choose_topics(request.topics, cluster.topics())
+        cluster_name = ", ".join(filter(None, (request.bootstrap, cluster.cluster_id)))
         slices = log_slices(brokers)
     # kept before anything is made of them: plans that exist already would read them again
     log = read_log(spark, log_from, slices).persist(_STORED)
@@ -110,12 +114,12 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
         spans=spark.createDataFrame(list(spans), SPANS),
         carried=carried(spark, request.out, state),
         facts=told,
-        fetched=fetched_offsets(told, open_cluster),
+        fetched=fetched_offsets(told, topics, open_cluster),
         limits=limits,
     )
     directory = request.out / f".run={name}"
     directory.mkdir(parents=True)
-    return _Run(name, began, directory, state, spans, topics, tables, log, is_readable)
+    return _Run(name, began, directory, state, spans, cluster_name, topics, tables, log, is_readable)
 
 
 # -- judging
@@ -128,6 +132,7 @@ def _judge(run: _Run, request: Request, tell: Tell) -> Summary:
     for finding in asked:
         tell(finding.title)
         outcomes.append(_outcome(run, finding))
+    repeats = [each for each, outcome in zip(asked, outcomes, strict=True) if each.repeated and outcome.count]
     tell("tables")
     visibility = _stored(run, "visibility", exposure.visibility(tables))
     protection = _stored(run, "protection", exposure.protection(tables))
@@ -136,17 +141,22 @@ def _judge(run: _Run, request: Request, tell: Tell) -> Summary:
     largest = (
         visibility.groupBy("topic").agg(F.sum("bytes").alias("all_bytes")).orderBy(F.desc("all_bytes")).limit(WORST)
     )
+    totals, oldest, newest = _totals(run, visibility)
     return Summary(
         run=run.name,
         former_run=run.state.run if run.state is not None else None,
         at=run.began.strftime("%Y-%m-%d %H:%M:%S"),
+        cluster=run.cluster,
         topics=run.topics,
+        options=request.options(),
+        oldest=oldest,
+        newest=newest,
         outcomes=outcomes,
-        totals=_totals(run, visibility),
+        totals=totals,
         visibility=_rows(visibility.join(F.broadcast(largest), "topic"), "all_bytes", WORST * 4),
         protection=_rows(protection, "bytes"),
         stable_offsets=_rows(stable, "records_above"),
-        repeated_over_time=_over_time(run, [each for each in asked if each.repeats]),
+        repeated_over_time=_over_time(run, repeats),
         not_looked_at=[each.name for each in FINDINGS if each not in asked],
     )
 
@@ -170,33 +180,40 @@ def _rows(table: DataFrame, worst: str, most: int = WORST) -> list[Row]:
     return [plain(row) for row in rows]
 
 
-def _totals(run: _Run, visibility: DataFrame) -> dict[str, int]:
-    sums = visibility.agg(*(F.sum(name).alias(name) for name in ("batches", "records", "bytes"))).first()
-    found = {name: int((sums[name] if sums is not None else None) or 0) for name in ("batches", "records", "bytes")}
-    return {**found, "topics": len(run.topics), "partitions": len(run.spans)}
+def _totals(run: _Run, visibility: DataFrame) -> tuple[dict[str, int], Cell, Cell]:
+    """Sums of all that was judged, and the oldest and the newest timestamp of it."""
+    names = ("batches", "records", "bytes")
+    ends = (F.min("oldest").alias("oldest"), F.max("newest").alias("newest"))
+    (row,) = visibility.agg(*(F.sum(name).alias(name) for name in names), *ends).toArrow().to_pylist()
+    sums = {name: int(row[name] or 0) for name in names}
+    times = plain({"oldest": row["oldest"], "newest": row["newest"]})
+    return {**sums, "topics": len(run.topics), "partitions": len(run.spans)}, times["oldest"], times["newest"]
 
 
 def _over_time(run: _Run, findings: Sequence[Finding]) -> list[Bucket]:
-    """Repeated records in at most 60 stretches of time of one length."""
+    """Repeated records in at most 60 stretches of time of one length; one that several findings name counts once."""
     spark = run.tables.spans.sparkSession
-    parts = [spark.read.parquet(local(run.directory / each.name)).select("at", "repeated") for each in findings]
-    rows = parts[0]
-    for part in parts[1:]:
-        rows = rows.unionByName(part)
-    rows = rows.where("at is not null").withColumn("at", F.unix_seconds("at"))
+    parts = [
+        each.repeated(run.tables, spark.read.parquet(local(run.directory / each.name)))
+        for each in findings
+        if each.repeated is not None
+    ]
+    if not parts:
+        return []
+    rows = reduce(DataFrame.union, parts).distinct().select(F.unix_seconds("timestamp").alias("at"))
     ends = rows.agg(F.min("at").alias("first"), F.max("at").alias("last")).first()
     if ends is None or ends["first"] is None:
         return []
     first, width = int(ends["first"]), max(1, -(-(int(ends["last"]) - int(ends["first"]) + 1) // _BUCKETS))
     number = F.floor((F.col("at") - first) / width).alias("number")
-    counted = {
-        row["number"]: int(row["repeated"])
-        for row in rows.groupBy(number).agg(F.sum("repeated").alias("repeated")).collect()
-    }
+    counted = {row["number"]: int(row["count"]) for row in rows.groupBy(number).count().collect()}
     begin = datetime.fromtimestamp(first, UTC)
+    last = max(counted)
+    # a burst is drawn with time around it
+    around = max(0, _FEWEST_BUCKETS - last - 1) // 2
     return [
         Bucket((begin + timedelta(seconds=index * width)).strftime("%Y-%m-%d %H:%M:%S"), counted.get(index, 0))
-        for index in range(max(counted) + 1)
+        for index in range(-around, last + around + 1)
     ]
 
 

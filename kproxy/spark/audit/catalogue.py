@@ -17,6 +17,8 @@ class Severity(Enum):
     """A promise does not hold: readers see too much, too little, or wait for ever."""
     WARNING = "warning"
     """No promise is broken, but something may be wrong, or can go wrong."""
+    UNKNOWN = "unknown"
+    """It cannot be judged any more; the verdict does not depend on it."""
 
 
 class Finding(NamedTuple):
@@ -30,8 +32,8 @@ class Finding(NamedTuple):
     worst: str
     """The column, largest first, by which the worst are chosen."""
     build: Callable[[Tables], DataFrame]
-    repeats: bool = False
-    """Whether a row says that something is there twice: drawn over time."""
+    repeated: Callable[[Tables, DataFrame], DataFrame] | None = None
+    """Of rows that say that records are there twice, these records (``content.REPEATED``): drawn over time."""
 
 
 FINDINGS: Final = (
@@ -45,7 +47,7 @@ FINDINGS: Final = (
         "must not count twice skip the offsets shown.",
         "repeated",
         sequences.duplicate_sequences,
-        repeats=True,
+        repeated=content.within_offsets,
     ),
     Finding(
         "duplicate_keys",
@@ -56,7 +58,7 @@ FINDINGS: Final = (
         "protected, the application itself wrote twice.",
         "repeated",
         content.duplicate_keys,
-        repeats=True,
+        repeated=content.later_of_a_key,
     ),
     Finding(
         "identical_runs",
@@ -67,7 +69,7 @@ FINDINGS: Final = (
         "If the topic has no such repetitions by nature, connect its producers through kproxy.",
         "repeated",
         content.identical_runs,
-        repeats=True,
+        repeated=content.within_offsets,
     ),
     Finding(
         "sequence_gaps",
@@ -140,11 +142,21 @@ FINDINGS: Final = (
         "group_offsets_behind",
         "Groups behind their own outputs",
         Severity.BROKEN,
-        "A transaction was committed with outputs and the group's offset, and the group stands before that offset: "
-        "what it has processed would be processed again.",
+        "A transaction committed outputs together with an offset of the group, and the group's offset is lower now: "
+        "a consumer that starts there processes the same records again.",
         "Unless somebody has set the group back on purpose, commit the decided offset while the group is stopped.",
         "behind",
         group_checks.group_offsets_behind,
+    ),
+    Finding(
+        "unknown_groups",
+        "Groups that cannot be judged",
+        Severity.UNKNOWN,
+        "A transaction committed an offset of the group, and either the partition is shorter than that offset now (the "
+        "topic was recreated), or the group has no offsets any more (it was deleted, or they have expired).",
+        "Nothing, if the topic or the group was deleted on purpose.",
+        "decided_offset",
+        group_checks.unknown_groups,
     ),
     Finding(
         "unprotected",

@@ -43,6 +43,12 @@ def size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
+def shortened(label: str, longest: int) -> str:
+    """A name that fits: without its middle, because long names often begin alike and end alike."""
+    head = longest // 2
+    return label if len(label) <= longest else f"{label[:head]}…{label[head + 1 - longest :]}"
+
+
 def _visibility(summary: Summary) -> Chart:
     topics: dict[str, dict[str, float]] = {}
     for row in summary.visibility:
@@ -68,7 +74,7 @@ def _protection(summary: Summary) -> Chart:
 def _repeated(summary: Summary) -> Chart:
     bars = [Bar(each.start, [each.repeated], f"{each.repeated:,}") for each in summary.repeated_over_time]
     most = max((bar.parts[0] for bar in bars), default=0)
-    return Chart("Repeated records over time (UTC)", ("repeated",), bars, most, is_time=True)
+    return Chart("Repeated records over time (UTC), each record once", ("repeated",), bars, most, is_time=True)
 
 
 def _largest(rows: Mapping[str, _T], of: Callable[[_T], float]) -> list[tuple[str, _T]]:

@@ -9,6 +9,8 @@ from kproxy.spark.audit.tables import Tables
 
 #: Offsets of a partition that are looked at by one task, where records are matched with batches.
 _STRETCH: Final = 1 << 18
+#: A record that is there twice, and its time.
+REPEATED: Final = ("topic", "partition", "offset", "timestamp")
 _RUN: Final = ("topic", "partition", "producer_id")
 
 
@@ -51,6 +53,22 @@ def duplicate_keys(tables: Tables) -> DataFrame:
         "first_at",
         "at",
     )
+
+
+def later_of_a_key(tables: Tables, _found: DataFrame) -> DataFrame:
+    """``REPEATED``: of the records that share a key, all but the first of each topic."""
+    order = Window.partitionBy("topic", "duplicate_key").orderBy("timestamp", "partition", "offset")
+    records = tables.records.where("duplicate_key is not null")
+    starts = F.broadcast(tables.spans.select("topic", "partition", "start"))
+    rows = records.withColumn("position", F.row_number().over(order)).join(starts, ["topic", "partition"])
+    return rows.where("position > 1 and offset >= start").select(*REPEATED)
+
+
+def within_offsets(tables: Tables, found: DataFrame) -> DataFrame:
+    """``REPEATED``: the records between the offsets of each row, both included."""
+    offset = F.explode(F.sequence("first_offset", "last_offset")).alias("offset")
+    offsets = found.select("topic", "partition", offset)
+    return tables.records.join(offsets, ["topic", "partition", "offset"], "left_semi").select(*REPEATED)
 
 
 def identical_runs(tables: Tables) -> DataFrame:

@@ -33,7 +33,11 @@ def unprotected(tables: Tables) -> DataFrame:
 def visibility(tables: Tables) -> DataFrame:
     """For each topic: batches, records and bytes that are committed, aborted, undecided, or markers (control)."""
     return tables.judged.groupBy("topic", "visibility").agg(
-        F.count("*").alias("batches"), F.sum("records").alias("records"), F.sum("size_bytes").alias("bytes")
+        F.count("*").alias("batches"),
+        F.sum("records").alias("records"),
+        F.sum("size_bytes").alias("bytes"),
+        F.min("base_timestamp").alias("oldest"),
+        F.max("max_timestamp").alias("newest"),
     )
 
 

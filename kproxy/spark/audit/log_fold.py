@@ -28,9 +28,9 @@ _Pending: TypeAlias = Mapping[Producer, list[TransactionOffsets]]
 def fold_log(records: Iterable[LogRecord], starts: Mapping[int, int]) -> Iterator[Row]:
     """Facts (``tables.FACTS``; what is missing in a row is null) from records in order, one partition behind another.
 
-    ``starts``: the log start offset of each partition of the log. Kinds of facts: ``part`` (open or prepared now),
-    ``decided`` (a partition of a committed transaction, with the offset behind its end), ``offsets`` (of a group, by a
-    committed transaction), ``known`` (a producer id), ``unreadable``.
+    ``starts``: the log start offset of each partition of the log. Kinds of facts: ``part`` (open or prepared now; one
+    for each topic that it wrote to), ``decided`` (a partition of a committed transaction, with the offset after its
+    last record), ``offsets`` (of a group, by a committed transaction), ``known`` (a producer id), ``unreadable``.
     """
     folding: _Folding | None = None
     for partition, offset, at, key, value in records:
@@ -158,16 +158,17 @@ class _Folding:
         for producer_id in sorted(view.producer_ids()):
             yield from self._know(producer_id)
         if view.ongoing is not None:
-            yield self._part(view, "open", "", view.ongoing.producer, view.ongoing.since)
+            yield from self._part(view, "open", "", view.ongoing.producer, view.ongoing.since)
         for producer, joined in view.members.items():
             if producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
-                yield self._part(view, "open", joined.name, producer, joined.at)
+                yield from self._part(view, "open", joined.name, producer, joined.at)
         for producer, prepared in view.prepared.items():
-            yield self._part(view, "prepared", prepared.name, producer, prepared.at)
+            yield from self._part(view, "prepared", prepared.name, producer, prepared.at)
 
-    def _part(self, view: IdView, state: str, member: str, producer: Producer, since: Stand) -> Row:
+    def _part(self, view: IdView, state: str, member: str, producer: Producer, since: Stand) -> Iterator[Row]:
+        """One row for each topic that the part has written to."""
         claim = view.claim
-        return self._row(
+        row = self._row(
             "part",
             transactional_id=view.transactional_id,
             state=state,
@@ -177,6 +178,8 @@ class _Folding:
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
         ) | {"at": datetime.fromtimestamp(since.timestamp_ms / 1000, UTC), "log_offset": since.offset}
+        for topic in sorted({place[0] for place in view.bounds.get(producer, {})}):
+            yield row | {"topic": topic}
 
     def _row(self, fact: str, **columns: Any) -> Row:
         offset, at = self._last

@@ -22,15 +22,18 @@ class Span(NamedTuple):
     """The last stable offset when the run began."""
 
 
-def find_spans(cluster: KafkaCluster, topics: Sequence[str], since: Since, state: State | None) -> list[Span]:
+def find_spans(
+    cluster: KafkaCluster, topics: Sequence[str], since: Since, state: State | None, *, with_stable: bool = True
+) -> list[Span]:
     """The spans of all partitions of these topics. KafkaError if the cluster does not say.
 
-    A partition goes on where the last run ended; one that was not in it begins at ``since``.
+    A partition continues where the last run ended; one that was not in it begins at ``since``. Without
+    ``with_stable`` the stable offset is the end.
     """
     counts = cluster.partitions(topics)
     all_of = [TopicPartition(topic, index) for topic in topics for index in range(counts.get(topic, 0))]
     ends = _known(cluster.offsets(dict.fromkeys(all_of, LATEST)))
-    stable = _known(cluster.offsets(dict.fromkeys(all_of, LATEST), committed=True))
+    stable = _known(cluster.offsets(dict.fromkeys(all_of, LATEST), committed=True)) if with_stable else ends
     starts = _known(cluster.offsets(dict.fromkeys(all_of, EARLIEST)))
     begin = _beginning(cluster, all_of, since, starts, ends)
     former = {TopicPartition(row.topic, row.partition): row for row in (state.places if state is not None else ())}

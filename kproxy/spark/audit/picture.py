@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from kproxy.spark.audit.charts import Chart, charts, size
+from kproxy.spark.audit.catalogue import Severity
+from kproxy.spark.audit.charts import Chart, charts, shortened, size
 from kproxy.spark.audit.style import LIGHT
 from kproxy.spark.audit.summary import Summary
 
@@ -16,6 +17,7 @@ _WIDTH: Final = 11.0
 _DPI: Final = 110
 _LINE: Final = 0.26
 _LONGEST: Final = 32
+_TONES: Final = {Severity.BROKEN: "broken", Severity.WARNING: "warning", Severity.UNKNOWN: "faint"}
 
 
 def png_page(summary: Summary) -> bytes:
@@ -54,11 +56,12 @@ def _text(axes: Axes, summary: Summary, height: float) -> None:
     # parse_math: a dollar sign in a topic's name is no formula
     axes.text(0, _LINE, _sentence(summary), color=LIGHT[tone], size=14, weight="bold", va="top", parse_math=False)
     totals = summary.totals
-    line = f"{summary.at} UTC   {totals['topics']:,} topics   {totals['records']:,} records   {size(totals['bytes'])}"
+    counts = f"{totals['topics']:,} topics   {totals['records']:,} records   {size(totals['bytes'])}"
+    line = f"{shortened(summary.cluster, 40)}   {summary.at} UTC   {counts}"
     at = _LINE * (2.6 + _sentence(summary).count("\n"))
     axes.text(0, at, line, color=LIGHT["faint"], size=10, va="top")
     for number, outcome in enumerate(summary.outcomes):
-        colour = LIGHT[outcome.severity.value if outcome.count else "held"]
+        colour = LIGHT[_TONES[outcome.severity] if outcome.count else "held"]
         y = at + _LINE * (number + 1.4)
         axes.text(0.075, y, f"{outcome.count:,}", color=colour, size=10, weight="bold", ha="right", va="top")
         axes.text(0.09, y, outcome.title, color=LIGHT["ink"], size=10, va="top")
@@ -81,7 +84,7 @@ def _draw(axes: Axes, chart: Chart) -> None:
         left = [start + value for start, value in zip(left, values, strict=True)]
     for place, bar in zip(places, chart.bars, strict=True):
         axes.text(left[place], place, f"  {bar.note}", va="center", size=8, color=LIGHT["faint"])
-    axes.set_yticks(places, [_short(bar.label) for bar in chart.bars], size=8)
+    axes.set_yticks(places, [shortened(bar.label, _LONGEST) for bar in chart.bars], size=8)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.invert_yaxis()
@@ -90,7 +93,3 @@ def _draw(axes: Axes, chart: Chart) -> None:
     axes.set_xlim(0, (chart.most or 1) * 1.12)
     if len(chart.tones) > 1:
         axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=len(chart.tones))
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"

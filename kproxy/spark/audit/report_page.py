@@ -9,6 +9,7 @@ from kproxy.spark.audit.style import CSS
 from kproxy.spark.audit.summary import Cell, Outcome, Row, Summary
 from kproxy.spark.audit.svg import svg
 
+_MOST_TOPICS: Final = 20
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -24,8 +25,9 @@ def html_page(summary: Summary) -> str:
 
 
 def _body(summary: Summary) -> Iterator[str]:
-    former = f", behind run {escape(summary.former_run)}" if summary.former_run else ""
+    former = f", continues run {escape(summary.former_run)}" if summary.former_run else ""
     yield f'<h1>Audit of Kafka topics</h1><p class="faint">Run {escape(summary.run)}{former}</p>'
+    yield from _asked(summary)
     yield f'<div class="verdict {summary.verdict}"><b>{escape(summary.sentence)}</b></div>'
     yield _facts(summary)
     for chart in charts(summary):
@@ -38,6 +40,16 @@ def _body(summary: Summary) -> Iterator[str]:
     if hidden:
         yield "<h2>Records above the last stable offset</h2>"
         yield _table(hidden)
+
+
+def _asked(summary: Summary) -> Iterator[str]:
+    """What was asked: cluster, topics, options, and the time range of the records."""
+    rest = len(summary.topics) - _MOST_TOPICS
+    topics = ", ".join(summary.topics[:_MOST_TOPICS]) + (f", and {rest:,} more (summary.json)" if rest > 0 else "")
+    options = ", ".join(f"{name} {value}" for name, value in summary.options.items() if value is not None)
+    times = f"{summary.oldest} to {summary.newest} (UTC)" if summary.oldest else "no records"
+    rows = (("Cluster", summary.cluster), ("Topics", topics), ("Records from", times), ("Options", options))
+    yield '<dl class="asked">' + "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows) + "</dl>"
 
 
 def _facts(summary: Summary) -> str:

@@ -41,6 +41,8 @@ class Request(NamedTuple):
     topics: str
     out: Path
     since: Since = Since()
+    #: As it was given.
+    since_text: str | None = None
     #: Whether what former runs have seen is forgotten.
     fresh: bool = False
     key: str | None = None
@@ -51,6 +53,21 @@ class Request(NamedTuple):
     carry_ms: int = 7 * 86_400_000
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        """What was asked for, by the names of the command's options; what is None was not given."""
+        return {
+            "--topics": self.topics,
+            "--brokers": self.brokers,
+            "--since": self.since_text,
+            "--fresh": self.fresh or None,
+            "--key": self.key,
+            "--run-length": self.run_length,
+            "--window": duration_text(self.window_ms),
+            "--open-limit": duration_text(self.open_ms),
+            "--prepared-limit": duration_text(self.prepared_ms),
+            "--carry": duration_text(self.carry_ms),
+        }
 
 
 def wrong(message: str) -> StartupError:
@@ -64,6 +81,12 @@ def duration_ms(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is no duration; valid: 500ms, 30s, 10m, 2h, 7d")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def duration_text(ms: int) -> str:
+    """The shortest text from which ``duration_ms`` reads the same time."""
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if ms % _UNITS[unit] == 0 and (ms or unit == "s"))
+    return f"{ms // _UNITS[unit]}{unit}"
 
 
 def parse_since(text: str, now: datetime) -> Since:

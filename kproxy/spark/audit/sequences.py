@@ -20,12 +20,14 @@ PRODUCER: Final = ("topic", "partition", "producer_id", "producer_epoch")
 def duplicate_sequences(tables: Tables) -> DataFrame:
     """Batches that readers see whose sequences were there before, whole or in part."""
     rows = numbered(tables).where("not carried and shown and first <= before_shown")
+    repeated = F.least("last", "before_shown") - F.col("first") + 1
     return rows.select(
         *PRODUCER,
-        "base_offset",
+        F.col("base_offset").alias("first_offset"),
+        (F.col("base_offset") + repeated - 1).alias("last_offset"),
         "base_sequence",
         "last_sequence",
-        (F.least("last", "before_shown") - F.col("first") + 1).alias("repeated"),
+        repeated.alias("repeated"),
         F.when(F.col("earlier_offset") < F.col("base_offset"), F.col("earlier_offset")).alias("earlier_offset"),
         "at",
     )

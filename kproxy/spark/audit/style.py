@@ -56,9 +56,11 @@ p { margin: 4px 0 8px; max-width: 80ch; } .faint { color: var(--faint); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; margin: 8px 0; }
 th, td { text-align: left; padding: 4px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
 td { max-width: 36ch; overflow-wrap: anywhere; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.asked { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 8px 0; }
+.asked dt { color: var(--faint); } .asked dd { margin: 0; overflow-wrap: anywhere; }
 .badge { display: inline-block; padding: 0 8px; border-radius: 9px; font-size: .8rem; color: var(--ground); }
 .badge.broken { background: var(--broken); } .badge.warning { background: var(--warning); }
-.badge.held { background: var(--held); }
+.badge.unknown { background: var(--faint); } .badge.held { background: var(--held); }
 svg { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; fill: var(--ink); }
 .axis { stroke: var(--line); } .legend span { margin-right: 16px; white-space: nowrap; }
 .legend i { display: inline-block; width: 11px; height: 11px; margin-right: 5px; }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from kproxy.spark.audit.catalogue import Severity
@@ -40,7 +40,14 @@ class Summary:
     former_run: str | None
     at: str
     """When it began, UTC."""
+    cluster: str
+    """The bootstrap servers, and the id of the cluster where it has one."""
     topics: Sequence[str]
+    options: Mapping[str, Cell]
+    """What the run was asked for, by the names of the command's options."""
+    oldest: Cell
+    newest: Cell
+    """Timestamps of the records that were judged, UTC; None if there are none."""
     outcomes: Sequence[Outcome]
     totals: Mapping[str, int]
     """Batches, records and bytes that were judged, and how many topics and partitions there are."""
@@ -50,18 +57,23 @@ class Summary:
     stable_offsets: Sequence[Row]
     """Of the partitions with the most records above it."""
     repeated_over_time: Sequence[Bucket]
+    """A record that several findings name counts once."""
     not_looked_at: Sequence[str]
     """Findings that were not asked for."""
+
+    def found(self, severity: Severity) -> Sequence[Outcome]:
+        """Findings of this severity that have rows."""
+        return [each for each in self.outcomes if each.count and each.severity is severity]
 
     @property
     def broken(self) -> Sequence[Outcome]:
         """Findings that break a promise."""
-        return [each for each in self.outcomes if each.count and each.severity is Severity.BROKEN]
+        return self.found(Severity.BROKEN)
 
     @property
     def warnings(self) -> Sequence[Outcome]:
         """Findings that warn."""
-        return [each for each in self.outcomes if each.count and each.severity is Severity.WARNING]
+        return self.found(Severity.WARNING)
 
     @property
     def verdict(self) -> str:
@@ -71,11 +83,13 @@ class Summary:
     @property
     def sentence(self) -> str:
         """The verdict for people."""
+        unknown = self.found(Severity.UNKNOWN)
+        rest = f" Unknown: {_listed(unknown)}." if unknown else ""
         if self.broken:
-            return f"Promises are broken: {_listed(self.broken)}."
+            return f"Promises are broken: {_listed(self.broken)}.{rest}"
         if self.warnings:
-            return f"Promises held, with warnings: {_listed(self.warnings)}."
-        return "All promises held."
+            return f"Promises held, with warnings: {_listed(self.warnings)}.{rest}"
+        return f"All promises held.{rest}"
 
     def as_json(self) -> dict[str, Any]:
         """The document ``summary.json``."""
@@ -96,7 +110,7 @@ def plain(row: Mapping[str, Any]) -> Row:
 
 def _cell(value: Any) -> Cell:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, float):
         return round(value, 4)
     return value if value is None or isinstance(value, (str, int, bool)) else str(value)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from kproxy.spark.audit.charts import Bar, Chart
+from kproxy.spark.audit.charts import Bar, Chart, shortened
 
 _WIDTH: Final = 760
 _LABEL: Final = 190
@@ -26,7 +26,7 @@ def _rows(chart: Chart) -> Iterator[str]:
     room = _WIDTH - _LABEL - _NOTE
     for number, bar in enumerate(chart.bars):
         top = number * _STEP + 4
-        yield _text(_LABEL - 8, top + 13, _short(bar.label), "end")
+        yield _text(_LABEL - 8, top + 13, shortened(bar.label, _LONGEST), "end")
         at = float(_LABEL)
         for tone, value in zip(chart.tones, bar.parts, strict=True):
             width = room * value / chart.most if chart.most else 0
@@ -61,7 +61,3 @@ def _rect(tone: str, x: float, y: float, width: float, height: float, told: str)
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"

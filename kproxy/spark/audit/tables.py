@@ -64,6 +64,10 @@ class Tables(NamedTuple):
         batches = self.batches.join(F.broadcast(starts), ["topic", "partition"])
         return batches.where("base_offset >= start").drop("start")
 
+    def asked(self, rows: DataFrame, *place: str) -> DataFrame:
+        """The rows whose topic, or topic and partition, is one of those that the run was asked for."""
+        return rows.join(F.broadcast(self.spans.select(*place).distinct()), [*place], "left_semi")
+
     def age(self, moment: str) -> Column:
         """Seconds from the time in a column until now."""
         return F.lit(self.limits.now_ms / 1000) - F.unix_micros(F.col(moment)) / 1_000_000

@@ -49,20 +49,21 @@ def torn_transactions(tables: Tables) -> DataFrame:
 
 
 def open_transactions(tables: Tables) -> DataFrame:
-    """Transactions that nobody has decided, and that are open for too long."""
+    """Transactions with data in the topics that nobody has decided, and that are open for too long."""
     return _waiting(tables, "open", tables.limits.open_ms)
 
 
 def prepared_transactions(tables: Tables) -> DataFrame:
-    """Parts that are prepared and wait for their decision for too long."""
+    """Parts with data in the topics that are prepared and wait for their decision for too long."""
     return _waiting(tables, "prepared", tables.limits.prepared_ms)
 
 
 def _waiting(tables: Tables, state: str, limit_ms: int) -> DataFrame:
-    rows = tables.of_fact("part").where(F.col("state") == state).withColumn("seconds", tables.age("at"))
-    return rows.where(F.col("seconds") >= limit_ms / 1000).select(
-        "transactional_id", "member", "client_id", "instance_id", "producer_id", "producer_epoch", "seconds", "at"
-    )
+    columns = ("transactional_id", "member", "client_id", "instance_id", "producer_id", "producer_epoch", "at")
+    rows = tables.asked(tables.of_fact("part").where(F.col("state") == state), "topic")
+    rows = rows.groupBy(*columns).agg(F.concat_ws(", ", F.sort_array(F.collect_set("topic"))).alias("topics"))
+    rows = rows.withColumn("seconds", tables.age("at"))
+    return rows.where(F.col("seconds") >= limit_ms / 1000)
 
 
 def stuck_partitions(tables: Tables) -> DataFrame:

@@ -112,7 +112,7 @@ class TestWriting:
                 monkeypatch.setattr(side.transactions._mirror, "_write", _never)
             await at.move(5)
             await at.move(6)
-            monkeypatch.setattr(offset_mirror, "_MOST_BYTES", at.proxy.transactions.views.unmirrored_bytes)
+            monkeypatch.setattr(offset_mirror, "_MOST_BYTES", at.proxy.transactions.views.offsets_bytes)
             assert await at.producer.add_offsets("h") == 0
             later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             with structlog.testing.capture_logs() as logged:

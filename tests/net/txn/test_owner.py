@@ -49,6 +49,20 @@ async def unheard(append: Append) -> None:
     raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
 
 
+async def test_of_many_offsets_one_record_of_each_member_is_kept() -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps=True)
+        await client.init(a)
+        for offset in range(5):
+            await client.commit_offsets(a, "g", offset)
+        await client.commit_offsets(a, "h", 1)
+        owner = a.transactions.coordinator.log.of("id")
+        assert owner is not None
+        assert owner.transaction is not None
+        assert [(one.group_id, one.topics) for one in owner.transaction.members] == [("g", []), ("h", [])]
+        await client.end(a)
+
+
 class TestTheEpochRises:
     async def test_after_an_abort_that_a_claim_settled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Else the batches of the next transaction, whose sequences begin at 0, are taken for repeated ones."""

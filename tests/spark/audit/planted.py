@@ -24,6 +24,8 @@ LOG_PARTITIONS: Final = 16
 ORDERS: Final = "audited-orders"
 BILLS: Final = "audited-bills"
 PATIENCE_S: Final = 60.0
+BEHIND: Final = "planted-group"
+"""A group whose offset of ORDERS-0 is to be lower than 5."""
 BEFORE: Final = (5000, 5001)
 """Producer ids that have written three records each before the first audit."""
 
@@ -121,12 +123,13 @@ class Planter:
         self.write(BILLS, 1, [None], unknown, 0)
 
     def _behind(self) -> None:
-        """group_offsets_behind: kproxy is told that the broker has the offsets already."""
-        owner = producer(6004, 0)
-        self.note(
-            "behind",
-            claim(1, owner),
-            offsets(1, owner, "planted-group", {(ORDERS, 0): 5}),
-            decision(1, owner, True, [owner]),
-            mirrored(owner, "planted-group"),
-        )
+        """group_offsets_behind and unknown_groups: kproxy is told that the broker has the offsets already."""
+        for group, producer_id in ((BEHIND, 6004), ("deleted-group", 6005)):
+            owner = producer(producer_id, 0)
+            self.note(
+                group,
+                claim(1, owner),
+                offsets(1, owner, group, {(ORDERS, 0): 5}),
+                decision(1, owner, True, [owner]),
+                mirrored(owner, group),
+            )

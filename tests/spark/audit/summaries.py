@@ -13,13 +13,21 @@ def outcome(name: str, severity: Severity, count: int = 0) -> Outcome:
     return Outcome(name, f"Title of {name}", severity, "What it <means>.", "What to do & how.", count, worst)
 
 
-def summary(broken: int = 0, warnings: int = 0, **columns: Any) -> Summary:
+def summary(broken: int = 0, warnings: int = 0, unknown: int = 0, **columns: Any) -> Summary:
     values: dict[str, Any] = {
         "run": "20261121T120000Z",
         "former_run": None,
         "at": "2026-11-21 12:00:00",
+        "cluster": "kproxy:9092, cluster-1",
         "topics": [EVIL, "bills"],
-        "outcomes": [outcome("first", Severity.BROKEN, broken), outcome("second", Severity.WARNING, warnings)],
+        "options": {"--topics": "orders|bills", "--key": None, "--window": "10m"},
+        "oldest": "2026-11-20 08:00:00",
+        "newest": "2026-11-21 11:59:00",
+        "outcomes": [
+            outcome("first", Severity.BROKEN, broken),
+            outcome("second", Severity.WARNING, warnings),
+            outcome("third", Severity.UNKNOWN, unknown),
+        ],
         "totals": {"batches": 10, "records": 1234, "bytes": 5 << 20, "topics": 2, "partitions": 8},
         "visibility": [
             {"topic": EVIL, "visibility": "committed", "batches": 5, "records": 1000, "bytes": 4 << 20},

@@ -15,7 +15,7 @@ from kproxy.spark.audit.catalogue import FINDINGS
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
-from tests.spark.audit.planted import BEFORE, BILLS, LOG_PARTITIONS, ORDERS, Planter
+from tests.spark.audit.planted import BEFORE, BEHIND, BILLS, LOG_PARTITIONS, ORDERS, Planter
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 SECONDS = 60
@@ -58,6 +58,9 @@ def write_clean(bootstrap: str) -> None:
         assert not producer.flush(SECONDS)
         (producer.commit_transaction if committed else producer.abort_transaction)(SECONDS)
     consumer.close()
+    behind = Consumer({"bootstrap.servers": bootstrap, "group.id": BEHIND})
+    behind.commit(offsets=[TopicPartition(ORDERS, 0, 3)], asynchronous=False)
+    behind.close()
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,17 @@ def test_the_second_run_began_where_the_first_one_ended(audits: Audits) -> None:
     assert audits.broken["totals"]["records"] < audits.clean["totals"]["records"]
     state = json.loads((audits.out / "state.json").read_text())
     assert state["run"] == audits.broken["run"]
+
+
+def test_the_report_says_what_was_asked(audits: Audits) -> None:
+    assert audits.clean["options"]["--topics"] == "audited-.*"
+    assert audits.clean["oldest"] <= audits.clean["newest"]
+    assert ", " in audits.clean["cluster"]
+
+
+def test_a_repeated_record_is_drawn_once(audits: Audits) -> None:
+    # three with sequences that were there before, one with a key, and in a run of eight equal ones all but the first
+    assert sum(bucket["repeated"] for bucket in audits.broken["repeated_over_time"]) == 3 + 1 + 7
 
 
 def test_a_log_that_cannot_be_read_is_told_and_judged_is_nothing(audits: Audits) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from kproxy.spark.audit.charts import MOST_BARS, charts, size
+from kproxy.spark.audit.charts import MOST_BARS, charts, shortened, size
 from tests.spark.audit.summaries import EVIL, summary
 
 
@@ -10,6 +10,14 @@ from tests.spark.audit.summaries import EVIL, summary
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert shortened("orders", 6) == "orders"
+    assert [shortened(f"a-long-name-of-a-team.orders.v{number}", 12) for number in (1, 2)] == [
+        "a-long…rs.v1",
+        "a-long…rs.v2",
+    ]
 
 
 def test_bytes_by_visibility_have_the_largest_topic_first() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.content import digest, duplicate_keys, identical_runs
+from kproxy.spark.audit.content import digest, duplicate_keys, identical_runs, later_of_a_key, within_offsets
 from tests.spark.audit.frames import Found, Row, batch, record, span, tables
 
 pytestmark = pytest.mark.spark
@@ -93,6 +93,16 @@ def test_a_key_that_comes_again_is_found_in_whatever_partition(keys: Found) -> N
     names = ("duplicate_key", "repeated", "first_partition", "first_offset", "last_offset")
     assert keys.of("keys", *names) == [("a", 2, 0, 0, 9)]
     assert keys.of("other-keys", *names) == []
+
+
+def test_a_record_that_several_findings_name_is_one_repeated_record(spark: SparkSession, runs: Found) -> None:
+    given = tables(spark, records=RECORDS, spans=SPANS)
+    keys = Found(later_of_a_key(given, given.records)).all("topic", "partition", "offset")
+    assert keys == [("keys", 0, 9), ("keys", 1, 7), ("new-keys", 0, 5)]
+    rows = [("again", 0, 5, 8), ("again", 0, 8, 9), ("keys", 0, 8, 20)]
+    found = spark.createDataFrame(rows, "topic string, partition int, first_offset long, last_offset long")
+    offsets = Found(within_offsets(given, found)).all("topic", "offset")
+    assert offsets == [("again", 5), ("again", 6), ("again", 7), ("again", 8), ("again", 9), ("keys", 9)]
 
 
 def test_of_keys_only_what_is_new_is_told(keys: Found) -> None:

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.group_checks import fetched_offsets, group_offsets_behind
-from kproxy.spark.audit.tables import FACTS
+from kproxy.spark.audit.group_checks import fetched_offsets, group_offsets_behind, unknown_groups
+from kproxy.spark.audit.tables import FACTS, Tables
 from kproxy.spark.kafka_cluster import TopicPartition
-from tests.spark.audit.frames import Found, Row, fact, frame, tables
+from tests.spark.audit.frames import Found, Row, fact, frame, span, tables
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +21,7 @@ def stands(topic: str, offset: int) -> Row:
 
 
 @pytest.fixture(scope="module")
-def behind(spark: SparkSession) -> Found:
+def given(spark: SparkSession) -> Tables:
     facts = [
         said("there", 10),
         said("ahead", 10),
@@ -31,15 +31,29 @@ def behind(spark: SparkSession) -> Found:
         said("newer-generation", 10, generation=2, transactional_id="other"),
         said("behind", 10, log_offset=1),
         said("behind", 30, log_offset=5),
-        said("gone", 7),
+        said("lost", 7),
+        said("not-asked-for", 90),
+        said("recreated", 90),
+        said("there", 10, group_id="deleted"),
     ]
     fetched = [stands("there", 10), stands("ahead", 12), stands("set-back", 10), stands("newer-generation", 10)]
-    return Found(group_offsets_behind(tables(spark, facts=facts, fetched=[*fetched, stands("behind", 10)])))
+    fetched += [stands("behind", 10), stands("recreated", 3)]
+    topics = ("there", "ahead", "set-back", "newer-generation", "behind", "lost")
+    spans = [*(span(topic) for topic in topics), span("recreated", 5)]
+    return tables(spark, facts=facts, fetched=fetched, spans=spans)
 
 
-def test_groups_that_stand_before_what_was_decided(behind: Found) -> None:
+def test_groups_whose_offset_is_lower_than_what_was_decided(given: Tables) -> None:
     names = ("topic", "group_id", "decided_offset", "fetched_offset", "behind")
-    assert behind.all(*names) == [("behind", "billing", 30, 10, 20), ("gone", "billing", 7, None, 7)]
+    found = Found(group_offsets_behind(given)).all(*names)
+    assert found == [("behind", "billing", 30, 10, 20), ("lost", "billing", 7, None, 7)]
+
+
+def test_groups_that_cannot_be_judged_any_more(given: Tables) -> None:
+    assert Found(unknown_groups(given)).all("topic", "group_id", "decided_offset", "reason") == [
+        ("recreated", "billing", 90, "the partition ends before the decided offset"),
+        ("there", "deleted", 10, "the group has no offsets: it was deleted, or they have expired"),
+    ]
 
 
 class Answers:
@@ -52,10 +66,12 @@ class Answers:
         pass
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        assert group in ("billing", "gone")
         return {TopicPartition("orders", 1): 5, TopicPartition("orders", 2): 6} if group == "billing" else {}
 
 
 def test_each_group_of_the_log_is_asked_for_once(spark: SparkSession) -> None:
     facts = [said("orders", 1), said("orders", 2), said("orders", 1, group_id="gone"), fact("known", group_id="no")]
-    found = Found(fetched_offsets(frame(spark, FACTS, facts), Answers))  # type: ignore[arg-type]
+    facts.append(said("bills", 1, group_id="of-another-topic"))
+    found = Found(fetched_offsets(frame(spark, FACTS, facts), ["orders"], Answers))  # type: ignore[arg-type]
     assert found.all("group_id", "partition", "fetched_offset") == [("billing", 1, 5), ("billing", 2, 6)]

@@ -78,13 +78,21 @@ def test_what_is_open_and_what_is_prepared() -> None:
         claim(1, P0),
         member(1, P0, M0, 9, "task-1"),
         partitions(1, P0, {PLACE: 0}),
+        partitions(9, M0, {PLACE: 0, ("orders", 4): 0, ("bills", 0): 0}),
         prepare(9, M0),
     ) + log(claim(5, producer(300, 0)), partitions(5, producer(300, 0), {PLACE: 0}), name="other", partition=1)
     names = ("transactional_id", "state", "member", "producer_id", "client_id", "instance_id", "at")
     assert facts("part", records, *names) == [
         ("loader", "open", "", P0.producer_id, "app", "kproxy-1", at(1)),
-        ("loader", "prepared", "task-1", M0.producer_id, "app", "kproxy-1", at(3)),
+        ("loader", "prepared", "task-1", M0.producer_id, "app", "kproxy-1", at(4)),
+        ("loader", "prepared", "task-1", M0.producer_id, "app", "kproxy-1", at(4)),
         ("other", "open", "", producer(300, 0).producer_id, "app", "kproxy-5", at(1)),
+    ]
+    assert facts("part", records, "member", "topic") == [
+        ("", "orders"),
+        ("task-1", "bills"),
+        ("task-1", "orders"),
+        ("", "orders"),
     ]
 
 

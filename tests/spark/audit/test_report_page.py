@@ -70,7 +70,19 @@ def test_the_worst_are_shown_and_the_rest_is_counted() -> None:
     assert "Not looked for: duplicate_keys" in text
 
 
+def test_the_page_names_what_was_asked() -> None:
+    topics = [f"topic-{number}" for number in range(25)]
+    text = " ".join(read(html_page(summary(topics=topics))).text)
+    assert "Cluster kproxy:9092, cluster-1 " in text
+    assert "topic-19, and 5 more (summary.json)" in text
+    assert "topic-20" not in text
+    assert "2026-11-20 08:00:00 to 2026-11-21 11:59:00 (UTC)" in text
+    assert "--topics orders|bills, --window 10m" in text
+
+
 def test_an_audit_of_nothing() -> None:
-    empty = summary(visibility=[], protection=[], stable_offsets=[], repeated_over_time=[], not_looked_at=[])
+    empty = summary(
+        visibility=[], protection=[], stable_offsets=[], repeated_over_time=[], not_looked_at=[], oldest=None
+    )
     text = read(html_page(empty)).text
     assert text.count("none in this run") == 3

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kproxy.config import ExitCode, StartupError
-from kproxy.spark.audit.request import Since, choose_topics, duration_ms, parse_since
+from kproxy.spark.audit.request import Since, choose_topics, duration_ms, duration_text, parse_since
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -13,6 +13,11 @@ TOPICS = ["orders", "orders-2015", "bills", "__kproxy_transaction_state", "__con
 @pytest.mark.parametrize(("text", "ms"), [("500ms", 500), ("30s", 30_000), (" 10 m", 600_000), ("7d", 604_800_000)])
 def test_durations(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["500ms", "30s", "10m", "2h", "7d", "0s"])
+def test_a_duration_is_shown_as_it_is_written(text: str) -> None:
+    assert duration_text(duration_ms(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-1s", "1.5h", "1 week"])

@@ -96,12 +96,12 @@ def found(spark: SparkSession) -> Result:
 
 @pytest.mark.parametrize("topic", ["in-order", "wrap", "hidden", "begun-before", "compacted", "seamless"])
 def test_nothing_is_twice_and_nothing_is_missing(found: Result, topic: str) -> None:
-    assert found.twice.of(topic, "base_offset") == []
+    assert found.twice.of(topic, "first_offset") == []
     assert found.gaps.of(topic, "base_offset") == []
 
 
 def test_a_batch_that_comes_again_is_found_with_its_first_place(found: Result) -> None:
-    names = ("base_offset", "repeated", "earlier_offset")
+    names = ("first_offset", "repeated", "earlier_offset")
     assert found.twice.of("twice", *names) == [(10, 5, 0), (15, 2, None)]
     assert found.gaps.of("twice", "base_offset") == []
 
@@ -110,11 +110,11 @@ def test_missing_sequences_are_counted(found: Result) -> None:
     names = ("base_offset", "first_missing_sequence", "missing")
     assert found.gaps.of("missing", *names) == [(10, 0, 3), (5, 5, 3)]
     assert found.gaps.of("missing-at-wrap", *names) == [(101, 0, 2)]
-    assert found.twice.of("missing-at-wrap", "base_offset") == []
+    assert found.twice.of("missing-at-wrap", "first_offset") == []
 
 
 def test_a_former_run_is_remembered(found: Result) -> None:
-    assert found.twice.of("again", "base_offset", "repeated") == [(100, 5)]
+    assert found.twice.of("again", "first_offset", "repeated") == [(100, 5)]
     assert found.gaps.of("ahead", "base_offset", "missing") == [(100, 10)]
 
 

@@ -14,6 +14,11 @@ def test_the_verdict() -> None:
     assert (broken.verdict, broken.sentence) == ("broken", "Promises are broken: title of first (1,200).")
 
 
+def test_what_cannot_be_judged_does_not_change_the_verdict() -> None:
+    found = summary(unknown=72)
+    assert (found.verdict, found.sentence) == ("held", "All promises held. Unknown: title of third (72).")
+
+
 def test_as_json() -> None:
     found = json.loads(json.dumps(summary(broken=1).as_json()))
     assert found["verdict"] == "broken"

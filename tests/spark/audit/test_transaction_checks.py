@@ -58,10 +58,15 @@ FACTS = [
     decided("edges", 100, producer_epoch=3),
     decided("edges", 205, producer_epoch=4),
     decided("edges", 105, bound=90),
-    fact("part", state="open", topic="", member="", producer_id=OURS, producer_epoch=1, at=ago(1000)),
-    fact("part", state="open", transactional_id="young", at=ago(10)),
-    fact("part", state="prepared", member="task-1", at=ago(5000)),
-    fact("part", state="prepared", transactional_id="young", at=ago(1000)),
+    *(
+        fact("part", state="open", topic=topic, member="", producer_id=OURS, producer_epoch=1, at=ago(1000))
+        for topic in ("stuck", "moving")
+    ),
+    fact("part", state="open", topic="stuck", transactional_id="young", at=ago(10)),
+    fact("part", state="open", topic="nobody-looks", transactional_id="elsewhere", at=ago(9000)),
+    fact("part", state="prepared", topic="stuck", member="task-1", at=ago(5000)),
+    fact("part", state="prepared", topic="stuck", transactional_id="young", at=ago(1000)),
+    fact("part", state="prepared", topic="nobody-looks", transactional_id="elsewhere", at=ago(9000)),
     fact("known", producer_id=OURS),
     fact("unreadable", detail="newer: record of kind 99", log_partition=3),
 ]
@@ -99,8 +104,9 @@ def test_torn_transactions(torn: Found, topic: str, fault: str) -> None:
 
 
 def test_what_waits_too_long_is_told(given: Tables) -> None:
-    assert Found(open_transactions(given)).all("transactional_id", "seconds") == [("loader", 1000.0)]
-    assert Found(prepared_transactions(given)).all("member", "seconds") == [("task-1", 5000.0)]
+    names = ("transactional_id", "topics", "seconds")
+    assert Found(open_transactions(given)).all(*names) == [("loader", "moving, stuck", 1000.0)]
+    assert Found(prepared_transactions(given)).all(*names) == [("loader", "stuck", 5000.0)]
 
 
 def test_a_stable_offset_that_does_not_move(given: Tables) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from kproxy.testing.ports import free_ports
 from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess
-from verification.chaos.ports import free_ports
 
 
 def without_brokers(directory: Path, name: str = "k") -> KproxyProcess:

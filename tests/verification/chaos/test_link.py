@@ -6,8 +6,8 @@ from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker.controls import Close, Drop
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster
+from kproxy.testing.ports import free_ports
 from verification.chaos.link import Address, Link, LinkLost, find_leaders
-from verification.chaos.ports import free_ports
 
 
 def address(server: FakeServer) -> Address:

@@ -319,7 +319,7 @@ class BrokerOwner:
                 self.id.take_offsets(added, offsets, request.connection)
             with self._asking():
                 transaction = await self._begin()
-                transaction.groups.append(offsets)
+                transaction.moves_groups = True
                 commit = self._requests.commit_offsets
                 await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
 
@@ -380,7 +380,7 @@ class BrokerOwner:
             self.id.refuse_doomed()
         else:
             transaction.writer.abandon()
-        if transaction.announced or transaction.groups:
+        if transaction.announced or transaction.moves_groups:
             with self._asking():
                 await self._ask_to_end(transaction, committed=committed)
         else:

@@ -1,0 +1,14 @@
+"""Which producer a connection belongs to."""
+
+from typing import TYPE_CHECKING
+
+from kproxy.dedup.identity import Identity, normal_host
+
+if TYPE_CHECKING:
+    from kproxy.net.connection import Connection
+
+
+def identity_of(connection: "Connection") -> Identity:
+    """The producer behind a connection, as ``identity.by`` tells producers apart."""
+    ctx, by_address = connection.session.ctx, connection.config.identity_by == "address"
+    return Identity(ctx.principal, ctx.client_id, normal_host(connection.client.peer_host) if by_address else "")

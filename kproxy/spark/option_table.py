@@ -1,0 +1,183 @@
+"""The options of Spark's own Kafka connector (4.x) and of this one: what is taken, and why something is not.
+
+``docs/spark-options.md`` is made of this table, and the source takes its names from it.
+"""
+
+from typing import Final, NamedTuple
+
+
+class SparkOption(NamedTuple):
+    """One option, or several that are explained together."""
+
+    names: tuple[str, ...]
+    default: str
+    text: str
+
+
+def _option(names: str, default: str, text: str) -> SparkOption:
+    return SparkOption(tuple(names.split()), default, text)
+
+
+SOURCE: Final = (
+    _option("kafka.bootstrap.servers", "required", "`host:port` of kproxy, or of brokers; several joined by commas"),
+    _option(
+        "subscribe subscribePattern assign",
+        "one of the three",
+        'topics joined by commas; a pattern that whole names match; `{"orders": [0, 1]}`',
+    ),
+    _option(
+        "startingOffsets",
+        "`latest` for streams, `earliest` for tables",
+        '`earliest`, `latest`, or `{"orders": {"0": 23, "1": -2}}` with -2 for earliest and -1 for latest; all '
+        "partitions must be given",
+    ),
+    _option(
+        "startingTimestamp startingOffsetsByTimestamp",
+        "",
+        'instead: a time in ms for all partitions; for each, `{"orders": {"0": 1700000000000}}`',
+    ),
+    _option(
+        "startingOffsetsByTimestampStrategy",
+        "`error`",
+        "where no record is as young as the starting time: `error`, or `latest` to begin at the end",
+    ),
+    _option(
+        "endingOffsets endingTimestamp endingOffsetsByTimestamp",
+        "`latest`",
+        "the same for the end of a table; where no record is as young, the end",
+    ),
+    _option(
+        "maxOffsetsPerTrigger",
+        "",
+        "how many offsets a micro-batch covers at most, shared out by what each partition has. Higher: fewer, larger "
+        "batches",
+    ),
+    _option(
+        "minOffsetsPerTrigger",
+        "",
+        "a micro-batch waits until there are so many new offsets, or `maxTriggerDelay` has passed. Not with "
+        "`availableNow`, which reads all that is there",
+    ),
+    _option(
+        "maxTriggerDelay",
+        "`15m`",
+        "how long a micro-batch waits at most for `minOffsetsPerTrigger`: `30s`, `15m`, `1h`",
+    ),
+    _option("minPartitions", "1", "the number of tasks aimed at: big partitions are cut"),
+    _option("maxRecordsPerPartition", "", "how many offsets a task reads at most: larger partitions are cut"),
+    _option(
+        "failOnDataLoss",
+        "`true`",
+        "`true`: deleted records or topics are an error; `false`: a warning in the log",
+    ),
+    _option("includeHeaders", "`false`", "whether there is a column `headers`"),
+    _option(
+        "isolation.level kafka.isolation.level",
+        "`read_committed`",
+        "or `read_uncommitted`: what is undecided and aborted, too. Spark's own default is `read_uncommitted`",
+    ),
+    _option("records.as", "`records`", "`batches`: one row for each record batch"),
+    _option("kafka.client.id", "`kproxy-spark`", "what brokers and kproxy know the source by"),
+    _option("kafka.request.timeout.ms", "30000", "how long to wait for one answer"),
+    _option(
+        "kafka.fetch.max.bytes kafka.max.partition.fetch.bytes",
+        "4194304",
+        "how much one answer holds at most, the smaller of both; one batch at least is always given. Higher: fewer "
+        "requests, more memory",
+    ),
+    _option(
+        "kafkaConsumer.pollTimeoutMs",
+        "120000",
+        "how long a task retries without progress while leaders move or kproxy restarts",
+    ),
+    _option("maxDecompressedBytes", "134217728", "how large one compressed batch may become"),
+)
+"""What the source takes, beside the options of security."""
+
+_NO_GROUP: Final = "the source is no member of a consumer group; Spark keeps its offsets"
+_RANGES: Final = "each task knows the offsets that it reads, and waits for nothing else"
+_TIMES: Final = "`kafka.request.timeout.ms` and `kafkaConsumer.pollTimeoutMs` bound all waiting"
+NO_EFFECT: Final = (
+    _option(
+        "groupIdPrefix kafka.group.id kafka.session.timeout.ms kafka.heartbeat.interval.ms kafka.max.poll.interval.ms "
+        "kafka.partition.assignment.strategy",
+        "",
+        _NO_GROUP,
+    ),
+    _option("kafka.max.poll.records kafka.fetch.min.bytes kafka.fetch.max.wait.ms", "", _RANGES),
+    _option(
+        "fetchOffset.numRetries fetchOffset.retryIntervalMs kafka.default.api.timeout.ms kafka.retry.backoff.ms "
+        "kafka.reconnect.backoff.ms kafka.reconnect.backoff.max.ms kafka.metadata.max.age.ms "
+        "kafka.connections.max.idle.ms kafka.socket.connection.setup.timeout.ms",
+        "",
+        _TIMES,
+    ),
+    _option("kafka.receive.buffer.bytes kafka.send.buffer.bytes", "", "the operating system sizes the buffers"),
+)
+"""Taken by the source, so that a query need not be changed, and without effect."""
+
+_AS_SPARK: Final = "Spark's own connector refuses it, too"
+REFUSED: Final = (
+    _option("kafka.auto.offset.reset", "", f"{_AS_SPARK}: set `startingOffsets`"),
+    _option(
+        "kafka.key.deserializer kafka.value.deserializer kafka.enable.auto.commit kafka.interceptor.classes",
+        "",
+        f"{_AS_SPARK}: columns are bytes, and Spark keeps the offsets",
+    ),
+)
+"""Refused by the source, with the reason."""
+
+SINK: Final = (
+    _option(
+        "kafka.bootstrap.servers",
+        "required",
+        "`host:port` of the kproxy with this control API, as driver and executors reach it. A broker, or another "
+        "kproxy, is [refused](spark.md#one-kproxy)",
+    ),
+    _option("kproxy.control.socket", "`/run/kproxy/control.sock`", "the control API of the same kproxy, on each node"),
+    _option(
+        "kproxy.control.url kproxy.control.token.file",
+        "",
+        "instead: `http://127.0.0.1:19645` and a file with the token, on each node",
+    ),
+    _option("topic", "", "for all rows; goes before the column"),
+    _option(
+        "transactional.id",
+        "streams: from `checkpointLocation`",
+        "the name under which kproxy decides what this query writes: one for each query, the same after each restart",
+    ),
+    _option(
+        "transaction.timeout.ms",
+        "900000",
+        "how long one task may write; at most kproxy's `transaction.max.timeout.ms`",
+    ),
+    _option("kproxy.retry.timeout.ms", "120000", "how long a kproxy is waited for that does not answer"),
+    _option("batch.id", "", "of `df.write`: a write under an id that was committed before changes nothing"),
+    _option("includeHeaders", "", "no effect, as in Spark's own sink: a column `headers` is always written"),
+    _option(
+        "kafka.*",
+        "",
+        "settings of the producer under librdkafka's names, such as `kafka.compression.type`, `kafka.linger.ms` and "
+        "`kafka.batch.size`; `kafka.max.request.size` is taken as `kafka.message.max.bytes`",
+    ),
+)
+"""What the sink takes, beside the options of security."""
+
+_OWN: Final = "exactly-once depends on it, and the sink sets it"
+SINK_REFUSED: Final = (
+    _option(
+        "kafka.acks kafka.enable.idempotence",
+        "",
+        f"{_OWN}: only `all` and `true` are taken",
+    ),
+    _option(
+        "kafka.retries kafka.max.in.flight.requests.per.connection kafka.delivery.timeout.ms kafka.request.timeout.ms "
+        "kafka.client.id",
+        "",
+        _OWN,
+    ),
+    _option("kafka.transactional.id kafka.transaction.timeout.ms", "", "write it without `kafka.`"),
+    _option("kafka.key.serializer kafka.value.serializer", "", f"{_AS_SPARK}: columns are bytes or text"),
+    _option("kafka.buffer.memory", "", "the sink bounds its memory itself"),
+)
+"""Refused by the sink, with the reason."""

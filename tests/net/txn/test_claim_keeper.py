@@ -1,0 +1,273 @@
+"""Claims of one transactional id: for whom they are made, what they abort, and the epochs that they give."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.testing.fake_broker import Call, CloseAfter
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.ids import BLOCK_EPOCHS, Producer
+from kproxy.txn.txn_error import TxnError
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView
+from tests.net.txn.instances import Cast, Instance, stage
+from tests.net.txn.log_harness import PATIENCE
+
+FIRST, SECOND = Producer(7, 0), Producer(7, 1)
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[tuple[Cast, Instance]]:
+    async with stage() as cast:
+        with trio.fail_after(PATIENCE):
+            yield cast, await cast.instance()
+
+
+def keeper_of(at: Instance) -> ClaimKeeper:
+    return ClaimKeeper("id", at.transactions.coordinator.log._tools)
+
+
+async def claimed(at: Instance, client: Producer = FIRST) -> ClaimKeeper:
+    """A keeper that has claimed the id for a client."""
+    keeper = keeper_of(at)
+
+    async def identity(_: IdView | None) -> Producer:
+        return client
+
+    view = await keeper.claim_for(identity)
+    assert keeper.holds(view)
+    assert (keeper.client, view.client) == (client, client)
+    return keeper
+
+
+async def begun(keeper: ClaimKeeper) -> Producer:
+    """An epoch of which the log says that it is open."""
+    producer = await keeper.take_epoch()
+    assert keeper.claim is not None
+    assert await keeper.announce(TransactionPartitions(keeper.claim.nonce, *producer))
+    await keeper.read_to_end()
+    return producer
+
+
+async def decided(keeper: ClaimKeeper, producer: Producer, following: Producer) -> IdView | None:
+    assert keeper.claim is not None
+    body = TransactionDecision(
+        nonce=keeper.claim.nonce,
+        producer_id=producer.producer_id,
+        epoch=producer.epoch,
+        committed=True,
+        next_client_producer_id=following.producer_id,
+        next_client_epoch=following.epoch,
+        batch_id=None,
+        reason="",
+        parts=[],
+    )
+    return await keeper.append(body)
+
+
+async def lose_the_log(cast: Cast, keeper: ClaimKeeper) -> None:
+    for part in cast.fake.cluster.topics[TOPIC].partitions:
+        part.log.truncate(0)
+        part.lead(part.leader)
+    while await keeper.read_to_end() is not None:  # noqa: ASYNC110 - nobody announces it
+        await trio.sleep(0.01)
+
+
+class TestForWhom:
+    async def test_a_claim_is_repeated_for_the_client_that_has_the_id(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            view = await keeper.claim_again()
+            assert (view.client, keeper.client) == (FIRST, FIRST)
+            assert keeper.holds(view)
+            assert view.claim is not None
+            assert view.claim.first_epoch == BLOCK_EPOCHS
+
+    async def test_a_client_that_was_replaced_is_fenced_and_its_claim_is_given_up(self) -> None:
+        async with scene() as (cast, a):
+            old = await claimed(a)
+            new = await claimed(await cast.instance("b"), SECOND)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.claim_again()
+            assert old.claim is None
+            assert new.holds(await new.read_to_end()), "the one that was refused has not claimed"
+
+    async def test_a_log_that_has_lost_the_client_is_told_of_it_again(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            await lose_the_log(cast, keeper)
+            assert not keeper.holds(keeper.view)
+            assert (await keeper.claim_again()).client == FIRST
+            assert keeper.holds(keeper.view)
+
+    async def test_who_serves_claims_for_the_client_and_the_instance_that_have_the_id(self) -> None:
+        async with scene() as (cast, a):
+            view = (await claimed(a)).view
+            assert view is not None
+            sweeper = keeper_of(await cast.instance("b"))
+            await sweeper.read_to_end()
+            sweeper.serve(view)
+            assert sweeper.claim is None
+            after = await sweeper.claim_again()
+            assert after.claim is not None
+            assert (after.client, after.claim.instance_id) == (FIRST, "a")
+
+    async def test_of_two_claims_at_one_time_the_later_sees_that_it_lost(self) -> None:
+        async with scene() as (cast, a):
+            first = await claimed(a)
+            before = first.view
+            other = keeper_of(await cast.instance("b"))
+            assert (await other.claim_once(await other.read_to_end(), SECOND))[0]
+            won, view = await first.claim_once(before, FIRST)
+            assert not won
+            assert view is not None
+            assert view.client == SECOND
+            assert a.stats.transactions.claims == {"won": 1, "lost": 1}
+
+    async def test_an_identity_that_is_not_newer_than_the_ids_is_not_given(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a, SECOND)
+            won, view = await keeper.claim_once(keeper.view, FIRST)
+            assert not won
+            assert view is not None
+            assert view.client == SECOND
+
+    async def test_an_id_that_others_claim_again_and_again_is_given_up(self) -> None:
+        async with scene() as (_, a):
+            keeper, tries = await claimed(a, SECOND), 0
+
+            async def older(_: IdView | None) -> Producer:
+                nonlocal tries
+                tries += 1
+                return FIRST
+
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                await keeper.claim_for(older)
+            assert tries == 10
+
+
+class TestEpochs:
+    async def test_each_transaction_has_the_next_one_though_nothing_of_the_last_is_in_the_log(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            first, second, third = [await keeper.take_epoch() for _ in range(3)]
+            assert first < second < third
+
+    async def test_a_block_lasts_for_its_epochs_and_then_the_next_is_claimed(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            for epoch in range(BLOCK_EPOCHS + 1):
+                producer = await begun(keeper)
+                assert producer.epoch == epoch
+                await decided(keeper, producer, FIRST)
+            assert a.stats.transactions.claims["won"] == 2
+
+    async def test_what_was_begun_is_gone_on_with(self) -> None:
+        """Members may have joined it, wherever they are."""
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            view = await keeper.read_to_end()
+            assert view is not None
+            assert view.next_epoch() == producer
+
+    async def test_none_is_given_to_a_client_that_was_replaced(self) -> None:
+        async with scene() as (cast, a):
+            old = await claimed(a)
+            await claimed(await cast.instance("b"), SECOND)
+            await old.read_to_end()
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.take_epoch()
+
+
+class TestWhatIsOpen:
+    async def test_settling_aborts_what_the_log_has_no_decision_of(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            view = await keeper.settle(producer)
+            assert view.verdict(producer) is Verdict.ABORTED
+            assert view.client == FIRST
+
+    async def test_settling_what_is_decided_claims_nothing(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            await decided(keeper, producer, SECOND)
+            view = await keeper.settle(producer)
+            assert view.verdict(producer) is Verdict.COMMITTED
+            assert view.client == SECOND
+            assert a.stats.transactions.claims == {"won": 1}
+
+    async def test_only_what_was_open_then_is_ended(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            first = await begun(keeper)
+            view = await keeper.read_to_end()
+            assert view is not None
+            since = view.open_since()
+            assert since is not None
+            await decided(keeper, first, FIRST)
+            second = await begun(keeper)
+            sweeper = keeper_of(a)
+            sweeper.serve(view)
+            await sweeper.end_open(since)
+            view = await keeper.read_to_end()
+            assert view is not None
+            assert view.verdict(second) is Verdict.UNDECIDED
+            since = view.open_since()
+            assert since is not None
+            await sweeper.end_open(since)
+            view = await keeper.read_to_end()
+            assert view is not None
+            assert view.verdict(second) is Verdict.ABORTED
+            assert view.client == FIRST
+
+
+class TestAppending:
+    async def test_a_sequence_is_used_once_and_one_without_an_answer_ends_the_claim(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            view = await decided(keeper, producer, FIRST)
+            assert view is not None
+            assert view.verdict(producer) is Verdict.COMMITTED
+            second = await begun(keeper)
+            refuse = cast.fake.cluster.control(ApiKey.PRODUCE, _lose)
+            view = await decided(keeper, second, FIRST)
+            cast.fake.cluster.controls.remove(refuse)
+            assert view is not None
+            assert keeper.claim is None
+            assert not keeper.holds(view)
+
+    async def test_an_announcement_says_whether_it_is_surely_there(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await keeper.take_epoch()
+            assert keeper.claim is not None
+            body = TransactionPartitions(keeper.claim.nonce, *producer)
+            cast.fake.cluster.control(ApiKey.PRODUCE, _lose)
+            assert not await keeper.announce(body)
+            assert keeper.claim is None
+
+    async def test_a_log_that_can_not_be_read_says_nothing(self) -> None:
+        async with stage(delivery_timeout_ms=300) as cast:
+            a = await cast.instance()
+            keeper = await claimed(a)
+            for part in cast.fake.cluster.topics[TOPIC].partitions:
+                part.leader = -1
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE") as raised:
+                await keeper.read_to_end()
+            assert raised.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert keeper.client != NOBODY
+
+
+def _lose(_: Call) -> CloseAfter:
+    return CloseAfter()

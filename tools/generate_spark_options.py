@@ -1,0 +1,58 @@
+"""Writes docs/spark-options.md from the table of options; with ``--check`` only tells whether it is up to date."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from kproxy.spark.option_table import NO_EFFECT, REFUSED, SINK, SINK_REFUSED, SOURCE, SparkOption
+from tools.one_page import write_or_check
+
+PAGE = Path(__file__).parent.parent / "docs" / "spark-options.md"
+
+_INTRODUCTION = """\
+<!-- Made by `make generate` from kproxy/spark/option_table.py; edit that. -->
+# Options of the Spark source and sink
+
+The options of Spark's own Kafka connector have the same names and the same meaning. What differs, or is not taken, is
+listed here with the reason. An unknown option is an error. For a wrong option `load()` raises an AnalysisException
+whose last line names the option and what is valid (`spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves out
+the lines before).
+
+Source and sink also take the options of TLS and SASL: see [security](spark.md#security).
+"""
+
+
+def render() -> str:
+    """Return the whole page."""
+    sections = [
+        _INTRODUCTION,
+        f"## Source\n\n{_full(SOURCE)}",
+        f"### Taken without effect\n\n{_short(NO_EFFECT)}",
+        f"### Refused\n\n{_short(REFUSED)}",
+        f"## Sink\n\n{_full(SINK)}",
+        f"### Refused by the sink\n\n{_short(SINK_REFUSED)}",
+    ]
+    return "\n".join(sections)
+
+
+def _names(option: SparkOption) -> str:
+    return ", ".join(f"`{name}`" for name in option.names)
+
+
+def _full(options: Iterable[SparkOption]) -> str:
+    rows = "\n".join(f"| {_names(option)} | {option.default} | {option.text} |" for option in options)
+    return f"| option | default | meaning |\n|---|---|---|\n{rows}\n"
+
+
+def _short(options: Iterable[SparkOption]) -> str:
+    rows = "\n".join(f"| {_names(option)} | {option.text} |" for option in options)
+    return f"| option | reason |\n|---|---|\n{rows}\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; 1 if the check finds a difference."""
+    return write_or_check(PAGE, render(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
