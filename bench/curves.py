@@ -15,6 +15,7 @@ _ROUNDS = 4
 _FEWEST_REQUESTS = 20
 _MOST_REQUESTS = 1_000
 _MICROSECONDS = 1e6
+_SMALL_BATCH = 1_000
 
 
 def batch_sizes(targets: Sequence[Target], total_bytes: int, sizes: Sequence[int] = BATCH_BYTES) -> list[Figure]:
@@ -34,33 +35,33 @@ def batch_sizes(targets: Sequence[Target], total_bytes: int, sizes: Sequence[int
 
 
 def producers(targets: Sequence[Target], total_bytes: int, counts: Sequence[int] = PRODUCERS) -> list[Figure]:
-    """So many connections that each send a request with a batch of 1 KB, and wait for the answer."""
-    call = payloads.sized_produce_call(1_000)
+    """So many connections, each of another client, that send a request with a batch of 1 KB and wait for the answer."""
     figures = []
     for count in counts:
-        rounds = max(1, min(_MOST_REQUESTS, total_bytes // call.payload_bytes) // count)
+        calls = [payloads.sized_produce_call(_SMALL_BATCH, f"bench-{number}") for number in range(count)]
+        rounds = max(1, min(_MOST_REQUESTS, total_bytes // _SMALL_BATCH) // count)
         costs = [(target, Cost()) for target in targets if target.program]
         for target, cost in costs:
             with contextlib.ExitStack() as stack:
-                each = [stack.enter_context(Connection(target.address)) for _ in range(count)]
-                for connection in each:  # leases a producer id, connects to the broker
+                each = [(stack.enter_context(Connection(target.address)), call) for call in calls]
+                for connection, call in each:  # leases a producer id, connects to the broker
                     call.check(connection.ask(call.frame))
                 for _ in range(_ROUNDS):
                     before = target.cpu_seconds()
-                    done = _rounds(each, call, rounds)
+                    done = _rounds(each, rounds)
                     cost.add(done, target.cpu_seconds() - before)
         figures.append(_point("producers", f"{count:,}", costs))
     return figures
 
 
-def _rounds(each: Sequence[Connection], call: Call, rounds: int) -> Transfer:
+def _rounds(each: Sequence[tuple[Connection, Call]], rounds: int) -> Transfer:
     for _ in range(rounds):
-        for connection in each:
+        for connection, call in each:
             connection.send(call.frame)
-        for connection in each:
+        for connection, call in each:
             call.check(connection.receive())
     requests = rounds * len(each)
-    return Transfer(0.0, requests * call.payload_bytes, requests * call.records)
+    return Transfer(0.0, requests * _SMALL_BATCH, requests)
 
 
 def _point(curve: str, at: str, costs: Sequence[tuple[Target, Cost]]) -> Figure:

@@ -129,10 +129,10 @@ def small_produce_call() -> Call:
     return _produce(SMALL, MODERN_PRODUCE, bytes(build_batch([record])), 1, RECORD_BYTES[SMALL])
 
 
-def sized_produce_call(size: int) -> Call:
+def sized_produce_call(size: int, client_id: str = CLIENT_ID) -> Call:
     """A Produce request with one record of `size` bytes."""
     record = Record(0, _TIMESTAMP_MS, None, random.Random(4).randbytes(size), ())
-    return _produce(LARGE, MODERN_PRODUCE, bytes(build_batch([record])), 1, size)
+    return _produce(LARGE, MODERN_PRODUCE, bytes(build_batch([record])), 1, size, client_id)
 
 
 def big_produce_call() -> Call:
@@ -172,7 +172,9 @@ def check_many_batches(answer: memoryview) -> None:
         raise LoadError(f"error codes {sorted(errors)}")
 
 
-def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes: int) -> Call:
+def _produce(
+    topic: str, version: int, data: bytes, records: int, payload_bytes: int, client_id: str = CLIENT_ID
+) -> Call:
     request = ProduceRequest(
         acks=-1,
         timeout_ms=30_000,
@@ -182,7 +184,7 @@ def _produce(topic: str, version: int, data: bytes, records: int, payload_bytes:
             )
         ],
     )
-    frame = bytearray(encode_request(request, version, 0, CLIENT_ID))
+    frame = bytearray(encode_request(request, version, 0, client_id))
     return Call(frame, _PARTITION_ERROR_AT + len(topic), records, payload_bytes)
 
 
