@@ -5,7 +5,9 @@ Needs the extra ``kproxy[spark]``. ``register(spark)`` makes the format ``kproxy
 
 from typing import TYPE_CHECKING, Final
 
+from kproxy.spark.save_mode import append_by_default
 from kproxy.spark.source import KproxyDataSource
+from kproxy.spark.upsert import Upsert
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -15,7 +17,7 @@ _REDACTION: Final = "spark.sql.redaction.options.regex"
 _REDACTED_BY_DEFAULT: Final = "(?i)url"
 _SECRETS: Final = r"(?i)password|secret|token|jaas[.]config|keystore[.]key"
 
-__all__ = ["KproxyDataSource", "register"]
+__all__ = ["KproxyDataSource", "Upsert", "register"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -24,6 +26,7 @@ def register(spark: "SparkSession") -> None:
 
     if not is_remote():
         _complete_environment(spark.sparkContext)
+        append_by_default(KproxyDataSource.name())
     _redact(spark)
     spark.dataSource.register(KproxyDataSource)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import datasource, udf
 
 from kproxy.spark import register
@@ -84,3 +85,22 @@ def test_plans_and_the_web_ui_show_no_secret(spark: "SparkSession") -> None:
         assert spark.conf.get(name) == "mine"
     finally:
         spark.conf.set(name, before)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", [None, "append", "errorifexists", "overwrite"])
+def test_a_write_without_a_mode_appends(spark: "SparkSession", mode: str | None) -> None:
+    register(spark)
+    write = spark.range(1).write.format("kproxy")
+    # the sink is asked, and says what is wrong with its options; Spark itself would refuse the mode
+    told = "overwrite is not possible" if mode == "overwrite" else "kafka.bootstrap.servers: is needed"
+    with pytest.raises(PySparkException, match=told):
+        (write if mode is None else write.mode(mode)).save()
+
+
+@pytest.mark.spark
+def test_other_formats_keep_their_mode(spark: "SparkSession", tmp_path: Path) -> None:
+    register(spark)
+    spark.range(1).write.format("json").save(str(tmp_path / "out"))
+    with pytest.raises(AnalysisException, match="already exists"):
+        spark.range(1).write.save(str(tmp_path / "out"), format="json")

@@ -14,6 +14,8 @@ from pyspark.errors import StreamingQueryException
 from kproxy.client import ControlClient, ControlError
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.records import Record
+from kproxy.spark import Upsert
+from kproxy.spark.progress_listener import ProgressListener
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from verification.copiers.processes import Kproxy
@@ -199,3 +201,37 @@ def _until(true: Any, query: "StreamingQuery") -> None:
         assert query.isActive, query.exception()
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.1)
+
+
+def rows_read(listener: ProgressListener) -> float:
+    samples = [sample for metric in listener.registry.collect() for sample in metric.samples]
+    return sum(sample.value for sample in samples if sample.name == "kproxy_spark_rows_read_total")
+
+
+def test_update_mode_writes_each_changed_row_once(stage: Stage) -> None:
+    def run() -> None:
+        lines = stage.spark.readStream.option("maxFilesPerTrigger", 1).text(str(stage.directory / "in"))
+        counts = lines.groupBy("value").count().selectExpr("value as key", "concat(value, '=', count) as value")
+        written = counts.writeStream.outputMode("update").foreachBatch(Upsert(stage.options))
+        written = written.option("checkpointLocation", str(stage.directory / "checkpoint"))
+        assert written.trigger(availableNow=True).start().awaitTermination(int(_PATIENCE))
+
+    listener = ProgressListener()
+    stage.spark.streams.addListener(listener)
+    try:
+        stage.lines("0.txt", "x", "y", "x")
+        run()
+        stage.lines("1.txt", "x")
+        run()
+        deadline = time.monotonic() + _PATIENCE  # Spark reports a batch some time after it
+        while rows_read(listener) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        stage.spark.streams.removeListener(listener)
+    assert stage.seen() == ["x=2", "x=3", "y=1"]
+    # The driver dies between kproxy's commit and Spark's own note of it.
+    for noted in ("1", ".1.crc"):
+        (stage.directory / "checkpoint" / "commits" / noted).unlink()
+    run()
+    assert stage.seen() == ["x=2", "x=3", "y=1"]

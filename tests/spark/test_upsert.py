@@ -1,0 +1,59 @@
+from typing import Any
+
+import pytest
+
+from kproxy.spark import Upsert
+
+
+class Rows:
+    """A DataFrame as far as an upsert goes: it remembers how it was written."""
+
+    def __init__(self, query_id: str | None) -> None:
+        self.query_id = query_id
+        self.given: dict[str, str] = {}
+        self.saved = 0
+
+    @property
+    def sparkSession(self) -> "Rows":
+        return self
+
+    sparkContext = write = sparkSession
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.query_id if name == "sql.streaming.queryId" else None
+
+    def format(self, name: str) -> "Rows":
+        return self.option("format", name)
+
+    def options(self, **given: str) -> "Rows":
+        self.given |= given
+        return self
+
+    def option(self, name: str, value: str) -> "Rows":
+        return self.options(**{name: value})
+
+    def mode(self, name: str) -> "Rows":
+        return self.option("mode", name)
+
+    def save(self) -> None:
+        self.saved += 1
+
+
+def test_a_batch_has_the_number_of_its_query() -> None:
+    rows: Any = Rows("q-1")
+    Upsert({"transactional.id": "counts", "topic": "counts"})(rows, 7)
+    assert rows.given == {
+        "transactional.id": "counts",
+        "topic": "counts",
+        "format": "kproxy",
+        "mode": "append",
+        "batch.id": "q-1/7",
+    }
+    assert rows.saved == 1
+
+
+def test_it_is_for_a_streaming_query() -> None:
+    rows: Any = Rows(None)
+    with pytest.raises(RuntimeError, match="foreachBatch of a streaming query"):
+        Upsert({})(rows, 7)
+    assert not rows.saved
