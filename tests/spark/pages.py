@@ -43,7 +43,8 @@ def run(page: Path, what: list[Cell]) -> None:
             _run(page, cell, names)
     finally:
         if "kproxy" in names:
-            names["kproxy"].close()  # harmless where the page came to its end
+            names["kproxy"].kill()  # harmless where the page came to its end
+            names["kproxy"].wait()
 
 
 def _run(page: Path, cell: Cell, names: dict[str, Any]) -> None:

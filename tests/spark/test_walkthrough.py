@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kproxy.testing.kafka import RealKafka
+from tests.interop.proxy import BROKER_PORTS, free_ports
 from tests.spark.pages import DOCS, cells, run
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ def test_a_page_runs_as_it_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    # an ordinary kproxy, but on ports that nobody else has
+    listen, http, first, *_, last = free_ports(2 + BROKER_PORTS)
+    monkeypatch.setenv("KPROXY_LISTEN", f"127.0.0.1:{listen}")
+    monkeypatch.setenv("KPROXY_HTTP", f"127.0.0.1:{http}")
+    monkeypatch.setenv("KPROXY_BROKER_PORTS", f"{first}-{last}")
     what = cells(DOCS / page, section)
     assert len(what) >= 5
     assert any(cell.prints for cell in what)
