@@ -42,6 +42,11 @@ _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
     help="host:port of a kproxy, which knows what readers see; several with commas.",
 )
 @click.option("--brokers", metavar="LIST", help="Where the transaction log is read. [default: --bootstrap-servers]")
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Properties file with security.protocol, ssl.* and sasl.*, as for Kafka's own tools.",
+)
 @click.option("--topics", metavar="A,B|PATTERN", required=True, help="Names, or a regular expression for whole names.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory of the audits.")
 @click.option("--since", metavar="WHEN", help="2h, an ISO 8601 time, or offsets as JSON. [default: the oldest record]")
@@ -82,13 +87,13 @@ def audit(as_json: bool, fail_on: str, **options: Any) -> int:
 
 def _request(options: dict[str, Any]) -> "Request":
     """The options, checked. UsageError names the one that is wrong."""
-    from kproxy.spark.audit.request import Request, Since, duration_ms, parse_since
+    from kproxy.spark.audit.request import Request, Since, duration_ms, parse_since, read_command_config
 
     times = {"window": "window_ms", "open_limit": "open_ms", "prepared_limit": "prepared_ms", "carry": "carry_ms"}
     values: dict[str, Any] = {}
     for name, field in times.items():
         values[field] = _parsed(name, options[name], duration_ms)
-    since = options["since"]
+    since, config = options["since"], options["command_config"]
     conf = tuple(_setting(text) for text in options["conf"])
     return Request(
         bootstrap=options["bootstrap_servers"],
@@ -102,6 +107,7 @@ def _request(options: dict[str, Any]) -> "Request":
         run_length=options["run_length"],
         master=options["master"],
         conf=conf,
+        security={} if config is None else read_command_config(config),
         **values,
     )
 
@@ -152,7 +158,8 @@ def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
 
 def _conf(request: "Request", offsets: int) -> dict[str, str]:
     """Settings of the session: quick ones for a small audit on this machine, unless the user says otherwise."""
-    from kproxy.spark.audit.audit_size import QUICK, SMALL_OFFSETS
+    from kproxy.spark.audit.audit_size import SMALL_OFFSETS
+    from kproxy.spark.spark_session import QUICK
 
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     master = request.master or dict(request.conf).get("spark.master") or (None if under_submit else "local[*]")

@@ -38,11 +38,19 @@ _file = click.argument("file", type=click.Path(path_type=Path))
 
 @pipeline.command(epilog=_EXIT_CODES)
 @_file
+@click.option("--offline", is_flag=True, help="Check the file alone: ask no kproxy for topics, and start no Spark.")
 @json_flag
-def check(file: Path, as_json: bool) -> int:
-    """Check a pipeline's file, without starting Spark."""
+def check(file: Path, offline: bool, as_json: bool) -> int:
+    """Check a pipeline: its file, its topics, its SQL and its settings of Spark. Reads and writes no record.
+
+    The functions of Python steps are called, as in a run.
+    """
     try:
         found = _load(file)
+        if not offline:
+            from kproxy.spark.pipeline.live_checks import check_live
+
+            check_live(found)
     except ConfigError as error:
         if not as_json:
             raise

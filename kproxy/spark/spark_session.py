@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,18 @@ from kproxy.spark import register
 
 # Spark's own lines and stack traces would run through the display of progress; what fails is told by the command.
 QUIET: Final = {"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"}
+
+#: For a session of few rows on this machine: plans are interpreted, and few tasks sort.
+QUICK: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+)
 
 
 @contextmanager

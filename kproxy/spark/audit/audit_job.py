@@ -91,7 +91,8 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
     began = datetime.now(UTC)
     name = began.strftime("%Y%m%dT%H%M%S.%fZ")
     state = None if request.fresh else load_state(request.out)
-    open_cluster, log_from = connector(request.bootstrap), request.brokers or request.bootstrap
+    where, log_from = request.where(), request.where_log()
+    open_cluster = connector(where)
     with open_cluster() as cluster, connector(log_from)() as brokers:
         topics = choose_topics(request.topics, cluster.topics())
         cluster_name = ", ".join(filter(None, (request.bootstrap, cluster.cluster_id)))
@@ -109,8 +110,8 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
         int(began.timestamp() * 1000), request.window_ms, request.open_ms, request.prepared_ms, request.run_length
     )
     tables = Tables(
-        batches=read_batches(spark, request.bootstrap, spans).persist(_STORED),
-        records=digest(read_records(spark, request.bootstrap, spans), request.key).persist(_STORED),
+        batches=read_batches(spark, where, spans).persist(_STORED),
+        records=digest(read_records(spark, where, spans), request.key).persist(_STORED),
         spans=spark.createDataFrame(list(spans), SPANS),
         carried=carried(spark, request.out, state),
         facts=told,

@@ -1,7 +1,5 @@
 """How much an audit has to read, asked before Spark starts: a small one runs with settings that start quickly."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from kproxy.spark.audit.audit_state import load_state
@@ -11,23 +9,12 @@ from kproxy.spark.audit.request import Request, choose_topics
 
 #: Up to so many offsets Spark spends more time on compiling its plans than on the records.
 SMALL_OFFSETS: Final = 1_000_000
-#: For a small audit on this machine: plans are interpreted, and few tasks sort few rows.
-QUICK: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-)
 
 
 def offsets_to_read(request: Request) -> int:
     """Of the topics and of the transaction log. StartupError if a topic does not exist; KafkaError as it comes."""
     state = None if request.fresh else load_state(request.out)
-    with connector(request.bootstrap)() as cluster, connector(request.brokers or request.bootstrap)() as brokers:
+    with connector(request.where())() as cluster, connector(request.where_log())() as brokers:
         topics = choose_topics(request.topics, cluster.topics())
         spans = find_spans(cluster, topics, request.since, state, with_stable=False)
         return sum(each.end - each.reread for each in spans) + sum(

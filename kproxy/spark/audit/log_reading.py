@@ -1,7 +1,7 @@
 """Topics and the transaction log as DataFrames, each read between offsets that were fixed when the run began."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,22 +24,25 @@ class Slice(NamedTuple):
     end: int
 
 
-def connector(bootstrap: str) -> Callable[[], KafkaCluster]:
-    """What opens connections to kproxy or brokers; Spark's tasks can use it, too. OptionError if it is no address."""
-    options = read_options({"kafka.bootstrap.servers": bootstrap, "subscribePattern": ".*"})
+def connector(where: Mapping[str, str]) -> Callable[[], KafkaCluster]:
+    """What opens connections to kproxy or brokers; Spark's tasks can use it, too.
+
+    ``where``: options of the source that name addresses and security. OptionError if one is wrong.
+    """
+    options = read_options({**where, "subscribePattern": ".*"})
     return options.open_cluster
 
 
-def read_batches(spark: SparkSession, bootstrap: str, spans: Sequence[Span]) -> DataFrame:
+def read_batches(spark: SparkSession, where: Mapping[str, str], spans: Sequence[Span]) -> DataFrame:
     """One row for each record batch of the spans, context and all (``tables.BATCHES``)."""
     slices = [Slice(span.topic, span.partition, span.reread, span.end) for span in spans]
-    return _read(spark, bootstrap, slices, {"records.as": "batches"}, BATCHES)
+    return _read(spark, where, slices, {"records.as": "batches"}, BATCHES)
 
 
-def read_records(spark: SparkSession, bootstrap: str, spans: Sequence[Span]) -> DataFrame:
+def read_records(spark: SparkSession, where: Mapping[str, str], spans: Sequence[Span]) -> DataFrame:
     """One row for each record that a read_committed consumer sees: key, value, topic, partition, offset, timestamp."""
     slices = [Slice(span.topic, span.partition, span.reread, span.stable) for span in spans]
-    return _read(spark, bootstrap, slices, {"isolation.level": "read_committed"}, _PLAIN)
+    return _read(spark, where, slices, {"isolation.level": "read_committed"}, _PLAIN)
 
 
 def log_slices(cluster: KafkaCluster) -> list[Slice]:
@@ -50,13 +53,13 @@ def log_slices(cluster: KafkaCluster) -> list[Slice]:
     return [Slice(*each, starts[each] or 0, ends[each] or 0) for each in places]
 
 
-def read_log(spark: SparkSession, bootstrap: str, slices: Sequence[Slice]) -> DataFrame:
+def read_log(spark: SparkSession, where: Mapping[str, str], slices: Sequence[Slice]) -> DataFrame:
     """The records of the transaction log: key, value, topic, partition, offset, timestamp."""
-    return _read(spark, bootstrap, slices, {"isolation.level": "read_uncommitted"}, _PLAIN)
+    return _read(spark, where, slices, {"isolation.level": "read_uncommitted"}, _PLAIN)
 
 
 def _read(
-    spark: SparkSession, bootstrap: str, slices: Iterable[Slice], options: dict[str, str], schema: str
+    spark: SparkSession, where: Mapping[str, str], slices: Iterable[Slice], options: dict[str, str], schema: str
 ) -> DataFrame:
     wanted = [each for each in slices if each.start < each.end]
     if not wanted:
@@ -70,7 +73,7 @@ def _read(
         ends.setdefault(each.topic, {})[str(each.partition)] = each.end
     reader = spark.read.format("kproxy").options(
         **{
-            "kafka.bootstrap.servers": bootstrap,
+            **where,
             "assign": json.dumps(assign),
             "startingOffsets": json.dumps(starts),
             "endingOffsets": json.dumps(ends),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.config import ExitCode, StartupError
@@ -15,6 +16,7 @@ Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_SECURITY: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
 #: Of brokers and of kproxy: a pattern does not mean them.
 _INTERNAL: Final = (
     "__kproxy_",
@@ -53,6 +55,16 @@ class Request(NamedTuple):
     carry_ms: int = 7 * 86_400_000
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    #: TLS and SASL, as options of the source.
+    security: Mapping[str, str] = MappingProxyType({})
+
+    def where(self) -> dict[str, str]:
+        """The options of the source that name kproxy."""
+        return {"kafka.bootstrap.servers": self.bootstrap, **self.security}
+
+    def where_log(self) -> dict[str, str]:
+        """The options of the source that name where the transaction log is read."""
+        return {"kafka.bootstrap.servers": self.brokers or self.bootstrap, **self.security}
 
     def options(self) -> dict[str, str | int | bool | None]:
         """What was asked for, by the names of the command's options; what is None was not given."""
@@ -87,6 +99,20 @@ def duration_text(ms: int) -> str:
     """The shortest text from which ``duration_ms`` reads the same time."""
     unit = next(unit for unit in ("d", "h", "m", "s", "ms") if ms % _UNITS[unit] == 0 and (ms or unit == "s"))
     return f"{ms // _UNITS[unit]}{unit}"
+
+
+def read_command_config(file: Path) -> dict[str, str]:
+    """Client settings of a properties file as options of the source, as ``--command-config`` of Kafka's tools has it.
+
+    Those that name neither TLS nor SASL are left out. StartupError if the file can't be read.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise wrong(f"--command-config {file}: {getattr(error, 'strerror', None) or error}") from None
+    pairs = (line.strip().partition("=") for line in lines if line.strip() and line.strip()[0] not in "#!")
+    found = {f"kafka.{name.strip()}": value.strip() for name, _, value in pairs}
+    return {name: value for name, value in found.items() if name.startswith(_SECURITY)}
 
 
 def parse_since(text: str, now: datetime) -> Since:

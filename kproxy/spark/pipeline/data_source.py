@@ -11,7 +11,7 @@ from kproxy.spark.spark_errors import OptionError
 
 def source_options(source: TopicSource, kafka: Kafka) -> dict[str, str]:
     """For ``readStream``."""
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **source.options}
+    options = {**_where(kafka), **source.options}
     if source.pattern is None:
         options["subscribe"] = ",".join(source.topics)
     else:
@@ -22,6 +22,11 @@ def source_options(source: TopicSource, kafka: Kafka) -> dict[str, str]:
     return options
 
 
+def _where(kafka: Kafka) -> dict[str, str]:
+    security = {f"kafka.{name}": value for name, value in kafka.security.items()}
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, **security}
+
+
 def sink_options(kafka: Kafka) -> dict[str, str]:
     """For ``writeStream``."""
     where = {
@@ -29,7 +34,7 @@ def sink_options(kafka: Kafka) -> dict[str, str]:
         "kproxy.control.socket": kafka.control_socket,
         "kproxy.control.token.file": kafka.token_file,
     }
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "transactional.id": kafka.transactional_id}
+    options = {**_where(kafka), "transactional.id": kafka.transactional_id}
     options |= {name: value for name, value in where.items() if value is not None}
     return options | {f"kafka.{name}": value for name, value in kafka.producer.items()}
 

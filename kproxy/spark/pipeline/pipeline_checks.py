@@ -13,9 +13,15 @@ _NO_ATOMIC_RENAME = ("s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cos", "s
 
 def check(pipeline: Pipeline, faults: Faults) -> None:
     """Notes each rule that is broken."""
-    for rule in (_names, _inputs, _sinks, _doubles, _loops, _kafka, _streams, option_faults):
+    for rule in (_settings, _names, _inputs, _sinks, _doubles, _loops, _kafka, _streams, option_faults):
         for place, text in rule(pipeline):
             faults.add(place, text)
+
+
+def _settings(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
+    for name in pipeline.spark:
+        if not name.startswith("spark."):
+            yield pipeline.spark_places[name], "is no setting of Spark: their names begin with 'spark.'"
 
 
 def _names(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:

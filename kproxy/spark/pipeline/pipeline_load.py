@@ -30,7 +30,7 @@ def load(file: Path, environ: Mapping[str, str]) -> Pipeline:
 def _pipeline(file: Path, top: Section) -> Pipeline:
     name = top.text("name", file.stem)
     kafka = top.section("kafka")
-    sources = top.section("sources")
+    sources, spark = top.section("sources"), top.section("spark")
     found = Pipeline(
         file=file,
         name=name,
@@ -41,6 +41,7 @@ def _pipeline(file: Path, top: Section) -> Pipeline:
         steps=tuple(filter(None, (read_step(step, file.parent) for step in top.sections("steps")))),
         sinks=tuple(filter(None, map(read_sink, top.sections("sinks")))),
         spark=top.mapping("spark"),
+        spark_places={} if spark is None else {key: spark.place_of(key) for key in spark.names},
     )
     for key, wanted in (("sources", found.sources), ("sinks", found.sinks)):
         if not wanted and not top.has(key):
@@ -75,6 +76,8 @@ def _kafka(section: Section, pipeline: str) -> Kafka:
         control_socket=None if is_url else control,
         token_file=section.maybe("token.file"),
         producer=section.mapping("producer"),
+        security=section.mapping("security"),
+        place=section.place_of("bootstrap.servers"),
     )
     if control is not None and is_url and not control.startswith("http://"):
         section.fault(f"{control!r} must be http://HOST:PORT, or the path of a socket", "control")

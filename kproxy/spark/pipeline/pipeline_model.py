@@ -1,11 +1,13 @@
 """A pipeline as its file says it, read and checked; nothing here knows Spark."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kproxy.config.config_faults import Location
+
+_KAFKA: Final = Location(1, "kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class Kafka:
     token_file: str | None = None
     producer: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the producer, as compression.type."""
+    security: Mapping[str, str] = field(default_factory=dict)
+    """TLS and SASL, for reading and for writing, by Kafka's names."""
+    place: Location = _KAFKA
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,7 @@ class Pipeline:
     sinks: "tuple[Sink, ...]"
     spark: Mapping[str, str]
     """Spark's configuration."""
+    spark_places: Mapping[str, Location] = field(default_factory=dict)
 
     @property
     def topic_sinks(self) -> tuple[TopicSink, ...]:
@@ -135,9 +141,13 @@ class Pipeline:
         return tuple(sink for sink in self.sinks if isinstance(sink, ParquetSink))
 
     @property
-    def module_paths(self) -> "Iterator[Path]":
-        """Where the modules of its steps are, each once."""
-        return iter(dict.fromkeys(step.path for step in self.steps if isinstance(step, PythonStep) and step.path))
+    def modules(self) -> Mapping[Path, tuple[str, ...]]:
+        """The modules of its steps, by the directory or archive that has them; without installed ones."""
+        found: dict[Path, tuple[str, ...]] = {}
+        for step in self.steps:
+            if isinstance(step, PythonStep) and step.path is not None:
+                found[step.path] = (*found.get(step.path, ()), step.module)
+        return found
 
 
 Source: TypeAlias = TopicSource | ParquetSource

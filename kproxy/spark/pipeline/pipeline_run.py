@@ -26,20 +26,25 @@ def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = 
         if pipeline.kafka is not None and pipeline.topic_sinks:
             _check_control(pipeline.kafka)
         shown.say("Spark starts")
-        # PySpark would print JSON and stack traces for each error, which is told here in a line.
-        for name in ("SQLQueryContextLogger", "py4j.clientserver"):
-            logging.getLogger(name).disabled = True
+        silence()
         with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
-            _add_modules(pipeline, spark)
+            add_modules(pipeline, spark)
             queries = start(pipeline, build(pipeline, spark))
             shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
             watch(queries, shown, stop)
 
 
-def _add_modules(pipeline: Pipeline, spark: SparkSession) -> None:
-    for path in pipeline.module_paths:
+def silence() -> None:
+    """PySpark would print JSON and stack traces for each error, which is reported in one line instead."""
+    for name in ("SQLQueryContextLogger", "py4j.clientserver"):
+        logging.getLogger(name).disabled = True
+
+
+def add_modules(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Makes the modules of Python steps known to driver and tasks."""
+    for path, names in pipeline.modules.items():
         # Where spark-submit has brought them to another machine they are there already.
-        for file in module_files(path) if path.exists() else ():
+        for file in module_files(path, names) if path.exists() else ():
             spark.sparkContext.addPyFile(str(file))
 
 

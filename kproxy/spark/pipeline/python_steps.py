@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
@@ -26,9 +27,28 @@ def parameters(module: str, function: str, path: Path | None) -> tuple[str, ...]
     return tuple(argument.arg for argument in (*given.args, *given.kwonlyargs))
 
 
-def module_files(path: Path) -> tuple[Path, ...]:
-    """What a cluster's nodes need of a ``path``: its modules, or the archive itself."""
-    return tuple(sorted(path.glob("*.py"))) if path.is_dir() else (path,)
+def module_files(path: Path, modules: Collection[str]) -> tuple[Path, ...]:
+    """What a cluster's nodes need of a ``path``: the modules and those that they import from it, or the archive."""
+    if not path.is_dir():
+        return (path,)
+    found: dict[str, Path] = {}
+    wanted = list(modules)
+    while wanted:
+        name = wanted.pop()
+        file = path / f"{name}.py"
+        if name not in found and file.is_file():
+            found[name] = file
+            wanted += _imported(file.read_bytes())
+    return tuple(sorted(found.values()))
+
+
+def _imported(source: bytes) -> Iterator[str]:
+    """The modules that a module names in an import, wherever that is."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def _source(module: str, path: Path | None) -> tuple[str, bytes]:

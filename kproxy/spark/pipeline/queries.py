@@ -35,12 +35,9 @@ class _Plan(NamedTuple):
 
 def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
     """Starts all; those that run are stopped if one can't. FileError says what Spark has against it."""
-    plans = [_to_parquet(pipeline, sink, frames) for sink in pipeline.parquet_sinks]
-    if pipeline.topic_sinks:
-        plans.insert(0, _to_topics(pipeline, frames))
     running: list[Running] = []
     try:
-        for plan in plans:
+        for plan in plans(pipeline, frames):
             with telling(pipeline, plan.place, f"{plan.name}: "):
                 running.append(Running(plan.name, _begin(pipeline, plan)))
     except BaseException:
@@ -48,6 +45,12 @@ def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
             query.stop()
         raise
     return running
+
+
+def plans(pipeline: Pipeline, frames: Frames) -> list[_Plan]:
+    """All queries before their start. FileError says what Spark has against one."""
+    found = [_to_parquet(pipeline, sink, frames) for sink in pipeline.parquet_sinks]
+    return [_to_topics(pipeline, frames), *found] if pipeline.topic_sinks else found
 
 
 def checkpoint_name(path: str) -> str:

@@ -28,7 +28,7 @@ def submit_line(pipeline: Pipeline, environ: Mapping[str, str]) -> str:
     words += ["--name", f"kproxy pipeline {pipeline.name}"]
     for name, value in conf.items():
         words += ["--conf", f"{name}={value}"]
-    modules = [str(file.resolve()) for path in pipeline.module_paths for file in module_files(path)]
+    modules = [str(file.resolve()) for path, names in pipeline.modules.items() for file in module_files(path, names)]
     if modules:
         words += ["--py-files", ",".join(modules)]
     file = str(pipeline.file.resolve())

@@ -1,9 +1,18 @@
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from kproxy.config import ExitCode, StartupError
-from kproxy.spark.audit.request import Since, choose_topics, duration_ms, duration_text, parse_since
+from kproxy.spark.audit.request import (
+    Request,
+    Since,
+    choose_topics,
+    duration_ms,
+    duration_text,
+    parse_since,
+    read_command_config,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -72,3 +81,22 @@ def test_topics_that_are_none(words: str, told: str) -> None:
         choose_topics(words, TOPICS)
     assert told in str(raised.value)
     assert raised.value.exit_code == ExitCode.USAGE
+
+
+def test_security_of_a_properties_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# of the audit\nsecurity.protocol = SASL_SSL\nsasl.mechanism=PLAIN\nclient.id=audit\n\n"
+        'sasl.jaas.config=org.x.PlainLoginModule required \\\n  username="a" password="b=c";\n'
+    )
+    request = Request("k:9093", "b:9092", "orders", tmp_path, security=read_command_config(file))
+    assert request.where() == {
+        "kafka.bootstrap.servers": "k:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": 'org.x.PlainLoginModule required   username="a" password="b=c";',
+    }
+    assert request.where_log()["kafka.bootstrap.servers"] == "b:9092"
+    assert not any("b=c" in str(value) for value in request.options().values())
+    with pytest.raises(StartupError, match=r"--command-config .*No such file"):
+        read_command_config(tmp_path / "none")

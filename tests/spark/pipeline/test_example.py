@@ -33,8 +33,8 @@ def environ(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> Iterator[Mapp
     socket = f"/tmp/kproxy-test-{os.getpid()}.sock"  # a longer path is none for a socket
     with KproxyProcess(kafka.bootstrap, tmp_path / "kproxy.log", "--control-socket", socket) as kproxy:
         found = {
-            "KPROXY": kproxy.bootstrap,
-            "KPROXY_CONTROL": socket,
+            "ORDERS_KPROXY": kproxy.bootstrap,
+            "ORDERS_CONTROL": socket,
             "ORDERS_DIR": str(tmp_path),
             "ORDERS_IN": "example-raw",
             "ORDERS_OUT": "example-clean",
@@ -47,7 +47,7 @@ def environ(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> Iterator[Mapp
 
 
 def make_orders(environ: Mapping[str, str], first: int, orders: int) -> None:
-    command = [sys.executable, str(EXAMPLE / "make_orders.py"), "--bootstrap-servers", environ["KPROXY"]]
+    command = [sys.executable, str(EXAMPLE / "make_orders.py"), "--bootstrap-servers", environ["ORDERS_KPROXY"]]
     command += ["--topic", environ["ORDERS_IN"], "--first", str(first), "--orders", str(orders)]
     subprocess.run(command, env=environ, timeout=60, check=True)
 
@@ -59,7 +59,7 @@ def pipeline(*arguments: str) -> list[str]:
 def read(environ: Mapping[str, str], topic: str, until: int) -> list[tuple[str, dict[str, Any]]]:
     """Keys and values that a read_committed consumer sees, up to the end of the topic."""
     settings = {
-        "bootstrap.servers": environ["KPROXY"],
+        "bootstrap.servers": environ["ORDERS_KPROXY"],
         "group.id": "example",
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",

@@ -10,7 +10,15 @@ def test_in_a_directory(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("def f(a, *, b): ...\n")
     (tmp_path / "other.py").write_text("")
     assert parameters("m", "f", tmp_path) == ("a", "b")
-    assert module_files(tmp_path) == (tmp_path / "m.py", tmp_path / "other.py")
+    assert module_files(tmp_path, ["m"]) == (tmp_path / "m.py",)
+
+
+def test_only_what_is_imported_goes_to_the_nodes(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("import os\nfrom helpers import clean\n\ndef f(a): import late\n")
+    (tmp_path / "helpers.py").write_text("import m\n")
+    for name in ("late", "unused", "make_orders"):
+        (tmp_path / f"{name}.py").write_text("")
+    assert [file.name for file in module_files(tmp_path, ["m"])] == ["helpers.py", "late.py", "m.py"]
 
 
 def test_in_an_archive(tmp_path: Path) -> None:
@@ -18,7 +26,7 @@ def test_in_an_archive(tmp_path: Path) -> None:
     with ZipFile(archive, "w") as opened:
         opened.writestr("pack/m.py", "def f(a): ...\n")
     assert parameters("pack.m", "f", archive) == ("a",)
-    assert module_files(archive) == (archive,)
+    assert module_files(archive, ["pack.m"]) == (archive,)
 
 
 def test_installed() -> None:

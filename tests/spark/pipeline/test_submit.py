@@ -26,6 +26,7 @@ def test_on_this_machine(tmp_path: Path) -> None:
 def test_with_the_driver_on_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "my lib").mkdir()
     (tmp_path / "my lib" / "cleaning.py").write_text("def clean(lines): ...\n")
+    (tmp_path / "my lib" / "unused.py").write_text("")
     text = WHOLE.replace("sql: SELECT * FROM lines JOIN shops USING (shop)", "python: cleaning:clean\n    path: my lib")
     text = text.replace("spark: {", "spark: {spark.master: yarn, spark.submit.deployMode: cluster, ")
     found = words(tmp_path, text)
