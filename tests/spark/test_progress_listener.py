@@ -16,7 +16,6 @@ PROGRESS: dict[str, Any] = {
     "numInputRows": 200,
     "durationMs": {"addBatch": 1000, "triggerExecution": 1439},
     "sources": [{"latestOffset": {"t": {"0": 120}}, "endOffset": {"t": {"0": 100}}}],
-    "observedMetrics": {},
 }
 
 

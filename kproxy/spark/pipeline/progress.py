@@ -30,7 +30,7 @@ def batch_done(query: str, progress: Mapping[str, Any]) -> BatchDone | None:
     durations = progress["durationMs"]
     if "addBatch" not in durations:
         return None
-    counts = progress["observedMetrics"].get(ROWS) or {}
+    counts = (progress.get("observedMetrics") or {}).get(ROWS) or {}  # left out where a query observes nothing
     took_ms = int(durations["triggerExecution"])
     began = datetime.fromisoformat(progress["timestamp"])
     return BatchDone(
