@@ -16,7 +16,16 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RULES: Final = Path(__file__).with_name("words.yaml")
-PAGES: Final = ("*.md", "docs/*.md", "changes/*.md", "deploy/**/*.md")
+PAGES: Final = (
+    "*.md",
+    "docs/*.md",
+    "changes/*.md",
+    "deploy/**/*.md",
+    "docs/kproxy.1",
+    "deploy/**/*.y*ml",
+    "deploy/**/*.txt",
+    "kproxy/**/*.html",
+)
 #: It is history.
 _LEFT_OUT: Final = {"CHANGELOG.md"}
 #: Their tables quote the names of flaws from the simulations, and what past runs found.

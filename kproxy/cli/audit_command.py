@@ -70,7 +70,7 @@ _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
 def audit(as_json: bool, fail_on: str, **options: Any) -> int:
     """Look for duplicates, gaps, torn and hanging transactions in topics, and write a report.
 
-    Each run goes on where the last one in --out ended. Needs the extra: pip install 'kproxy[spark]'.
+    Each run continues where the last one in --out ended. Needs the extra: pip install 'kproxy[spark]'.
     """
     try:
         import kproxy.spark.audit.audit_job  # noqa: F401  # Spark and what draws the report are there, or this says so at once

@@ -13,7 +13,7 @@ from kproxy.errors import KproxyError
 
 _EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {code.value:3}  {text}" for code, text in EXIT_CODES.items())
 _SOURCES = (
-    "Every option can also stand in the file (bootstrap.servers: ...) and in the environment "
+    "Every option can also be set in the file (bootstrap.servers: ...) and in the environment "
     "(KPROXY_BOOTSTRAP_SERVERS). A flag beats the environment, that beats the file."
 )
 _EXAMPLES = """\b

@@ -45,7 +45,7 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "clients at", f"{found['listen']}, brokers from {found['bootstrap_servers']}"
     yield "connections", f"{found['connections']:,} of at most {found['max_connections']:,}"
     if found["legacy_total"]:
-        yield "Kafka 4 refuses", f"{found['legacy_total']:,} clients, listed below"
+        yield "Kafka 4 refuses", f"{found['legacy_total']:,} client{'s' * (found['legacy_total'] != 1)}, listed below"
     yield "traffic", traffic(found["per_second"])
     yield "requests/s", _bars(found["history"]["requests"])
     yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches in flight"

@@ -256,7 +256,7 @@ def find_hanging(
 @_config
 @click.option("--transactional-id", metavar="ID", help="Only what concerns this id.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition of the log.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--follow", is_flag=True, help="Then print new records as they come, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each record.")
 def log(
     bootstrap_servers: str | None,

@@ -56,7 +56,7 @@ async def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         "4611686018427389904",
         "given up",
         "Produce v2, Fetch v3",
-        "1 clients, listed below",
+        "1 client, listed below",
     ):
         assert words in out
     assert err == ""
