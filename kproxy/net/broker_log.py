@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
+from kproxy.codec._generated.metadata import MetadataRequestTopic
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
@@ -115,14 +115,9 @@ class BrokerLog:
             )
 
     async def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id (16 bytes); None if there is none."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=topic_id, name=None)], allow_auto_topic_creation=False
-        )
-        for topic in (await self._leaders.metadata(request)).topics:
-            if topic.topic_id == topic_id and not topic.error_code:
-                return topic.name
-        return None
+        """The name of the topic with this id (16 bytes), as brokers say now; None if there is none."""
+        response = await self._cluster.metadata.topics([MetadataRequestTopic(topic_id=topic_id, name=None)])
+        return next((topic.name for topic in response.topics if not topic.error_code), None)
 
     # -- reads and tails
 

@@ -126,7 +126,7 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
     return Question(request, answers, DescribeProducersResponse, (0, _PRODUCERS))
 
 
-def list_offsets(timestamp: int, oldest: int = 0) -> Question[int]:
+def list_offsets(timestamp: int, oldest: int = 1) -> Question[int]:
     """An offset of each partition: ``LATEST`` or ``EARLIEST``; asked at no older version than ``oldest``."""
 
     def request(places: Sequence[TopicPartition]) -> Message:
@@ -168,4 +168,4 @@ def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Q
             for part in topic.partitions:
                 yield (topic.topic, part.partition_index), response.error_code or part.error_code, part
 
-    return Question(request, answers, FetchResponse, (0, _FETCH), _WAIT_MS)
+    return Question(request, answers, FetchResponse, (4, _FETCH), _WAIT_MS)

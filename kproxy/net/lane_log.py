@@ -7,6 +7,7 @@ killed kproxy may come back on any machine.
 import structlog
 import trio
 
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.dedup.identity import Identity
@@ -14,11 +15,11 @@ from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.lane_reader import LaneReader
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, pause
-from kproxy.net.partition_client import PartitionClient
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
@@ -41,6 +42,8 @@ class LaneLog:
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
         #: Set when the former self's lanes are known, as far as they can be.
         self.opened = trio.Event()
+        #: With connections of its own, because what waits for all replicas would hold up kproxy's other requests.
+        self._leaders = Leaders(cluster, config)
         self._writer: LaneWriter | None = None
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -50,38 +53,37 @@ class LaneLog:
         """
         if self.enabled:
             try:
-                client = await self._until_read()
+                place = await self._until_read()
             except Refused as refused:
                 self._give_up(refused)
             else:
                 self._tell(self._former)
-                self._writer = LaneWriter(self._cluster, self._config, client)
+                self._writer = LaneWriter(self._cluster, self._config, self._leaders, place)
                 nursery.start_soon(self._write)
         self.opened.set()
 
-    async def _until_read(self) -> PartitionClient:
+    async def _until_read(self) -> TopicPartition:
         backoff_ms, began, logged = self._config.retry_backoff_ms, trio.current_time(), False
-        client: PartitionClient | None = None
+        place: TopicPartition | None = None
         reader: LaneReader | None = None
         while True:
             try:
-                if client is None or reader is None:
-                    client = await self._find()
-                    reader = LaneReader(client, self._former)
+                if place is None or reader is None:
+                    place = await self._find()
+                    reader = LaneReader(self._leaders, place, self._former)
                 await reader.read()
-                return client
+                return place
             except (OSError, RemoteProtocolError) as error:
                 self._cluster.count_error("producer_state_log")
                 if isinstance(error, TopicDeleted):
-                    client = reader = None
+                    place = reader = None
                 if not logged and trio.current_time() > began + _PATIENCE_SECONDS:
                     logged = True
                     log.warning("waiting for the log of producer ids; no records are accepted before", error=str(error))
             backoff_ms = await pause(backoff_ms, self._config)
 
-    async def _find(self) -> PartitionClient:
-        partition = partition_of(self._config.instance_id, await self._topic.prepare())
-        return PartitionClient(self._cluster, self._config, TOPIC, partition)
+    async def _find(self) -> TopicPartition:
+        return TOPIC, partition_of(self._config.instance_id, await self._topic.prepare())
 
     def _tell(self, former: FormerLanes) -> None:
         log.info("former producer ids read", instance_id=self._config.instance_id, producer_ids=len(former))
@@ -144,12 +146,12 @@ class LaneLog:
                         "topic was deleted, and with it what a restarted kproxy would know; creating it again",
                         topic=TOPIC,
                     )
-                    writer.client = await self._find_again()
+                    writer.place = await self._find_again()
         except Refused as refused:
             self._give_up(refused)
             writer.release()
 
-    async def _find_again(self) -> PartitionClient:
+    async def _find_again(self) -> TopicPartition:
         backoff_ms = self._config.retry_backoff_max_ms  # brokers need a moment to hear of a new topic
         while True:
             backoff_ms = await pause(backoff_ms, self._config)
@@ -160,5 +162,4 @@ class LaneLog:
 
     def close(self) -> None:
         """Closes the connection to the log's leader."""
-        if self._writer is not None:
-            self._writer.client.moved()
+        self._leaders.close()

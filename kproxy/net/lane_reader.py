@@ -1,30 +1,23 @@
 """Reads the lane log of an instance from its start to its end."""
 
-from typing import TypeVar
-
 import structlog
 import trio
 
-from kproxy.codec._generated.fetch import FetchResponse, FetchResponsePartitionData
-from kproxy.codec._generated.list_offsets import ListOffsetsResponse
+from kproxy.codec._generated.fetch import FetchResponsePartitionData
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.batch_reader import entry_size
-from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.version_choice import VersionRange
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
-from kproxy.net.brokers.leaders import Question
+from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import check
-from kproxy.net.partition_client import NoLeader, PartitionClient
 
 log = structlog.get_logger("kproxy.lane_log")
 
-T = TypeVar("T")
-
-#: From v5 on a new leader that does not know the high watermark yet says so (KIP-207).
-_LIST_OFFSETS, _FETCH = (1, 5), (4, 11)
 _FETCH_BYTES = 1 << 20
 _DECOMPRESSED_BYTES = 16 << 20
 _PROGRESS_SECONDS = 5.0
@@ -33,9 +26,10 @@ _PROGRESS_SECONDS = 5.0
 class LaneReader:
     """Reads on where it was when an attempt failed."""
 
-    def __init__(self, client: PartitionClient, former: FormerLanes) -> None:
+    def __init__(self, leaders: Leaders, place: TopicPartition, former: FormerLanes) -> None:
         """Entries go to ``former``."""
-        self._client = client
+        self._leaders = leaders
+        self._place = place
         self._former = former
         self._next: int | None = None
         self._told_at = trio.current_time()
@@ -57,31 +51,19 @@ class LaneReader:
         except NoLeader as lost:
             check("Metadata", TOPIC, lost.error_code)
             raise
-        except BaseException:
-            self._client.moved()
-            raise
-
-    async def _ask(self, question: Question[T], answer: type[Message], versions: VersionRange) -> tuple[int, T]:
-        """The error code and what was asked for of the log's partition."""
-        place = TOPIC, self._client.partition
-        request = question.request([place])
-        response = await self._client.call(request, answer, versions, extra_ms=question.extra_ms)
-        _, error_code, value = next(iter(question.answers(response)))
-        return error_code, value
 
     async def _offset(self, timestamp: int) -> int:
-        error_code, offset = await self._ask(list_offsets(timestamp), ListOffsetsResponse, _LIST_OFFSETS)
-        check("ListOffsets", TOPIC, error_code)
-        return offset
+        told = await self._leaders.once(self._place, list_offsets(timestamp))
+        check("ListOffsets", TOPIC, told.error_code)
+        return told.get(self._place, "ListOffsets")
 
     async def _fetch(self, offset: int) -> FetchResponsePartitionData:
-        wish = {(TOPIC, self._client.partition): (offset, _FETCH_BYTES)}
-        error_code, part = await self._ask(fetch(wish, _FETCH_BYTES), FetchResponse, _FETCH)
-        if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        told = await self._leaders.once(self._place, fetch({self._place: (offset, _FETCH_BYTES)}, _FETCH_BYTES))
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._next = None  # deleted under the reader: what is left is read from its start
-            raise OSError(f"{TOPIC} begins behind offset {offset}")
-        check("Fetch", TOPIC, error_code)
-        return part
+            raise OSError(f"{TOPIC} begins after offset {offset}")
+        check("Fetch", TOPIC, told.error_code)
+        return told.get(self._place, "Fetch")
 
     def _take(self, data: memoryview, offset: int) -> int:
         """Takes the whole batches; the offset behind them. What is damaged is counted and passed over."""

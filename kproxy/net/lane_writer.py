@@ -15,14 +15,16 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import Refused, check, pause
-from kproxy.net.partition_client import NoLeader, PartitionClient
 
 #: Well below the 1 MiB that a topic takes by default; one entry has at most 100 KB.
 _BATCH_BYTES = 262_144
@@ -45,11 +47,12 @@ class LaneWriter:
     has lost that producer, the batch goes under a new id and may be there twice: the same entry again changes nothing.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, client: PartitionClient) -> None:
-        """``client`` leads to the log's partition."""
+    def __init__(self, cluster: Cluster, config: Config, leaders: Leaders, place: TopicPartition) -> None:
+        """``place``: the log's partition."""
         self._cluster = cluster
         self._config = config
-        self.client = client
+        self._leaders = leaders
+        self.place = place
         self._queue: deque[_Entry] = deque()
         self._wake = trio.Event()
         self._producer_id: int | None = None
@@ -113,7 +116,7 @@ class LaneWriter:
                     stamped = self._producer_id
                 error = await self._send(batch)
             except NoLeader as lost:
-                error = lost.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+                error = lost.error_code
             except (OSError, RemoteProtocolError):
                 error = ErrorCode.NETWORK_EXCEPTION
             if fate_of(error) is Fate.WRITTEN:
@@ -125,18 +128,19 @@ class LaneWriter:
     def _take(self, error: int) -> None:
         """What an error means for the next attempt. Refused, TopicGone: there is to be none."""
         self._cluster.count_error("producer_state_log")
-        self.client.moved()
+        self._cluster.metadata.forget(self.place)
         if fate_of(error) is Fate.OUT_OF_SEQUENCE:
             self._producer_id = None
         elif fate_of(error) is Fate.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
             check("Produce", TOPIC, error)
 
     async def _send(self, batch: bytearray) -> int:
-        part = ProduceRequestPartitionProduceData(index=self.client.partition, records=memoryview(batch))
+        part = ProduceRequestPartitionProduceData(index=self.place[1], records=memoryview(batch))
         topic = ProduceRequestTopicProduceData(name=TOPIC, partition_data=[part])
         timeout_ms = self._config.upstream_request_timeout_ms
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
-        response = await self.client.call(request, ProduceResponse, _PRODUCE, extra_ms=timeout_ms)
+        async with self._leaders.to(self.place) as client:
+            response = await client.call(request, ProduceResponse, _PRODUCE, extra_ms=timeout_ms)
         for found in response.responses:
             for row in found.partition_responses:
                 return row.error_code

@@ -17,7 +17,7 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsRequestDescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
@@ -26,7 +26,7 @@ from kproxy.proxy.routing import Address
 
 log = structlog.get_logger("kproxy.own_topic")
 
-_METADATA, _CREATE, _DESCRIBE = (4, 12), (2, 7), (1, 4)
+_CREATE, _DESCRIBE = (2, 7), (1, 4)
 _CREATE_TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
 _KNOWN = frozenset(map(int, ErrorCode))
@@ -128,8 +128,7 @@ class OwnTopic:
         return bool(self._partitions(await self._metadata()))
 
     async def _metadata(self) -> MetadataResponse:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
-        return await self._cluster.ask_any(request, MetadataResponse, _METADATA)
+        return await self._cluster.metadata.topics([MetadataRequestTopic(name=self.name)])
 
     def _partitions(self, metadata: MetadataResponse) -> int:
         """How many the topic has; 0 if it is not there."""

@@ -152,7 +152,7 @@ class _TrackResend:
 
     async def _attempt(self, send: Send) -> None:
         try:
-            broker, error = await self._cluster.leader(*self._track.key, self._by_id)
+            broker, error = await self._cluster.metadata.leader_now(*self._track.key, self._by_id)
         except (OSError, RemoteProtocolError):
             broker, error = None, 0
         if broker is None:

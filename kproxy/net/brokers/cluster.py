@@ -8,13 +8,13 @@ import trio
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.produce_layout import TopicRef
 from kproxy.codec.version_choice import ANY, VersionRange
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap
@@ -54,6 +54,7 @@ class Cluster:
         self._networks = clients
         #: For what is answered soon.
         self.pool = Pool(network, config, _MOST_CONNECTIONS)
+        self.metadata = Metadata(self)
         self._turn = 0
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
@@ -176,30 +177,15 @@ class Cluster:
         """The first answer that any broker gives. OSError, RemoteProtocolError."""
         error: OSError | RemoteProtocolError = OSError("no broker is known")
         addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
-        # where a connection stands already, ask there first
-        addresses.sort(key=lambda address: not self.pool.is_connected(address))
-        for address in dict.fromkeys(addresses):
+        connected = [address for address in dict.fromkeys(addresses) if self.pool.is_connected(address)]
+        self._turn += 1
+        first = self._turn % max(1, len(connected))  # in turn: one that is cut off from the others knows old leaders
+        for address in dict.fromkeys([*connected[first:], *connected[:first], *addresses]):
             try:
                 return await self.call(address, request, answer, versions)
             except (OSError, RemoteProtocolError) as failed:
                 error = failed
         raise error
-
-    async def leader(self, topic: TopicRef, partition: int, by_id: bool) -> tuple[Broker | None, int]:
-        """The broker that leads a partition now, or None and the error. OSError, RemoteProtocolError."""
-        if by_id:
-            asked = MetadataRequestTopic(topic_id=topic, name=None)
-        else:
-            asked = MetadataRequestTopic(name=topic.decode("utf-8", "replace"))
-        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        response = await self.ask_any(request, MetadataResponse, (4, _METADATA))
-        await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
-        for found in response.topics:
-            for row in found.partitions:
-                if row.partition_index == partition:
-                    return self.map.brokers.get(row.leader_id), row.error_code
-            return None, found.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return None, 0
 
     async def new_producer_id(self) -> int:
         """A producer id that brokers gave to nobody else (KIP-98). OSError, RemoteProtocolError if none can be had."""

@@ -1,17 +1,18 @@
 """Questions to the leaders of partitions: one request carries all of a leader; those that moved are asked again."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion, VersionRange
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
@@ -20,15 +21,10 @@ from kproxy.proxy.routing import Address
 
 T = TypeVar("T")
 
-#: The newest Metadata that kproxy asks at: topics by name or id.
-_METADATA: Final = 12
-_FIRST_WITH_IDS: Final = 10
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
 _PATIENCE: Final = 10
 #: Told of places whose leader could not be asked in time; brokers' own REQUEST_TIMED_OUT is asked again.
 _NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
-#: Leaders that are remembered; about 20 MB.
-_MOST_LEADERS: Final = 100_000
 _DOUBTFUL: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
@@ -81,17 +77,43 @@ class Told(Generic[T]):
 class Leaders:
     """Asks leaders over connections of its own, so that long polls hold up nothing else.
 
-    Who leads is remembered until that broker does not answer, or answers with an error. DescribeProducers and Fetch
+    DescribeProducers and Fetch
     are answered by any replica: what must be the leader's word is compared with a ListOffsets that it answered.
     """
 
-    def __init__(self, cluster: Cluster, config: Config) -> None:
-        """At most ``recovery_concurrency`` requests are on their way at a time."""
+    def __init__(self, cluster: Cluster, config: Config, most: int = 1 << 30) -> None:
+        """``most``: connections to one broker. ``ask`` has ``recovery_concurrency`` requests on their way at most."""
         self._cluster = cluster
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
-        self._connections = Pool(cluster.network, config)
-        self._known: dict[TopicPartition, Address] = {}
+        self._metadata = cluster.metadata
+        self._pool = Pool(cluster.network, config, most)
+
+    @asynccontextmanager
+    async def to(self, place: TopicPartition) -> AsyncIterator[BrokerClient]:
+        """A connection to the leader of a partition, for one request.
+
+        NoLeader, OSError, RemoteProtocolError if there is none; where one of these leaves the block, the leader is
+        learnt anew the next time.
+        """
+        try:
+            broker = await self._metadata.find(place)
+            async with self._pool.to(broker.address) as client:
+                yield client
+        except (OSError, RemoteProtocolError):
+            self._metadata.forget(place)
+            raise
+
+    async def once(self, place: TopicPartition, question: Question[T]) -> Told[T]:
+        """The leader's answer for one partition, asked for once. As of ``to``."""
+        async with self.to(place) as client:
+            request = question.request([place])
+            answer = await client.call(request, question.answer, question.versions, extra_ms=question.extra_ms)
+        for _, error, value in question.answers(answer):
+            if error:
+                self._metadata.forget(place)
+            return Told(error, value)
+        raise RemoteProtocolError(f"the answer lacks {place[0]}-{place[1]}")
 
     async def ask(self, places: Iterable[TopicPartition], question: Question[T]) -> dict[TopicPartition, Told[T]]:
         """The answers for all places, errors included that another attempt would not help; asked for in this order.
@@ -123,68 +145,29 @@ class Leaders:
                     told[place] = answer
                     del waiting[place]
                 if error:
-                    self._known.pop(place, None)
+                    self._metadata.forget(place)
             if not waiting:
                 return
             for place in waiting:
-                self._known.pop(place, None)
+                self._metadata.forget(place)
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
 
     async def _by_leader(
         self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]
     ) -> dict[Address, list[TopicPartition]]:
-        unknown = [place for place in places if place not in self._known]
-        leaders = {place: self._known[place] for place in places if place in self._known}
+        """The places by leader; ``found`` says why others have none."""
+        unknown = [place for place in places if self._metadata.leader(place) is None]
         if unknown:
-            leaders |= await self._learn(unknown, found)
+            with suppress(OSError, RemoteProtocolError):
+                errors = await self._metadata.learn(unknown)
+                found.update((place, Told(error, None)) for place, error in errors.items())
         groups: dict[Address, list[TopicPartition]] = {}
         for place in places:
-            if place in leaders:
-                groups.setdefault(leaders[place], []).append(place)
+            leader = self._metadata.leader(place)
+            if leader is not None:
+                groups.setdefault(leader.address, []).append(place)
         return groups
-
-    async def _learn(
-        self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]
-    ) -> dict[TopicPartition, Address]:
-        """The leaders of these, where there are any; ``found`` says which are not there at all."""
-        names = dict.fromkeys(name for name, _ in places)
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-        )
-        try:
-            response = await self.metadata(request)
-        except (OSError, RemoteProtocolError):
-            return {}
-        brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
-        told: dict[TopicPartition, Address | None] = {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                told[topic.name or "", row.partition_index] = brokers.get(row.leader_id)
-        leaders: dict[TopicPartition, Address] = {}
-        for place in places:
-            address = told.get(place)
-            if address is not None:
-                leaders[place] = address
-            elif place not in told:
-                found[place] = Told(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-        if len(self._known) + len(leaders) > _MOST_LEADERS:
-            self._known.clear()
-        self._known |= leaders
-        return leaders
-
-    async def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Any broker's answer. OSError, RemoteProtocolError if none gives one."""
-        error: OSError | RemoteProtocolError = OSError("no broker is known")
-        broker = self._cluster.any_broker()
-        addresses = [broker.address] if broker is not None else []
-        for address in dict.fromkeys([*addresses, *self._config.bootstrap_servers]):
-            try:
-                oldest = _FIRST_WITH_IDS if any(topic.name is None for topic in request.topics or ()) else 0
-                return await self._cluster.call(address, request, MetadataResponse, (oldest, _METADATA))
-            except (OSError, RemoteProtocolError) as failed:
-                error = failed
-        raise error
 
     async def _ask_leader(
         self,
@@ -202,7 +185,7 @@ class Leaders:
     async def _exchange(
         self, address: Address, places: Sequence[TopicPartition], question: Question[T]
     ) -> dict[TopicPartition, Told[T]]:
-        async with self._connections.to(address) as client:
+        async with self._pool.to(address) as client:
             request = question.request(places)
             try:
                 answer = await client.call(request, question.answer, question.versions, extra_ms=question.extra_ms)
@@ -212,7 +195,7 @@ class Leaders:
 
     def close(self) -> None:
         """Closes the connections that are idle, and each other one when its answer has come or nobody waits for it."""
-        self._connections.close()
+        self._pool.close()
 
 
 def _try_again(error_code: int) -> bool:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -32,7 +31,6 @@ _WAIT_SECONDS: Final = 4.0
 _COMMIT_SECONDS: Final = 5.0
 #: So long a log that is not there is not asked for again: to make one and to commit there takes longer.
 _ABSENT_SECONDS: Final = 0.1
-_BY_ID: Final = (10, 12)
 #: Clients ask again, of the same broker.
 _LATER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -138,9 +136,7 @@ class GroupAsks:
         names = dict.fromkeys(topic.name for group in said for topic in group.topics)
         if not names:
             return
-        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
-        response = await self._cluster.ask_any(request, MetadataResponse, _BY_ID)
-        ids = {topic.name: topic.topic_id for topic in response.topics if not topic.error_code}
+        ids = await self._cluster.metadata.ids(names)
         for group in said:
             group.topics = [topic for topic in group.topics if topic.name in ids]
             for topic in group.topics:

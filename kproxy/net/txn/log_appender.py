@@ -25,15 +25,17 @@ from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.own_topic import check, pause
-from kproxy.net.partition_client import NoLeader
-from kproxy.net.txn.log_connections import LogConnections
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 """A record's key and value."""
 
 _PRODUCE: Final[VersionRange] = (3, 8)
 _DELETE: Final[VersionRange] = (0, 2)
+#: To one broker, which answers a request only when all replicas have it; more requests wait for a connection.
+_MOST_CONNECTIONS: Final = 8
 _KIND: Final = "transaction_state_log"
 #: Within the time for an append, so that a broker that is silent leaves time to ask another.
 _ATTEMPTS: Final = 3
@@ -84,7 +86,7 @@ class LogAppender:
         self._config = config
         self._topic = topic
         self._deadline_s = config.upstream_request_timeout_ms / 1000 if deadline_s is None else deadline_s
-        self._connections = LogConnections(cluster, config, topic)
+        self._leaders = Leaders(cluster, config, _MOST_CONNECTIONS)
         #: Called with each answer: when the append was sent (trio's clock), and the broker's time in ms, or -1.
         self.told_time: Callable[[float, int], None] = lambda sent_at, time_ms: None
 
@@ -125,7 +127,7 @@ class LogAppender:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._connections.close()
+        self._leaders.close()
 
     @property
     def _attempt_ms(self) -> int:
@@ -137,7 +139,7 @@ class LogAppender:
 
     def _failed(self, partition: int) -> None:
         self._cluster.count_error(_KIND)
-        self._connections.moved(partition)
+        self._cluster.metadata.forget((self._topic, partition))
 
     # -- Produce
 
@@ -164,14 +166,14 @@ class LogAppender:
         request = ProduceRequest(acks=-1, timeout_ms=self._attempt_ms, topic_data=[topic])
         try:
             with trio.move_on_after(self._attempt_ms / 1000):
-                async with self._connections.to_leader(partition) as client:
+                async with self._leaders.to((self._topic, partition)) as client:
                     attempts.sent, sent_at = True, trio.current_time()
                     response = await client.call(request, ProduceResponse, _PRODUCE)
                 row = next(row for found in response.responses for row in found.partition_responses)
                 offset, attempts.error_code = row.base_offset, row.error_code
                 self.told_time(sent_at, row.log_append_time_ms)
         except NoLeader as lost:
-            attempts.error_code = lost.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+            attempts.error_code = lost.error_code
         except (OSError, RemoteProtocolError, StopIteration):
             pass
         return offset
@@ -194,7 +196,7 @@ class LogAppender:
 
     async def _delete(self, partition: int, request: DeleteRecordsRequest) -> int:
         with trio.move_on_after(self._attempt_ms / 1000):
-            async with self._connections.to_leader(partition) as client:
+            async with self._leaders.to((self._topic, partition)) as client:
                 response = await client.call(request, DeleteRecordsResponse, _DELETE)
             row = next((row for found in response.topics for row in found.partitions), None)
             if row is None:

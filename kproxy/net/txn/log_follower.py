@@ -49,7 +49,7 @@ class LogFollower:
         self._parts: list[LogPartition] = []
         #: How often the log was found to have lost something, by what: recreated, truncated, beginning.
         self.losses: Counter[str] = Counter()
-        self._polls = LogPolls(cluster, config, topic, self._leaders, self._announce, self.lost)
+        self._polls = LogPolls(cluster, config, topic, self._announce, self.lost)
         self._loaded = trio.Event()
         #: Rises with whatever is told to the sink.
         self.version = 0

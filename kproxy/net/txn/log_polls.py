@@ -6,13 +6,12 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataResponseTopic
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check, pause
 from kproxy.net.txn.log_batches import read_batches
@@ -35,11 +34,10 @@ class LogPolls:
         cluster: Cluster,
         config: Config,
         topic: OwnTopic,
-        leaders: Leaders,
         announce: Callable[[], None],
         lost: Callable[[int, str], None],
     ) -> None:
-        """``leaders`` are asked for metadata only; ``announce`` is called when something was told to the sink.
+        """``announce`` is called when something was told to the sink.
 
         ``lost`` is called with a partition that has lost records, and how.
         """
@@ -47,7 +45,6 @@ class LogPolls:
         self._cluster = cluster
         self._config = config
         self._topic = topic
-        self._leaders = leaders
         self._announce = announce
         self._parts: Sequence[LogPartition] = ()
         self._topic_id = bytes(16)
@@ -90,11 +87,10 @@ class LogPolls:
 
     async def _learn(self) -> set[Address]:
         """Asks for the leaders that are not known; those that were found."""
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic.name)], allow_auto_topic_creation=False)
         leaders: set[Address] = set()
         lost = {part.index for part in self._led_by(None)}
         try:
-            response = await self._leaders.metadata(request)
+            response = await self._cluster.metadata.topics([MetadataRequestTopic(name=self._topic.name)])
             brokers = {row.node_id: Address(row.host, row.port) for row in response.brokers}
             for found in response.topics:
                 check("Metadata", self._topic.name, found.error_code)

@@ -22,7 +22,6 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.topic_names import topic_names
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
@@ -229,7 +228,7 @@ class TransactionApi:
     async def _offsets(self, request: OffsetCommitRequest) -> TransactionOffsets:
         ids = [topic.topic_id for topic in request.topics if not topic.name]
         try:
-            names = await topic_names(self._cluster, ids) if ids else {}
+            names = await self._cluster.metadata.names(ids) if ids else {}
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         return offsets_committed_by(request, names)
@@ -241,7 +240,7 @@ class TransactionApi:
         if version < FIRST_TOPIC_ID:
             return {ref: ref.decode() for ref in refs}
         try:
-            return await topic_names(self._cluster, refs)
+            return await self._cluster.metadata.names(refs)
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 

@@ -56,6 +56,7 @@ class TransactionWriter:
         config = connections.config
         timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
         self._connections = connections
+        self._metadata = connections.cluster.metadata
         in_flight = config.max_in_flight_per_partition
         self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
         self._transactional_id = native.transactional_id if native is not None else None
@@ -154,7 +155,7 @@ class TransactionWriter:
         unknown: list[TxnSend] = []
         groups: dict[int, tuple[Broker, list[TxnSend]]] = {}
         for send in self._writes.ready(trio.current_time()):
-            broker = self._connections.leader(send.place)
+            broker = self._metadata.leader(send.place)
             if broker is None:
                 unknown.append(send)
             else:
@@ -174,7 +175,7 @@ class TransactionWriter:
 
     async def _learn(self, sends: Sequence[TxnSend]) -> None:
         try:
-            errors = await self._connections.learn([send.place for send in sends])
+            errors = await self._metadata.learn([send.place for send in sends])
         except (OSError, RemoteProtocolError):
             self._count_error()
             errors = dict.fromkeys((send.place for send in sends), int(ErrorCode.LEADER_NOT_AVAILABLE))
@@ -273,7 +274,7 @@ class TransactionWriter:
         if fate is Fate.WRITTEN:
             self._writes.written(send, base_offset, log_append_time_ms)
             return
-        self._connections.forget(send.place)
+        self._metadata.forget(send.place)
         if fate is Fate.OUT_OF_SEQUENCE:
             self._writes.out_of_sequence(send)
         elif fate in (Fate.REFUSED, Fate.SUPERSEDED):

@@ -1,22 +1,12 @@
-"""Where a transactional id's data are sent: connections that outlive its transactions, and who leads a partition."""
-
-from collections.abc import Collection
-from typing import Final
+"""Where a transactional id's data are sent: connections that outlive its transactions."""
 
 import trio
 
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kproxy.codec.messages import ErrorCode
-from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pipelined_client import PipelinedClient
-from kproxy.proxy.routing import Address, Broker
+from kproxy.proxy.routing import Broker
 from kproxy.proxy.stats import Stats
-
-_METADATA: Final = (4, 12)
-#: Leaders that are remembered for one transactional id.
-_MOST_LEADERS: Final = 10_000
 
 
 class WriterConnections:
@@ -30,42 +20,7 @@ class WriterConnections:
         self.nursery = nursery
         self._clients: dict[int, PipelinedClient] = {}
         self._connecting: dict[int, trio.Lock] = {}
-        self._leaders: dict[TopicPartition, Broker] = {}
         self._closed = False
-
-    def leader(self, place: TopicPartition) -> Broker | None:
-        """Who leads a partition, as far as that was learnt."""
-        return self._leaders.get(place)
-
-    def forget(self, place: TopicPartition) -> None:
-        """Has the leader learnt anew: it did not take a batch."""
-        self._leaders.pop(place, None)
-
-    async def learn(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Asks who leads these; Kafka's error code for each that nobody leads. OSError, RemoteProtocolError."""
-        names = dict.fromkeys(name for name, _ in places)
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-        )
-        response = await self.cluster.ask_any(request, MetadataResponse, _METADATA)
-        alive = [(row.node_id, Address(row.host, row.port)) for row in response.brokers]
-        await self.cluster.learn(alive)
-        nodes = {node_id for node_id, _ in alive}
-        if len(self._leaders) + len(places) > _MOST_LEADERS:
-            self._leaders.clear()
-        errors: dict[TopicPartition, int] = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for topic in response.topics:
-            rows = {(topic.name or "", row.partition_index): row for row in topic.partitions}
-            for place in [place for place in errors if place[0] == topic.name]:
-                row = rows.get(place)
-                if row is not None and row.leader_id in nodes:
-                    self._leaders[place] = self.cluster.map.brokers[row.leader_id]
-                    del errors[place]
-                elif row is not None:
-                    errors[place] = ErrorCode.LEADER_NOT_AVAILABLE
-                elif topic.error_code:
-                    errors[place] = topic.error_code
-        return errors
 
     def client(self, broker: Broker) -> PipelinedClient | None:
         """The connection to a broker, if there is one."""

@@ -10,20 +10,6 @@ from kproxy.testing.fake_broker import Answer, Delay
 from tests.net.harness import eventually, proxied, running
 
 
-async def test_a_leader_is_found_by_name_and_by_id_and_errors_are_kafkas() -> None:
-    async with proxied(2) as proxy:
-        proxy.brokers.create_topic("t", 2)
-        topic = proxy.brokers.topics["t"]
-        for index, partition in enumerate(topic.partitions):
-            for ref, by_id in ((b"t", False), (topic.topic_id, True)):
-                broker, error = await proxy.cluster.leader(ref, index, by_id)
-                assert (broker and broker.node_id, error) == (partition.leader, 0)
-        assert await proxy.cluster.leader(b"none", 0, False) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert await proxy.cluster.leader(b"t", 9, False) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert await proxy.cluster.leader(bytes(15) + b"x", 0, True) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
-        assert "none" not in proxy.brokers.topics
-
-
 async def test_a_coordinator_is_the_brokers() -> None:
     async with proxied(3) as proxy:
         for group in ("a", "b", "c", "d"):
