@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.codec.messages import Message
+from kproxy.codec.messages import Message, response_class
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,
@@ -53,7 +53,7 @@ class CoordinatorCalls:
         ask, version = coordinator_call.ask, coordinator_call.exchange.client_version
         if isinstance(ask, GroupRequest):
             upstream = coordinator_call.exchange.upstream_version
-            return partial(ask_coordinator, self._cluster, ask.group_id, ask.request, upstream)
+            return partial(self._ask_group, ask.group_id, ask.request, upstream)
         if isinstance(ask, BeforeOffsetFetch):
             return partial(self._before_fetch, ask, self._last_commit)
         if isinstance(ask, BeforeOffsetCommit):
@@ -71,6 +71,13 @@ class CoordinatorCalls:
             assert self._api is not None
             return self._api.captured(ask, version, before, self._last)
         return partial(self._transact, ask, version, before, self._last)
+
+    async def _ask_group(self, group_id: str, request: Message, version: int) -> Message | None:
+        answer, versions = response_class(request.API_KEY), (version, version)
+        try:
+            return await self._cluster.coordinators.ask(group_id, request, answer, versions)
+        except (OSError, RemoteProtocolError):
+            return None
 
     async def _transact(
         self, ask: TransactionRequest | TransactionalProduce, version: int, before: trio.Event, accepted: trio.Event

@@ -11,10 +11,10 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net import coordinator_calls
-from kproxy.net.brokers import coordinators as coordinator_lookup
+from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.connection import Connection
 from kproxy.testing.fake_broker import Answer, Close
+from tests.net.brokers.coordinator_pauses import hurry
 from tests.net.harness import FrameClient, eventually, proxied
 
 
@@ -52,7 +52,7 @@ async def test_a_commit_v1_of_a_simple_consumer_is_kept() -> None:
 
 
 async def test_an_errand_is_tried_again_until_the_coordinator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.01)
+    hurry(monkeypatch)
     nobody = FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, node_id=-1, host="", port=-1)
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
@@ -64,7 +64,7 @@ async def test_an_errand_is_tried_again_until_the_coordinator_is_found(monkeypat
 
 
 async def test_an_errand_that_nobody_serves_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.01)
+    hurry(monkeypatch)
     async with proxied() as proxy:
         proxy.brokers.control(ApiKey.OFFSET_FETCH, lambda _: Close())
         async with await proxy.client() as client:
@@ -85,7 +85,7 @@ async def test_answers_that_are_there_at_the_same_time_are_written_together(monk
         writes.append(len(self.session.link.to_client))
         await flush_client(self)
 
-    monkeypatch.setattr(coordinator_calls, "ask_coordinator", ask_coordinator)
+    monkeypatch.setattr(Coordinators, "ask", ask_coordinator)
     monkeypatch.setattr(Connection, "flush_client", count)
     async with proxied() as proxy, await proxy.client() as client:
         for _ in range(5):

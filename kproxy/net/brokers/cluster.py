@@ -6,7 +6,6 @@ from typing import Any, Final
 import structlog
 import trio
 
-from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
@@ -14,6 +13,7 @@ from kproxy.codec.version_choice import ANY, VersionRange
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import ByteIO, ClientNetworks, Network
@@ -55,6 +55,7 @@ class Cluster:
         #: For what is answered soon.
         self.pool = Pool(network, config, _MOST_CONNECTIONS)
         self.metadata = Metadata(self)
+        self.coordinators = Coordinators(self)
         self._turn = 0
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
@@ -200,18 +201,6 @@ class Cluster:
                 break
             await trio.sleep(self._config.retry_backoff_ms / 1000)
         raise OSError(f"InitProducerId failed with error {error}")
-
-    async def coordinator(self, key: str, key_type: int = 0) -> Broker | None:
-        """The broker that coordinates a group (or of type 1 a transactional id) now; None if there is none.
-
-        OSError, RemoteProtocolError.
-        """
-        request = FindCoordinatorRequest(key=key, key_type=key_type)
-        response = await self.ask_any(request, FindCoordinatorResponse, (1, 3))
-        if response.error_code:
-            return None
-        await self.learn([(response.node_id, Address(response.host, response.port))])
-        return self.map.brokers.get(response.node_id)
 
     def count_error(self, kind: str, broker: Broker | None = None) -> None:
         """Counts a failure towards the brokers, or towards one."""

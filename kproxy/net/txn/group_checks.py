@@ -1,15 +1,15 @@
 """Whether a consumer group has moved on since its offsets were read (KIP-447)."""
 
-from typing import Final
+from typing import Any, Final
 
 from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import ask_coordinator, serves
 
 _NO_GENERATION: Final = -1
 #: Static membership is younger than Heartbeat (KIP-345).
@@ -17,7 +17,10 @@ _FIRST_STATIC: Final = 3
 #: The members are asked to join again: until they do, the generation is the one that it was.
 _STILL_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 #: Who tells the epochs of members: each knows its own kind of group, and no members of others.
-_DESCRIBED_BY: Final = (ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest)
+_DESCRIBED_BY: Final = (
+    (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+)
 
 
 async def check_member(cluster: Cluster, offsets: TransactionOffsets) -> int:
@@ -30,8 +33,9 @@ async def check_member(cluster: Cluster, offsets: TransactionOffsets) -> int:
     request = HeartbeatRequest(
         offsets.group_id, offsets.generation_id, offsets.member_id, group_instance_id=offsets.group_instance_id
     )
-    answer = await ask_coordinator(cluster, offsets.group_id, request, trim=_trim)
-    if not isinstance(answer, HeartbeatResponse):
+    try:
+        answer = await cluster.coordinators.ask(offsets.group_id, request, HeartbeatResponse, trim=_trim)
+    except (OSError, RemoteProtocolError):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
         return await _check_epoch(cluster, offsets)
@@ -48,13 +52,13 @@ async def _check_epoch(cluster: Cluster, offsets: TransactionOffsets) -> int:
 
     Their own heartbeats are not for others than the member: the answer may be the one that has a new assignment.
     """
-    try:
-        kinds = [kind for kind in _DESCRIBED_BY if await serves(cluster, offsets.group_id, kind.API_KEY)]
-    except (OSError, RemoteProtocolError):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    for kind in kinds:
-        answer = await ask_coordinator(cluster, offsets.group_id, kind([offsets.group_id]))
-        if not isinstance(answer, ConsumerGroupDescribeResponse | StreamsGroupDescribeResponse):
+    for kind, told in _DESCRIBED_BY:
+        request: Message = kind([offsets.group_id])
+        try:
+            answer: Any = await cluster.coordinators.ask(offsets.group_id, request, told)
+        except NoCommonVersion:
+            continue
+        except (OSError, RemoteProtocolError):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         epochs = {member.member_id: member.member_epoch for group in answer.groups for member in group.members}
         if offsets.member_id in epochs:

@@ -25,10 +25,10 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, ask_coordinator, errors_in, serves
+from kproxy.net.brokers.coordinators import TRANSACTION, errors_in
 from kproxy.txn.ids import Producer
 from kproxy.txn.logged_group_offsets import Unmirrored
 
@@ -54,7 +54,7 @@ async def fence(cluster: Cluster, group_id: str) -> Producer | None:
     Behind it all is visible that was committed before, and whoever read the log before can't write any more. OSError,
     RemoteProtocolError if that can't be had.
     """
-    if not await serves(cluster, group_id, ApiKey.TXN_OFFSET_COMMIT):
+    if ApiKey.TXN_OFFSET_COMMIT not in (await cluster.coordinators.broker(group_id))[1]:
         return None
     request = InitProducerIdRequest(PREFIX + group_id, _TIMEOUT_MS)
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -84,20 +84,17 @@ async def _ask(
     cluster: Cluster, group_id: str, request: Message, kind: type[T], newest: int, told: int = ErrorCode.NONE
 ) -> T:
     """The answer; OSError if it has another error than ``told``."""
-    answer: Any = await ask_coordinator(cluster, PREFIX + group_id, request, key_type=TRANSACTION, newest=newest)
-    if not isinstance(answer, kind):
-        raise OSError(f"{kind.__name__}: no coordinator")
-    _check(group_id, {answer.error_code} - {told})  # type: ignore[attr-defined]  # each of these has one
+    answer = await cluster.coordinators.ask(PREFIX + group_id, request, kind, (0, newest), key_type=TRANSACTION)
+    _check(group_id, {*errors_in(answer)} - {told})
     return answer
 
 
 async def _commit(cluster: Cluster, group_id: str, request: Any, newest: int) -> set[int]:
     """The errors; metadata that the broker finds too long are left out."""
     for _ in range(2):
-        answer = await ask_coordinator(cluster, group_id, request, key_type=GROUP, newest=newest, trim=_trim)
-        if answer is None:
-            raise OSError(f"group {group_id}: no coordinator")
-        errors = errors_in(answer) - _GONE
+        kind = response_class(request.API_KEY)
+        answer = await cluster.coordinators.ask(group_id, request, kind, (0, newest), trim=_trim)
+        errors = {*errors_in(answer)} - _GONE
         if ErrorCode.OFFSET_METADATA_TOO_LARGE not in errors:
             break
         for topic in request.topics:
@@ -127,7 +124,7 @@ async def _write_plainly(cluster: Cluster, group_id: str, unmirrored: Unmirrored
     for generation_id, member_id, instance_id in dict.fromkeys((named, (-1, "", None))):
         request = OffsetCommitRequest(group_id, generation_id, member_id, instance_id, topics=topics)
         errors = await _commit(cluster, group_id, request, _PLAIN)
-        if errors <= {ErrorCode.NONE}:
+        if not errors:
             return
     _check(group_id, errors)
 

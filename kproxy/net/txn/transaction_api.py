@@ -1,6 +1,7 @@
 """Clients' requests about transactions, asked of the coordinator of this instance and answered in the wire's words."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -10,7 +11,7 @@ from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kproxy.codec._generated.leave_group import LeaveGroupRequest
+from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
@@ -19,7 +20,6 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import ask_coordinator
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
@@ -53,7 +53,7 @@ _PRODUCE_V2: Final = 12
 _OFFSETS_V2: Final = 5
 _END_V2: Final = 5
 #: A member leaves its group by itself, as any version can say.
-_LEAVE_VERSION: Final = 1
+_LEAVE_VERSIONS: Final = (1, 1)
 _LEAVE_SECONDS: Final = 5.0
 
 
@@ -216,8 +216,8 @@ class TransactionApi:
         if has_left(request, error):
             return
         leave = LeaveGroupRequest(request.group_id, request.member_id)
-        with trio.move_on_after(_LEAVE_SECONDS):
-            await ask_coordinator(self._cluster, request.group_id, leave, _LEAVE_VERSION)
+        with trio.move_on_after(_LEAVE_SECONDS), suppress(OSError, RemoteProtocolError):
+            await self._cluster.coordinators.ask(request.group_id, leave, LeaveGroupResponse, _LEAVE_VERSIONS)
 
     async def _commit(self, ask: ApplicationCommit, done: trio.Event) -> None:
         try:

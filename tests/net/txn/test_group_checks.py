@@ -14,7 +14,6 @@ from kproxy.codec._generated.consumer_group_describe import (
 from kproxy.codec._generated.heartbeat import HeartbeatResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net.brokers import coordinators as coordinator_lookup
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.group_checks import check_member
@@ -26,6 +25,7 @@ from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.fake_api import Api, Call
 from kproxy.testing.fake_broker.group_members import Member
 from kproxy.txn.txn_error import TxnError
+from tests.net.brokers.coordinator_pauses import hurry
 from tests.net.txn.instances import Client, stage
 from tests.net.txn.log_harness import configured
 
@@ -55,7 +55,7 @@ def offsets(generation: int, member: str, instance: str | None = None) -> Transa
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.005)
+    hurry(monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.net.brokers import coordinators as coordinator_lookup
 from kproxy.net.txn import group_offset_requests, offset_mirror
 from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.group_members import Member
+from tests.net.brokers.coordinator_pauses import hurry
 from tests.net.harness import eventually
 from tests.net.txn.group_client import commit, commit_request, fetched
 from tests.net.txn.group_scene import Scene, scene
@@ -27,7 +27,7 @@ from tests.net.txn.group_scene import Scene, scene
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without the pauses that leave time for more to be written together."""
     monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 0.0)
-    monkeypatch.setattr(coordinator_lookup, "_PAUSE_SECONDS", 0.01)
+    hurry(monkeypatch)
     yield
 
 

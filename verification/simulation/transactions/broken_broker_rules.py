@@ -24,8 +24,7 @@ async def told_without_an_answer(
 ) -> Producer | None:
     """An EndTxn is sent once, and taken for done; the next transaction gets a new epoch."""
     try:
-        broker = await self._cluster.coordinator(self._name, TRANSACTION)
-        assert broker is not None
+        broker = await self._cluster.coordinators.find(self._name, TRANSACTION)
         await self._cluster.call(
             broker.address, EndTxnRequest(self._name, *producer, committed), EndTxnResponse, (0, 4)
         )

@@ -4,9 +4,9 @@ With ``transaction.version`` 2 (KIP-890) partitions and groups join a transactio
 the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from itertools import chain, repeat
+from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
@@ -37,10 +37,10 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import GROUP, TRANSACTION
-from kproxy.net.txn.broker.coordinator_connections import CoordinatorConnections
+from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, errors_in
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
@@ -88,14 +88,6 @@ _FEATURES: Final = (3, 4)
 _WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
 _FEATURE: Final = "transaction.version"
 _FIRST_LEVEL, _SECOND_LEVEL = 1, 2
-#: The broker is still busy with the transaction before. Markers take it 5 to 20 ms if all is well.
-_BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
-_BUSY_SECONDS: Final = (0.005, 0.005, 0.005, 0.005, 0.01, 0.02, 0.05)
-#: The coordinator has moved, or is coming up. The first time it was only looked for in the wrong place.
-_ELSEWHERE: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
-_ELSEWHERE_SECONDS: Final = (0.0, 0.2)
 #: The most that is waited for what can be done without.
 _AHEAD_SECONDS: Final = 2.0
 
@@ -122,11 +114,15 @@ class BrokerRequests:
         patience_s: float,
         connections: WriterConnections | None = None,
     ) -> None:
-        """``patience_s``: how long to wait for a definite answer. ``connections`` as of ``CoordinatorConnections``."""
+        """``patience_s``: how long to wait for a definite answer. ``connections``: closed by whoever made them.
+
+        A broker answers the requests of a connection one by one, and waits with most of these for its replicas. Over
+        the connections of ``cluster``, which are shared, an id would wait for all others.
+        """
         self._cluster = cluster
         self._name = transactional_id
         self._patience_s = patience_s
-        self._coordinators = CoordinatorConnections(cluster, connections)
+        self._connect = None if connections is None else connections.connect
 
     async def protocol(self, *, doubted: bool = False) -> Protocol:
         """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
@@ -134,7 +130,9 @@ class BrokerRequests:
         The second is known from when the coordinator was connected to, unless that is ``doubted``: levels may be
         lowered. While it was the first that is asked anew.
         """
-        known = await self._coordinators.features(self._name, TRANSACTION)
+        known: dict[str, int] = {}
+        with suppress(OSError, RemoteProtocolError):
+            known = (await self._cluster.coordinators.broker(self._name, TRANSACTION))[0].features
         if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not doubted:
             return SECOND
         try:
@@ -240,23 +238,13 @@ class BrokerRequests:
     ) -> T:
         """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
         key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
-        busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
-        with trio.move_on_after(self._patience_s):
-            while True:
-                answer = await self._coordinators.ask(key, key_type, request, newest, trim)
-                error = next((code for code in _errors(answer) if code), 0) if isinstance(answer, kind) else None
-                if isinstance(answer, kind) and error != _BUSY and error not in _ELSEWHERE:
-                    _check(error or 0, self._name)
-                    return answer
-                if error in _ELSEWHERE:
-                    self._coordinators.forget(key, key_type)
-                await trio.sleep(next(busy if error == _BUSY else elsewhere))
+        with trio.move_on_after(self._patience_s), suppress(OSError, NoCommonVersion):
+            answer = await self._cluster.coordinators.ask(
+                key, request, kind, (0, newest), key_type=key_type, patience_s=inf, trim=trim, connect=self._connect
+            )
+            _check(next(iter(errors_in(answer)), 0), self._name)
+            return answer
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody answers for {self._name}: the outcome is open")
-
-
-def _pauses(seconds: tuple[float, ...]) -> Iterator[float]:
-    """One behind the other, and the last one from then on."""
-    return chain(seconds, repeat(seconds[-1]))
 
 
 def _check(error: int, name: str) -> None:
@@ -266,18 +254,6 @@ def _check(error: int, name: str) -> None:
         except ValueError:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         raise TxnError(code, f"the broker answers {code.name} for {name}")
-
-
-def _errors(answer: Any) -> list[int]:
-    """Of an answer as a whole and of its partitions."""
-    if isinstance(answer, TxnOffsetCommitResponse):
-        return [row.error_code for topic in answer.topics for row in topic.partitions]
-    if isinstance(answer, DescribeTransactionsResponse):
-        return [row.error_code for row in answer.transaction_states]
-    if isinstance(answer, AddPartitionsToTxnResponse):
-        topics = answer.results_by_topic_v3_and_below
-        return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
-    return [answer.error_code]
 
 
 def _refuse_old(request: InitProducerIdRequest, version: int) -> None:

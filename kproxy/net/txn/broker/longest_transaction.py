@@ -30,9 +30,7 @@ class LongestTransaction:
     async def ms(self, transactional_id: str) -> int:
         """What the coordinator of an id says now. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be asked."""
         try:
-            broker = await self._cluster.coordinator(transactional_id, TRANSACTION)
-            if broker is None:
-                raise OSError(f"{transactional_id} has no coordinator")
+            broker, _ = await self._cluster.coordinators.broker(transactional_id, TRANSACTION)
             resource = DescribeConfigsRequestDescribeConfigsResource(
                 resource_type=_BROKER_RESOURCE, resource_name=str(broker.node_id), configuration_keys=[_SETTING]
             )
@@ -41,6 +39,7 @@ class LongestTransaction:
         except NoCommonVersion:
             return self._otherwise_ms
         except (OSError, RemoteProtocolError) as error:
+            self._cluster.coordinators.forget(transactional_id, TRANSACTION)
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no settings of a broker: {error}") from error
         return self._told(answer)
 

@@ -13,7 +13,6 @@ from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.coordinators import ask_coordinator
 
 #: One group, and only what is stable.
 _VERSION: Final = 7
@@ -44,8 +43,8 @@ class StableGroups:
             topics.setdefault(name, OffsetFetchRequestTopic(name)).partition_indexes.append(index)
         wanted = None if places is None else list(topics.values())
         request = OffsetFetchRequest(group_id=group_id, topics=wanted, require_stable=True)
-        answer = await ask_coordinator(self._cluster, group_id, request, _VERSION)
-        if not isinstance(answer, OffsetFetchResponse) or answer.error_code:
+        answer = await self._cluster.coordinators.ask(group_id, request, OffsetFetchResponse, (_VERSION, _VERSION))
+        if answer.error_code:
             raise OSError(f"the offsets of group {group_id} can't be read")
         rows = (row for topic in answer.topics for row in topic.partitions)
         return all(row.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT for row in rows)

@@ -103,7 +103,7 @@ async def test_who_is_not_named_or_has_written_nothing_is_not_asked_for() -> Non
 
 async def test_where_brokers_do_not_describe_only_the_time_counts() -> None:
     async with opened() as scene:
-        broker = await scene.kproxy.cluster.coordinator("slot", 1)
+        broker = await scene.kproxy.cluster.coordinators.find("slot", 1)
         assert broker is not None
         await scene.kproxy.cluster.refresh()
         served = await scene.kproxy.cluster.versions(broker)
