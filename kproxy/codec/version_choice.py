@@ -24,8 +24,5 @@ def choose_version(
     first, last = served.get(request.API_KEY, (0, -1))
     if max(oldest, first) > min(newest, last):
         has = f"versions {first} to {last}" if last >= 0 else "no version"
-        name = api_name(request.API_KEY)
-        raise NoCommonVersion(
-            f"no common version of {name}: the broker serves {has}, kproxy needs {oldest} to {newest}"
-        )
+        raise NoCommonVersion(f"the broker serves {has} of {api_name(request.API_KEY)}; {oldest} to {newest} would do")
     return min(newest, last)

@@ -9,6 +9,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.lane_log import LaneLog
 from kproxy.proxy.stats import Stats
@@ -116,7 +117,7 @@ class Lanes:
     # -- where lanes come from
 
     async def _next(self, identity: Identity) -> tuple[Lane, _Lease]:
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         while True:
             lane = self._again(identity)
             if lane is not None:
@@ -124,8 +125,7 @@ class Lanes:
             fresh = self._pool.lease() or await self._new_lane()
             if fresh is not None:
                 return fresh, _Lease(identity, fresh.epoch)
-            await trio.sleep(backoff_ms / 1000)
-            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+            await backoff.pause()
 
     def _again(self, identity: Identity) -> tuple[Lane, _Lease] | None:
         """One of the identity's own that rests, with its next epochs."""

@@ -14,12 +14,13 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.lane_reader import LaneReader
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
-from kproxy.net.own_topic import Refused, TopicDeleted, pause
+from kproxy.net.own_topic import Refused, TopicDeleted
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
@@ -63,7 +64,7 @@ class LaneLog:
         self.opened.set()
 
     async def _until_read(self) -> TopicPartition:
-        backoff_ms, began, logged = self._config.retry_backoff_ms, trio.current_time(), False
+        backoff, began, logged = Backoff(self._config), trio.current_time(), False
         place: TopicPartition | None = None
         reader: LaneReader | None = None
         while True:
@@ -80,7 +81,7 @@ class LaneLog:
                 if not logged and trio.current_time() > began + _PATIENCE_SECONDS:
                     logged = True
                     log.warning("waiting for the log of producer ids; no records are accepted before", error=str(error))
-            backoff_ms = await pause(backoff_ms, self._config)
+            await backoff.pause()
 
     async def _find(self) -> TopicPartition:
         return TOPIC, partition_of(self._config.instance_id, await self._topic.prepare())
@@ -152,9 +153,8 @@ class LaneLog:
             writer.release()
 
     async def _find_again(self) -> TopicPartition:
-        backoff_ms = self._config.retry_backoff_max_ms  # brokers need a moment to hear of a new topic
         while True:
-            backoff_ms = await pause(backoff_ms, self._config)
+            await trio.sleep(self._config.retry_backoff_max_ms / 1000)  # brokers need a moment to hear of a new topic
             try:
                 return await self._find()
             except (OSError, RemoteProtocolError):

@@ -20,11 +20,12 @@ from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.lane_topic import TOPIC
-from kproxy.net.own_topic import Refused, check, pause
+from kproxy.net.own_topic import Refused, check
 
 #: Well below the 1 MiB that a topic takes by default; one entry has at most 100 KB.
 _BATCH_BYTES = 262_144
@@ -104,7 +105,7 @@ class LaneWriter:
             self._queue.popleft()
 
     async def _until_definite(self, batch: bytearray, records: int) -> None:
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         stamped: int | None = None
         while True:
             try:
@@ -123,7 +124,7 @@ class LaneWriter:
                 self._sequence = advance(self._sequence, records)
                 return
             self._take(error)
-            backoff_ms = await pause(backoff_ms, self._config)
+            await backoff.pause()
 
     def _take(self, error: int) -> None:
         """What an error means for the next attempt. Refused, TopicGone: there is to be none."""

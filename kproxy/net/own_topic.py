@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
-import trio
 
 from kproxy.codec._generated.create_topics import (
     CreateTopicsRequest,
@@ -19,7 +18,6 @@ from kproxy.codec._generated.describe_configs import (
 )
 from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.proxy.routing import Address
@@ -66,12 +64,6 @@ def check(what: str, topic: str, error_code: int) -> None:
     if error_code not in _KNOWN or error_code in _AGAIN or ErrorCode(error_code).retriable:
         raise OSError(f"{what} failed with error {error_code}")
     raise Refused(what, error_code)
-
-
-async def pause(backoff_ms: int, config: Config) -> int:
-    """Waits before the next attempt; the wait before the one behind it, in ms."""
-    await trio.sleep(backoff_ms / 1000)
-    return min(backoff_ms * 2, config.retry_backoff_max_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
@@ -206,15 +207,14 @@ class RetryLedgerKeeper:
     async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
         """Tries what brokers may not let be done just now, for ``delivery_timeout_ms``."""
         give_up = trio.current_time() + self._config.delivery_timeout_ms / 1000
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         while True:
             try:
                 return await what()
             except OSError:
                 if trio.current_time() >= give_up:
                     raise
-            await trio.sleep(backoff_ms / 1000)
-            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+            await backoff.pause()
 
     async def _read_entry(self, ledger: RetryLedger, entry: UnconfirmedBatch) -> None:
         try:

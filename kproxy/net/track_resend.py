@@ -6,7 +6,6 @@ Where sending again could write a second copy, the partition's leader is fenced 
 from typing import TYPE_CHECKING
 
 import structlog
-import trio
 
 from kproxy.codec._generated.produce import (
     ProduceRequest,
@@ -21,6 +20,7 @@ from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.broker_log import BrokerLog, LogError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
 
@@ -73,7 +73,7 @@ class _TrackResend:
         self._cluster = connection.cluster
         self._track = track
         self._by_id = connection.session.gate.producer.sends_topic_ids
-        self._backoff_ms = connection.config.retry_backoff_ms
+        self._backoff = Backoff(connection.config)
         self._unknown = 0
 
     async def run(self) -> None:
@@ -91,14 +91,10 @@ class _TrackResend:
 
     async def _resend(self, step: Resend) -> None:
         if step.wait:
-            await self._pause()
+            await self._backoff.pause()
         stats = self._connection.stats
         stats.resends[step.reason] = stats.resends.get(step.reason, 0) + 1
         await self._attempt(step.send)
-
-    async def _pause(self) -> None:
-        await trio.sleep(self._backoff_ms / 1000)
-        self._backoff_ms = min(self._backoff_ms * 2, self._connection.config.retry_backoff_max_ms)
 
     async def _fence(self, step: Fence) -> None:
         """Fences the producer off from its next epoch, and finds what it wrote before. Tried again if it fails."""
@@ -108,13 +104,13 @@ class _TrackResend:
         try:
             await self._broker_log.fence([place], [(track.producer_id, track.epoch + 1)])
         except OSError:
-            await self._pause()
+            await self._backoff.pause()
         except RemoteProtocolError as error:
             if isinstance(error, LogError) and error.error_code in _GONE:
                 track.give_up(error.error_code)
             else:
                 log.warning("a producer cannot be fenced", reason=str(error))
-                await self._pause()
+                await self._backoff.pause()
         else:
             log.info("producer fenced", reason=step.reason, topic=place[0], partition=place[1], epoch=track.epoch + 1)
             track.fenced(await self._found(place), self._cluster.network.wall())
@@ -126,11 +122,11 @@ class _TrackResend:
         try:
             name = await self._broker_log.topic_name(ref)
         except (OSError, RemoteProtocolError):
-            await self._pause()
+            await self._backoff.pause()
             return None
         if name is None:
             self._unknown += 1
-            await self._pause()
+            await self._backoff.pause()
             if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
                 self._track.give_up(ErrorCode.UNKNOWN_TOPIC_ID)
             return None

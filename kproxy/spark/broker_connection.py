@@ -17,7 +17,8 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersions
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.header import encode_request, response_header_size
-from kproxy.codec.messages import APIS, ErrorCode, Message
+from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.version_choice import NoCommonVersion, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.routing import Address
@@ -162,13 +163,10 @@ class Connection:
 
     def version(self, message: type[Message], oldest: int, newest: int) -> int:
         """The newest version from ``oldest`` to ``newest`` that the other side serves; KafkaError if there is none."""
-        least, most = self._versions.get(message.API_KEY, (0, -1))
-        found = min(newest, most)
-        if found < max(oldest, least):
-            name = APIS[message.API_KEY][0]
-            served = f"versions {least} to {most}" if most >= 0 else "no version"
-            raise KafkaError(f"{self._address} serves {served} of {name}; {oldest} to {newest} would do")
-        return found
+        try:
+            return choose_version(self._versions, message, (oldest, newest))
+        except NoCommonVersion as error:
+            raise KafkaError(f"{self._address}: {error}") from None
 
     def call(self, request: Message, version: int, answer: type[_MessageT]) -> _MessageT:
         """Sends a request and waits for its answer. Raises KafkaError."""

@@ -18,7 +18,7 @@ def test_the_newest_that_both_know_and_that_is_wanted(served: VersionRange, want
 
 @pytest.mark.parametrize(("served", "wanted"), [((0, 3), (4, 9)), ((10, 12), (4, 9)), ((90, 99), ANY)])
 def test_without_a_common_version_nothing_is_chosen(served: VersionRange, wanted: VersionRange) -> None:
-    with pytest.raises(NoCommonVersion, match=f"Metadata: the broker serves versions {served[0]} to {served[1]}"):
+    with pytest.raises(NoCommonVersion, match=f"serves versions {served[0]} to {served[1]} of Metadata"):
         choose_version({ApiKey.METADATA: served}, MetadataRequest, wanted)
 
 

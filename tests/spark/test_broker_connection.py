@@ -69,7 +69,9 @@ def test_it_asks_in_the_newest_version_that_both_know(fake: Fake) -> None:
 def test_what_the_other_side_does_not_serve_is_told_with_its_name() -> None:
     with Scripted(_versions()) as address, _connect(address) as connection:
         assert connection.version(MetadataRequest, 4, 9) == 5
-        with pytest.raises(KafkaError, match=rf"{address} serves versions 0 to 5 of Metadata; 6 to 9 would do"):
+        with pytest.raises(
+            KafkaError, match=rf"{address}: the broker serves versions 0 to 5 of Metadata; 6 to 9 would do"
+        ):
             connection.version(MetadataRequest, 6, 9)
         with pytest.raises(KafkaError, match=r"serves no version of Fetch"):
             connection.version(FetchRequest, 4, 12)

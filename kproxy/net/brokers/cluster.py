@@ -12,6 +12,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange
 from kproxy.config import Config, show
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import M, as_it_is
 from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.brokers.metadata import Metadata
@@ -72,7 +73,7 @@ class Cluster:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keeps the list of brokers fresh, for ever. ``started`` once the first answer came."""
-        backoff_ms, warned, started = self._config.retry_backoff_ms, False, False
+        backoff, warned, started = Backoff(self._config), False, False
         while True:
             try:
                 await self.refresh()
@@ -86,17 +87,17 @@ class Cluster:
                         error=str(error),
                     )
                     warned = True
-                await trio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+                await backoff.pause()
                 continue
             if warned:
                 log.info("broker reached", brokers=len(self.map.brokers))
-            backoff_ms, warned = self._config.retry_backoff_ms, False
+            backoff.reset()
+            warned = False
             self._stats.ready = self.prepared and not self.leaving
             if not started:
                 started = True
                 task_status.started()
-            await trio.sleep(backoff_ms / 1000)
+            await trio.sleep(self._config.retry_backoff_ms / 1000)
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
                 await self._doubt.wait()
             self._doubt = trio.Event()

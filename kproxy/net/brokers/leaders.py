@@ -12,6 +12,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion, VersionRange
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
@@ -130,7 +131,7 @@ class Leaders:
     async def _ask_until_told(
         self, waiting: dict[TopicPartition, None], question: Question[T], told: dict[TopicPartition, Told[T]]
     ) -> None:
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         doubtful: dict[TopicPartition, int] = {}
         while True:
             found: dict[TopicPartition, Told[T]] = {}
@@ -150,8 +151,7 @@ class Leaders:
                 return
             for place in waiting:
                 self._metadata.forget(place)
-            await trio.sleep(backoff_ms / 1000)
-            backoff_ms = min(backoff_ms * 2, self._config.retry_backoff_max_ms)
+            await backoff.pause()
 
     async def _by_leader(
         self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]

@@ -24,10 +24,11 @@ from kproxy.codec.version_choice import VersionRange
 from kproxy.config import Config
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.brokers.metadata import NoLeader
-from kproxy.net.own_topic import check, pause
+from kproxy.net.own_topic import check
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 """A record's key and value."""
@@ -114,7 +115,7 @@ class LogAppender:
         asked = DeleteRecordsRequestDeleteRecordsTopic(name=self._topic, partitions=rows)
         request = DeleteRecordsRequest(topics=[asked], timeout_ms=self._attempt_ms)
         failure: OSError | RemoteProtocolError = OSError("DeleteRecords: no leader was found in time")
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         with trio.move_on_after(self._deadline_s):
             while True:
                 try:
@@ -122,7 +123,7 @@ class LogAppender:
                 except (OSError, RemoteProtocolError) as error:
                     failure = error
                 self._failed(partition)
-                backoff_ms = await pause(backoff_ms, self._config)
+                await backoff.pause()
         raise failure
 
     def close(self) -> None:
@@ -145,7 +146,7 @@ class LogAppender:
 
     async def _append(self, partition: int, batch: bytearray) -> int:
         attempts = _Attempts()
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         with trio.move_on_after(self._deadline_s):
             while True:
                 offset = await self._attempt(partition, batch, attempts)
@@ -153,7 +154,7 @@ class LogAppender:
                     return offset
                 self._judge(partition, attempts)
                 self._failed(partition)
-                backoff_ms = await pause(backoff_ms, self._config)
+                await backoff.pause()
         if attempts.open or attempts.sent:
             raise AppendUnknown(partition, attempts.error_code)
         raise AppendRefused(partition, attempts.error_code)

@@ -10,9 +10,10 @@ import trio
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
-from kproxy.net.own_topic import OwnTopic, Refused, pause
+from kproxy.net.own_topic import OwnTopic, Refused
 from kproxy.net.txn.log_partition import NOTHING, LogPartition, LogSink
 from kproxy.net.txn.log_polls import LogPolls
 
@@ -167,17 +168,17 @@ class LogFollower:
             self._leaders.close()
 
     async def _prepare(self) -> int:
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         while True:
             try:
                 return await self._topic.prepare()
             except (OSError, RemoteProtocolError, Refused) as error:
                 self._polls.failed(error)
-            backoff_ms = await pause(backoff_ms, self._config)
+            await backoff.pause()
 
     async def _load(self) -> None:
         """Announces when all is read."""
-        began, backoff_ms = trio.current_time(), self._config.retry_backoff_ms
+        began, backoff = trio.current_time(), Backoff(self._config)
         for part in self._parts:
             while True:
                 try:
@@ -185,7 +186,7 @@ class LogFollower:
                     break
                 except (OSError, RemoteProtocolError) as error:
                     self._polls.failed(error)
-                    backoff_ms = await pause(backoff_ms, self._config)
+                    await backoff.pause()
         log.info("transaction log read", partitions=self.partitions, seconds=round(trio.current_time() - began, 3))
         self._loaded.set()
 

@@ -10,10 +10,11 @@ from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataRespo
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
-from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check, pause
+from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check
 from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_requests import log_records, log_starts
@@ -69,7 +70,7 @@ class LogPolls:
 
     async def _assign(self, nursery: trio.Nursery) -> None:
         """Gives each partition that has no leader its leader, for ever."""
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         while True:
             if self._led_by(None):
                 for address in await self._learn():
@@ -79,9 +80,9 @@ class LogPolls:
                         self._polls[address] = trio.CancelScope()
                         nursery.start_soon(self._follow, address)
                 await self._create_again()
-                backoff_ms = await pause(backoff_ms, self._config)
+                await backoff.pause()
             else:
-                backoff_ms = self._config.retry_backoff_ms
+                backoff.reset()
                 await self._lost.wait()
             self._lost = trio.Event()
 

@@ -12,9 +12,10 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
-from kproxy.net.own_topic import Refused, pause
+from kproxy.net.own_topic import Refused
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_transactions import ApplicationsByRule
@@ -265,7 +266,7 @@ class Transactions:
         return await self._time.now_ms(partial(self.log.append_unfenced, nothing))
 
     async def _is_there(self) -> bool:
-        backoff_ms = self._config.retry_backoff_ms
+        backoff = Backoff(self._config)
         while True:
             try:
                 return await self._topic.exists()
@@ -274,7 +275,7 @@ class Transactions:
             except Refused as refused:
                 self._topic.tell_refused(refused)
                 return False
-            backoff_ms = await pause(backoff_ms, self._config)
+            await backoff.pause()
 
     async def _ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         told = await self._leaders.ask(places, list_offsets(LATEST))
