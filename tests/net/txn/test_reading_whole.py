@@ -157,7 +157,7 @@ async def test_an_instance_that_joins_later_shows_the_same() -> None:
 async def test_the_last_stable_offset_of_an_instance_that_joins_later() -> None:
     async with proxied(**OPTIONS) as proxy, await proxy.client(1) as client:
         proxy.brokers.create_topic("t")
-        async with running(proxy.fake.bootstrap, **OPTIONS) as other:
+        async with running(proxy.fake.bootstrap, **OPTIONS, instance_id="other") as other:
             await eventually(lambda: other.stats.ready)
             async with await other.client() as reader:
                 assert await end_of(reader, "t", 5, 1) == 0
