@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 
 import pytest
 import trio
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_topic import TOPIC
-from kproxy.testing.fake_broker import Call, CloseAfter
+from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import BLOCK_EPOCHS, Producer
+from kproxy.txn.log_records import Entry
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -122,7 +125,7 @@ class TestForWhom:
     async def test_of_two_claims_at_one_time_the_later_sees_that_it_lost(self) -> None:
         async with scene() as (cast, a):
             first = await claimed(a)
-            before = first.view
+            before = deepcopy(first.view)
             other = keeper_of(await cast.instance("b"))
             assert (await other.claim_once(await other.read_to_end(), SECOND))[0]
             won, view = await first.claim_once(before, FIRST)
@@ -130,6 +133,58 @@ class TestForWhom:
             assert view is not None
             assert view.client == SECOND
             assert a.stats.transactions.claims == {"won": 1, "lost": 1}
+
+    async def test_a_claim_that_names_no_client_does_not_take_anothers_for_its_own(self) -> None:
+        async with scene() as (cast, a):
+            first = await claimed(a)
+            before = deepcopy(first.view)
+            await claimed(await cast.instance("b"), SECOND)
+            assert not (await first.claim_once(before, NOBODY))[0]
+
+    async def test_an_older_identity_fences_too_where_the_log_was_lost(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a, SECOND)
+            await lose_the_log(cast, keeper)
+            await claimed(await cast.instance("b"), FIRST)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await keeper.claim_again()
+
+    async def test_two_ids_have_different_producer_ids(self) -> None:
+        async with scene() as (_, a):
+            first, second = keeper_of(a), ClaimKeeper("other", a.transactions.coordinator.log._tools)
+            for keeper in (first, second):
+                assert (await keeper.claim_once(await keeper.read_to_end(), FIRST))[0]
+            assert first.claim is not None
+            assert second.claim is not None
+            assert first.claim.producer_id != second.claim.producer_id
+
+    async def test_a_claim_that_did_not_arrive_is_lost(self) -> None:
+        async with scene() as (cast, a):
+            keeper = keeper_of(a)
+            await keeper.read_to_end()
+            lost = cast.fake.cluster.control(ApiKey.PRODUCE, lambda _: Close())
+            assert await keeper.claim_once(None, FIRST) == (False, None)
+            cast.fake.cluster.controls.remove(lost)
+            assert not keeper.holds(None)
+            assert keeper.client == NOBODY
+
+    async def test_who_has_claimed_nothing_holds_nothing(self) -> None:
+        async with scene() as (_, a):
+            view = (await claimed(a)).view
+            assert not keeper_of(a).holds(view)
+
+    async def test_who_gives_up_a_client_gives_up_its_claim(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            assert keeper.fenced().error_code is ErrorCode.PRODUCER_FENCED
+            assert keeper.claim is None
+
+    async def test_an_id_that_has_expired_is_held_by_nobody(self) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            assert keeper.claim is not None
+            await a.transactions.log.append_unfenced(Entry("id", TransactionExpiry(keeper.claim.nonce)))
+            assert not keeper.holds(await keeper.read_to_end())
 
     async def test_an_identity_that_is_not_newer_than_the_ids_is_not_given(self) -> None:
         async with scene() as (_, a):
@@ -206,6 +261,28 @@ class TestWhatIsOpen:
             assert view.client == SECOND
             assert a.stats.transactions.claims == {"won": 1}
 
+    async def test_settling_what_was_lost_with_the_log_claims_for_the_same_client(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            await lose_the_log(cast, keeper)
+            assert (await keeper.settle(producer)).client == FIRST
+
+    async def test_where_nothing_is_open_or_known_nothing_is_ended(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            view = await keeper.read_to_end()
+            assert view is not None
+            since = view.open_since()
+            assert since is not None
+            await decided(keeper, producer, FIRST)
+            await keeper.end_open(since)
+            assert a.stats.transactions.claims == {"won": 1}
+            await lose_the_log(cast, keeper)
+            await keeper.end_open(since)
+            assert await keeper.read_to_end() is None
+
     async def test_only_what_was_open_then_is_ended(self) -> None:
         async with scene() as (_, a):
             keeper = await claimed(a)
@@ -255,6 +332,31 @@ class TestAppending:
             body = TransactionPartitions(keeper.claim.nonce, *producer)
             cast.fake.cluster.control(ApiKey.PRODUCE, _lose)
             assert not await keeper.announce(body)
+            assert keeper.claim is None
+
+    async def test_an_append_that_is_cancelled_ends_the_claim(self) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await keeper.take_epoch()
+            assert keeper.claim is not None
+            body = TransactionPartitions(keeper.claim.nonce, *producer)
+            with trio.CancelScope() as scope:
+
+                async def hang(_: Call) -> None:
+                    scope.cancel()
+                    await trio.sleep_forever()
+
+                cast.fake.cluster.control(ApiKey.PRODUCE, hang)
+                await keeper.announce(body)
+            assert scope.cancelled_caught
+            assert keeper.claim is None
+
+    async def test_a_log_that_is_not_understood_is_not_decided_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            monkeypatch.setattr(a.transactions.log, "is_foreign", lambda _: True)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await keeper.claim_again()
             assert keeper.claim is None
 
     async def test_a_log_that_can_not_be_read_says_nothing(self) -> None:
