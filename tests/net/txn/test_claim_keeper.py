@@ -17,6 +17,7 @@ from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import BLOCK_EPOCHS, Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -173,9 +174,18 @@ class TestForWhom:
             view = (await claimed(a)).view
             assert not keeper_of(a).holds(view)
 
+    async def test_who_else_needs_the_identity_is_told_of_it(self) -> None:
+        async with scene() as (_, a):
+            tools = a.transactions.coordinator.log._tools
+            known = TransactionalId(tools.stats.count_fenced)
+            keeper = ClaimKeeper("id", tools, known)
+            await keeper.claim_once(await keeper.read_to_end(), FIRST)
+            assert known.client == FIRST
+
     async def test_who_gives_up_a_client_gives_up_its_claim(self) -> None:
         async with scene() as (_, a):
             keeper = await claimed(a)
+            assert not keeper.holds(None)
             assert keeper.fenced().error_code is ErrorCode.PRODUCER_FENCED
             assert keeper.claim is None
 
