@@ -1,0 +1,26 @@
+"""What is loaded is loaded by one list, for ``kproxy run`` and ``kproxy config check``."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kproxy.config import Address, Config, StartupError
+from kproxy.proxy.stats import Stats
+from kproxy.resources import Resources, load_resources, loaders
+
+BROKERS = (Address("kafka", 9092),)
+
+
+async def test_each_resource_has_its_loader_and_what_is_off_is_none() -> None:
+    config = Config(bootstrap_servers=BROKERS)
+    assert list(loaders(config, Stats())) == [field.name for field in fields(Resources)]
+    loaded = load_resources(config, Stats())
+    assert (loaded.tracing, loaded.authorization, loaded.quotas, loaded.logins) == (None, None, None, None)
+    assert loaded.networks.own is loaded.networks.for_client("User:alice")
+
+
+async def test_the_first_file_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    config = Config(bootstrap_servers=BROKERS, acl_file=tmp_path / "none", quotas_file=tmp_path / "none")
+    with pytest.raises(StartupError, match=f"cannot read {tmp_path}/none"):
+        load_resources(config, Stats())
