@@ -172,7 +172,7 @@ class ClaimKeeper:
             log.debug("claim not acknowledged", transactional_id=self.transactional_id, reason=str(error))
         view = await self.read_to_end()
         named = client == NOBODY or (view is not None and view.claim is not None and view.claim.names_client)
-        if view is None or view.claim is None or not view.is_ours(nonce) or not named:
+        if view is None or view.claim is None or not view.is_ours(nonce) or view.expired or not named:
             self._tools.stats.claimed("lost")
             return False, view
         self._tools.stats.claimed("won")

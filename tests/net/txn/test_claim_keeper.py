@@ -103,6 +103,33 @@ class TestForWhom:
             assert old.claim is None
             assert new.holds(await new.read_to_end()), "the one that was refused has not claimed"
 
+    @pytest.mark.parametrize("times", [1, 100])
+    async def test_an_id_that_expires_right_after_its_claim_is_claimed_again(
+        self, times: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # The clock of another instance is far ahead: it takes each claim for one that nobody has used for long.
+        async with scene() as (_, a):
+            keeper = await claimed(a)
+            log = keeper._tools.log
+            append, left = log.append, times
+
+            async def then_expires(entry: Entry, *claim: int) -> None:
+                nonlocal left
+                await append(entry, *claim)
+                if left:
+                    left -= 1
+                    await log.append_unfenced(Entry("id", TransactionExpiry(entry.body.nonce)))
+
+            assert keeper.claim is not None
+            await log.append_unfenced(Entry("id", TransactionExpiry(keeper.claim.nonce)))
+            await keeper.read_to_end()
+            monkeypatch.setattr(log, "append", then_expires)
+            if times == 1:
+                assert (await keeper.take_epoch()).epoch % BLOCK_EPOCHS == 0
+            else:
+                with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                    await keeper.take_epoch()
+
     async def test_a_log_that_has_lost_the_client_is_told_of_it_again(self) -> None:
         async with scene() as (cast, a):
             keeper = await claimed(a)

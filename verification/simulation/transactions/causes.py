@@ -25,19 +25,21 @@ class Causes:
         #: By trio's clock: since when its kproxy knows it, since when it has had no transaction, and when one began.
         self._since = self._idle = trio.current_time()
         self._began: float | None = None
-        self._was_overdue = False
+        #: When the time-out of the last transaction ended it at the earliest, if it was open for so long, and when its
+        #: kproxy was killed, so that another one aborts it.
+        self._overdue_since = self._left_since = inf
         self._asked: Asked | None = None
 
     def initializes(self, asked: Asked) -> None:
         """It asks for a producer id."""
         self._asked = asked
         self._since = self._idle = asked.sent
-        self._began, self._was_overdue = None, False
+        self._began, self._overdue_since, self._left_since = None, inf, inf
 
     def works(self) -> None:
         """Something is about to be asked of a transaction."""
         if self._began is None:
-            self._began, self._was_overdue = trio.current_time(), False
+            self._began, self._overdue_since, self._left_since = trio.current_time(), inf, inf
 
     def ended(self) -> None:
         """An EndTxn was answered."""
@@ -46,8 +48,12 @@ class Causes:
             self._idle, self._began = trio.current_time(), None
 
     def _look_at_the_time(self) -> None:
-        if self._began is not None and trio.current_time() >= self._began + self._timeout:
-            self._was_overdue = True
+        if self._began is None:
+            return
+        if trio.current_time() >= self._began + self._timeout:
+            self._overdue_since = self._began + self._timeout
+        if (killed := self._history.killed.get(self._instance, -inf)) >= self._began:
+            self._left_since = killed
 
     def has(self, code: int) -> bool:
         """Whether there was one for an error."""
@@ -70,7 +76,8 @@ class Causes:
     def _may_have_expired(self) -> bool:
         """Whether its id was not used for long enough that it expires."""
         history = self._history
-        return history.ids_expire and (history.jumped or trio.current_time() >= self._idle + IDS_EXPIRE_MS / 1000)
+        unused_since = min(self._idle, self._overdue_since, self._left_since)
+        return history.ids_expire and (history.jumped or trio.current_time() >= unused_since + IDS_EXPIRE_MS / 1000)
 
     def _was_given_up(self) -> bool:
         """Whether the brokers have given up its id since it asked for its identity."""
@@ -79,7 +86,7 @@ class Causes:
     def _is_lost(self, code: int) -> bool:
         """Brokers fence who takes too long; and who goes on at another kproxy than the one that it is known to."""
         self._look_at_the_time()
-        if code in _FENCED and (self._was_overdue or self._was_given_up()):
+        if code in _FENCED and (self._overdue_since < inf or self._was_given_up()):
             return True
         crashed = self._history.killed.get(self._instance, -1.0) >= self._since
         return crashed and code in _FENCED | _UNKNOWN

@@ -7,6 +7,7 @@ from trio.testing import MockClock
 from kproxy.codec.messages import ErrorCode
 from verification.simulation.transactions.causes import Causes
 from verification.simulation.transactions.history import Asked, TransactionHistory
+from verification.simulation.transactions.plan import IDS_EXPIRE_MS
 
 FENCED = ErrorCode.PRODUCER_FENCED
 UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -121,4 +122,25 @@ async def test_a_kproxy_that_was_killed_does_not_know_its_client(is_native: bool
     assert causes.has(UNKNOWN) is causes.has(FENCED) is is_native
     await trio.sleep(1.0)
     causes.initializes(answered(history))
+    assert not causes.has(UNKNOWN)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_an_id_may_expire_after_its_transaction_was_aborted(autojump_clock: MockClock, killed: bool) -> None:
+    history = TransactionHistory(ids_expire=True)
+    causes = of(history)
+    causes.works()
+    await trio.sleep(1.0)
+    if killed:
+        history.killed[0] = trio.current_time()  # another kproxy aborts it
+    await trio.sleep(IDS_EXPIRE_MS / 1000)
+    causes.ended()
+    assert causes.has(UNKNOWN) is killed
+    await trio.sleep(2.1)
+    causes = of(history)
+    causes.works()
+    await trio.sleep((3_000 + IDS_EXPIRE_MS) / 1000)  # its time-out, and what an id may be unused
+    causes.ended()
+    assert causes.has(UNKNOWN)
+    causes.works()
     assert not causes.has(UNKNOWN)
