@@ -68,7 +68,9 @@ async def written(member_group: MemberGroup, member: str, *places: tuple[str, in
 
 
 def ended(cast: Cast) -> int:
-    return sum(entry.kind is Kind.ENDED for entry in log_of(cast))
+    """Members whose end is in the log; on a busy machine two instances may each write it."""
+    bodies: list[Any] = [entry.body for entry in log_of(cast) if entry.kind is Kind.ENDED]
+    return len({(body.producer_id, body.epoch) for body in bodies})
 
 
 def states(cast: Cast) -> list[TxnState]:
@@ -92,8 +94,8 @@ async def test_members_at_several_instances_show_together(level: int) -> None:
         assert (done.state, done.parts) == ("CompleteCommit", ())
         await until(lambda: len(seen(cast)) == len(seen(cast, 1)) == 3)
         assert sorted(seen(cast)) == sorted(seen(cast, 1)) == ["m1", "m2", "m3"]
-        kinds = [entry.kind for entry in log_of(cast)]
-        assert (kinds.count(Kind.DECISION), kinds.count(Kind.ENDED)) == (1, 3)
+        await until(lambda: ended(cast) == 3)
+        assert [entry.kind for entry in log_of(cast)].count(Kind.DECISION) == 1
 
 
 async def test_what_is_aborted_or_left_out_never_shows(level: int) -> None:
