@@ -17,7 +17,7 @@ from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
-from kproxy.net import intake
+from kproxy.net import producer_identity
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
@@ -162,7 +162,7 @@ VARIANTS: Final = (
     Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
     Variant(
         "a host has several names",
-        ((intake, "normal_host", str),),
+        ((producer_identity, "normal_host", str),),
         replace(_CUTS, renames=(True,)),
     ),
     Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),
@@ -276,7 +276,7 @@ VARIANTS: Final = (
         ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
         _MOVES,
         (ORDER,),
-        first=57,
+        first=285,
     ),
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))

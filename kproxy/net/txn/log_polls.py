@@ -237,5 +237,6 @@ class LogPolls:
             log.error(
                 "the topic of the transaction log was deleted: nothing is begun or decided until it is there again",
                 topic=self._topic.name,
-                created_again_after_ms=self._config.transaction_max_timeout_ms if self._creates_again else "never",
+                left_ms=self._config.transaction_max_timeout_ms if self._creates_again else None,
+                advice="restore it; kproxy creates an empty one after left_ms" if self._creates_again else "restore it",
             )

@@ -4,6 +4,7 @@ import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -95,7 +96,11 @@ class Control:
     def begin(self, *, client_id: str, transactional_id: str, timeout_ms: int) -> None:
         self.asked.append(f"begin {client_id} as {transactional_id}")
 
-    def abort(self, transactional_id: str) -> None:
+    def describe(self, transactional_id: str) -> SimpleNamespace:
+        return SimpleNamespace(owner="7/0")
+
+    def abort(self, transactional_id: str, *, owner: str) -> None:
+        assert owner == "7/0"
         self.asked.append("abort")
 
     def commit(self, transactional_id: str, *, batch_id: str) -> None:

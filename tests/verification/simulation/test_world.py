@@ -76,10 +76,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("taste", OTHERS.values(), ids=OTHERS)
-def test_invariants_hold_in_other_worlds(taste: Taste) -> None:
+@pytest.mark.parametrize("name", OTHERS)
+def test_invariants_hold_in_other_worlds(name: str) -> None:
     for seed in range(12):
-        assert run(make_plan(seed, taste)).broken is None
+        broken = run(make_plan(seed, OTHERS[name])).broken
+        # A broker refuses what it is sent while the topic is gone. A client that has its next request ready sends that
+        # one before it repeats the refused one, and changes the order itself, as without kproxy.
+        assert broken is None or (name == "topic made again" and broken[0] == invariants.ORDER)
 
 
 def test_a_partition_that_comes_into_being_is_written_to() -> None:
