@@ -104,12 +104,13 @@ class StableOffsets:
         """Those whose logs end before what was reported, by a leader that knows the high watermark."""
         if not places:
             return []
-        told = await self._leaders.ask(places, _END)
-        ends = ((place, told[place]) for place in places)
+        # Before the question: what is reported while it is asked may be of records that came after the answer.
+        reported = {place: self.told.reported(place) for place in places}
+        ends = await self._leaders.ask(places, _END)
         return [
             place
-            for place, end in ends
-            if not end.error_code and end.value is not None and end.value < self.told.reported(place)
+            for place, offset in reported.items()
+            if not ends[place].error_code and (end := ends[place].value) is not None and end < offset
         ]
 
     def _remember(self, place: TopicPartition, offset: int) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
 import trio
 
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.txn.last_stable import Question
+from kproxy.txn.last_stable import Question, Row
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.test_waits import PID, Log, write
@@ -83,6 +85,25 @@ async def test_a_log_made_anew_is_read_from_its_bound() -> None:
         proxy.brokers.topics["t"].partitions[0].log.truncate(0)
         write(proxy, b"x", 2)
         assert await offsets.stable(Question({P0: 1}, doubtful={P0})) == {P0: 0}
+
+
+async def test_what_is_reported_while_a_log_is_asked_for_its_end_does_not_make_it_a_lost_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stable_offsets(Log()) as (proxy, offsets):
+        write(proxy, b"x")
+        assert await offsets.stable(Question({P0: 1})) == {P0: 1}
+        ask = offsets._leaders.ask
+
+        async def grows_meanwhile(*question: Any) -> Any:
+            answer = await ask(*question)
+            write(proxy, b"x")
+            offsets.told.looked_at(Row(P0, 1, 2, 2))
+            return answer
+
+        monkeypatch.setattr(offsets._leaders, "ask", grows_meanwhile)
+        # Another reader's response, which is older, says 0.
+        assert await offsets.stable(Question({P0: 0}, doubtful={P0})) == {P0: 2}
 
 
 async def test_a_log_whose_beginning_was_deleted() -> None:
