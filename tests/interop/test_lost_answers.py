@@ -28,7 +28,7 @@ _RECORDS: Final = 3_000
 _SENDS: Final = 300
 _CHUNK: Final = 15
 _TIMEOUT_MS: Final = 90_000
-_FEWEST_DROPS: Final = 4
+_FEWEST_DROPS: Final = 2
 _LOSSES: Final = {
     "none": Drop(every=25, share=0.03, ending=Ending.FIN),
     # Fewer requests are needed, so more answers are dropped.
