@@ -18,6 +18,8 @@ LOG_OVERHEAD: Final = 12
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
+_LEADER_EPOCH_AT: Final = 12
+_LEADER_EPOCH: Final = Struct(">i")
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _STAMP: Final = Struct(">qhi")
@@ -118,10 +120,11 @@ def stamp(buf: bytearray | memoryview, producer_id: int, producer_epoch: int, ba
     _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, behind))
 
 
-def extend(batch: memoryview, next_offset: int) -> tuple[bytearray, memoryview]:
+def extend(batch: memoryview, next_offset: int, leader_epoch: int) -> tuple[bytearray, memoryview]:
     """A whole batch whose offsets reach up to ``next_offset``, as if compaction had left gaps there: header and rest.
 
-    The checksum is mended as in ``stamp``. As far as 31 bits allow, if that is too far.
+    ``leader_epoch``: of the last of these offsets. The checksum, which does not cover it, is mended as in ``stamp``. As
+    far as 31 bits allow, if that is too far.
     """
     header = bytearray(batch[:HEADER_SIZE])
     read = read_header(header)
@@ -129,6 +132,7 @@ def extend(batch: memoryview, next_offset: int) -> tuple[bytearray, memoryview]:
     new = _LAST_DELTA.pack(min(next_offset - 1 - read.base_offset, _MOST_DELTA))
     header[_LAST_DELTA_AT : _LAST_DELTA_AT + _LAST_DELTA.size] = new
     _CRC.pack_into(header, _CRC_AT, mend(read.crc, old, new, len(batch) - _LAST_DELTA_AT - _LAST_DELTA.size))
+    _LEADER_EPOCH.pack_into(header, _LEADER_EPOCH_AT, leader_epoch)
     return header, batch[HEADER_SIZE:]
 
 

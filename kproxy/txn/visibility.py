@@ -180,7 +180,9 @@ class _Walk:
         """Puts what was hidden behind the last visible batch into its offsets."""
         seen, last = self.seen, self._last
         if last is not None and seen.next_offset > last.base_offset + last.last_offset_delta + 1:
-            seen.pieces[-1:] = extend(memoryview(seen.pieces[-1]), seen.next_offset)
+            # The epoch of what is hidden, too: else the older epoch would seem to reach up to there (KIP-320).
+            epoch = max(last.partition_leader_epoch, seen.leader_epoch)
+            seen.pieces[-1:] = extend(memoryview(seen.pieces[-1]), seen.next_offset, epoch)
 
     def _show(self, entry: memoryview, header: BatchHeader | None, behind: int) -> None:
         self.seen.pieces.append(entry)

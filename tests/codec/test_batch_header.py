@@ -195,18 +195,19 @@ class TestExtend:
     def test_later_offsets_same_records_right_checksum(self, records: list[Record], codec: int, more: int) -> None:
         batch = bytes(build_batch(records, codec=codec, base_offset=100))
         behind = 100 + records[-1].offset + 1
-        longer = b"".join(extend(memoryview(batch), behind + more))
+        longer = b"".join(extend(memoryview(batch), behind + more, 3))
         assert crc_ok(longer, 0, len(longer))
         header = read_header(longer)
         assert header.base_offset + header.last_offset_delta + 1 == behind + more
+        assert header.partition_leader_epoch == 3
         assert records_in(longer) == records_in(batch)
 
     def test_no_further_than_31_bits_allow(self) -> None:
-        batch = b"".join(extend(memoryview(build_batch(plain(), base_offset=7)), 1 << 40))
+        batch = b"".join(extend(memoryview(build_batch(plain(), base_offset=7)), 1 << 40, 3))
         assert read_header(batch).last_offset_delta == 2**31 - 1
         assert crc_ok(batch, 0, len(batch))
 
     def test_damage_stays_visible(self) -> None:
         damaged = build_batch(plain())
         damaged[-1] ^= 1
-        assert not crc_ok(b"".join(extend(memoryview(damaged), 50)), 0, len(damaged))
+        assert not crc_ok(b"".join(extend(memoryview(damaged), 50, 3)), 0, len(damaged))

@@ -101,6 +101,17 @@ class TestVisible:
         assert offsets(seen) == [0, 1, 5]
         assert position_behind(seen, 0) == seen.next_offset == log.end
 
+    def test_offsets_of_a_newer_leader_are_said_to_be_of_its_epoch(self) -> None:
+        # A consumer asks the next leader where the epoch ended that its position is said to be of (KIP-320). Of the
+        # older epoch that is before the position: the log would seem to be truncated.
+        log = log_of([("plain", 2, 0), ("aborted", 3, 0)])
+        at, end, batch = log.batches[1]
+        log.batches[1] = at, end, batch[:12] + (7).to_bytes(4, "big") + batch[16:]
+        header = read_header(joined(see(log)))
+        assert (header.base_offset, header.last_offset_delta, header.partition_leader_epoch) == (0, 4, 7)
+        header = read_header(joined(see(log_of([("plain", 2, 0), ("aborted", 3, 0)]))))
+        assert header.partition_leader_epoch == 6
+
     @pytest.mark.parametrize("kind", ["native-abort", "native-commit"])
     def test_so_does_a_single_marker(self, kind: str) -> None:
         """A client that goes on after its last record would ask for the marker's offset for ever."""
