@@ -140,15 +140,15 @@ def test_an_older_driver_is_fenced(stage: Stage) -> None:
 
 
 def test_kproxy_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
-    values = [f"{number:03}" for number in range(40)]
+    values = [f"{number:03}" + "x" * 70_000 for number in range(40)]
     stage.lines("0.txt", *values)
-    # One row is one Arrow batch, so that the first row is written while the others still sleep.
+    # One row is one Arrow batch, larger than Spark's buffer: the first is written while the others still sleep.
     stage.spark.conf.set(_ROWS_PER_BATCH, "1")
     try:
         query = stage.start("concat(value, if(java_method('java.lang.Thread', 'sleep', 50L) is null, '', '')) as value")
+        _until(lambda: bool(_open_parts(stage)), query)
     finally:
-        stage.spark.conf.unset(_ROWS_PER_BATCH)
-    _until(lambda: bool(_open_parts(stage)), query)
+        stage.spark.conf.unset(_ROWS_PER_BATCH)  # not before: the query's own thread reads it
     stage.kproxy.kill()
     stage.kproxy.start()
     stage.kproxy.wait_ready()
