@@ -55,9 +55,7 @@ def _ask_kproxy(client: ControlClient, older_than_ms: int) -> dict[str, Any]:
 def _print(found: dict[str, Any]) -> None:
     console = new_console()
     if found["brokers"]:
-        table = new_table(
-            "partition", "producer id", "epoch", "first offset", "last write (UTC)", title="at the brokers"
-        )
+        table = new_table(*_COLUMNS, title="at the brokers")
         for row in found["brokers"]:
             place = f"{row['topic']}-{row['partition']}"
             numbers = (str(row["producer_id"]), str(row["producer_epoch"]), str(row["start_offset"]))

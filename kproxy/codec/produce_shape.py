@@ -17,7 +17,7 @@ _MOST: Final = 0x7E
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _INDEX_AND_SIZE: Final = struct.Struct(">ii")
-#: A partition, and the varint behind it: three bytes of it are enough for batches of up to 2 MiB.
+#: A partition, and the varint after it: three bytes of it are enough for batches of up to 2 MiB.
 _INDEX_AND_VARINT: Final = struct.Struct(">iBBB")
 
 
@@ -97,7 +97,7 @@ class RequestShape:
                     raise _OtherShape
                 pos = start + size
                 if not size or frame[pos - 1]:
-                    raise _OtherShape  # no record set, or tags behind it
+                    raise _OtherShape  # no record set, or tags after it
                 places.append(PartitionData(topic, index, start, pos - 1))
             if frame[pos]:
                 raise _OtherShape

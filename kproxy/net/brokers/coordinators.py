@@ -18,6 +18,8 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 _FIND: Final[VersionRange] = (1, 3)
 _MOST_REMEMBERED: Final = 10_000
+#: Clients choose the names of groups, of up to 32,767 bytes: with this the coordinators take at most some MB.
+_LONGEST_REMEMBERED: Final = 249
 #: The coordinator has moved, or is coming up: it is looked for again, the first time at once.
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -74,9 +76,11 @@ class Coordinators:
         if response.error_code:
             raise NoCoordinator(f"{key} has no coordinator (error {response.error_code})")
         await self._brokers.learn([(response.node_id, Address(response.host, response.port))])
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        found = self._known[key_type, key] = self._brokers.map.brokers[response.node_id]
+        found = self._brokers.map.brokers[response.node_id]
+        if len(key) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key_type, key] = found
         return found
 
     def forget(self, key: str, key_type: int = GROUP) -> None:

@@ -18,8 +18,6 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
 
-"""A topic's name and a partition's index."""
-
 T = TypeVar("T")
 
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
@@ -78,8 +76,8 @@ class Told(Generic[T]):
 class Leaders:
     """Asks leaders over connections of its own, so that long polls hold up nothing else.
 
-    DescribeProducers and Fetch
-    are answered by any replica: what must be the leader's word is compared with a ListOffsets that it answered.
+    DescribeProducers and Fetch are answered by any replica: what must be the leader's word is compared with a
+    ListOffsets that it answered.
     """
 
     def __init__(self, cluster: Cluster, config: Config, most: int = 1 << 30) -> None:

@@ -7,7 +7,7 @@ from kproxy.codec._generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseTopic,
+    MetadataResponsePartition,
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import TopicRef
@@ -74,10 +74,12 @@ class Metadata:
         response = await self.topics(MetadataRequestTopic(name=name) for name in names)
         if len(self._leaders) + len(places) > _MOST_LEADERS:
             self._leaders.clear()
-        topics = {topic.name: topic for topic in response.topics}
+        alive = {row.node_id for row in response.brokers}
+        topic_errors = {topic.name: topic.error_code for topic in response.topics}
+        rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
         errors: dict[TopicPartition, int] = {}
         for place in places:
-            leader, error = self._leader(response, topics.get(place[0]), place[1])
+            leader, error = self._leader(rows.get(place), alive, topic_errors.get(place[0], 0))
             if leader is None:
                 errors[place] = error
             else:
@@ -91,7 +93,11 @@ class Metadata:
         else:
             asked = MetadataRequestTopic(name=topic.decode("utf-8", "replace"))
         response = await self.topics([asked])
-        return self._leader(response, next(iter(response.topics), None), partition)
+        alive = {row.node_id for row in response.brokers}
+        found = next(iter(response.topics), None)
+        rows = found.partitions if found is not None else ()
+        place = next((row for row in rows if row.partition_index == partition), None)
+        return self._leader(place, alive, found.error_code if found is not None else 0)
 
     async def names(self, ids: Iterable[bytes]) -> dict[bytes, str]:
         """The names of those topics that there are, by id (KIP-516). OSError, RemoteProtocolError: no broker tells."""
@@ -121,13 +127,10 @@ class Metadata:
         return response
 
     def _leader(
-        self, response: MetadataResponse, topic: MetadataResponseTopic | None, partition: int
+        self, row: MetadataResponsePartition | None, alive: Collection[int], topic_error: int
     ) -> tuple[Broker | None, int]:
-        if topic is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        alive = {row.node_id for row in response.brokers}
-        for row in topic.partitions:
-            if row.partition_index == partition:
-                leader = self._brokers.map.brokers.get(row.leader_id) if row.leader_id in alive else None
-                return leader, ErrorCode.NONE if leader else row.error_code or ErrorCode.LEADER_NOT_AVAILABLE
-        return None, topic.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """The leader in a partition's row of a Metadata response, or None and the error; ``alive``: its node ids."""
+        if row is None:
+            return None, topic_error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        leader = self._brokers.map.brokers.get(row.leader_id) if row.leader_id in alive else None
+        return leader, ErrorCode.NONE if leader else row.error_code or ErrorCode.LEADER_NOT_AVAILABLE

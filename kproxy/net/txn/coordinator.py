@@ -92,7 +92,7 @@ class Coordinator:
         return home_of(self._config.transactions_home, transactional_id).is_broker
 
     def leave(self) -> None:
-        """From now on no producer gets an id here; what is open goes on to its end."""
+        """From now on no producer gets an id here; open transactions may still end."""
         self.log.leaving = self.brokers.leaving = True
 
     def parties(self) -> Collection[int]:
@@ -154,7 +154,7 @@ class Coordinator:
     ) -> Sequence[Written]:
         """What became of each batch. ``accepted`` is called once the next request may begin."""
         owner = await self._owner(request)
-        # What is accepted at once is the writer's, and ends with the transaction: it needs nobody who goes on to wait.
+        # What is accepted at once is the writer's, and ends with the transaction: no task has to wait for it.
         begin = self._jobs.within if owner.takes_at_once(batches) else self._jobs.run
         return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 

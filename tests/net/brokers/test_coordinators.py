@@ -113,6 +113,16 @@ async def test_it_is_looked_for_once_and_again_when_it_is_elsewhere_or_fails(mon
         assert found == ["id"] * 3
 
 
+async def test_a_name_longer_than_any_topic_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with clustered(monkeypatch) as (fake, cluster, _):
+        found: list[str] = []
+        fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: found.append(call.request.key))
+        for name in ("n" * 249, "n" * 250):
+            for _ in range(2):
+                await cluster.coordinators.find(name)
+        assert [len(name) for name in found] == [249, 250, 250]
+
+
 async def test_over_connections_of_its_own_an_id_waits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async with clustered(monkeypatch) as (fake, cluster, _), trio.open_nursery() as nursery:
         held, go = trio.Event(), trio.Event()

@@ -147,7 +147,7 @@ class BrokerOwner:
         return self._turns.urgent(f"{self._name} was initialized again")
 
     async def _known_as(self, resumed: Producer) -> Producer:
-        """The identity at the broker of a client that goes on; its open transaction is ended first, as it must be.
+        """The identity at the broker of a client that continues; its open transaction is ended first, as it must be.
 
         A broker that is asked in the name of an older identity aborts what the newer has open before it refuses.
         """
