@@ -173,11 +173,20 @@ class IdView:
         self.claim = self._claim_of(body, at)
         if self.ongoing is not None:
             # whoever coordinates next must not take an earlier decision for this transaction's
-            was, why = self.ongoing.producer, LOST if self.has_own_data() else LOST_MEMBERS
+            was, why = self.ongoing.producer, self._why_lost()
             self.last = Decided(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
         self.client, self.ongoing, self.expired = self.claim.client, None, False
         self._forget_aborted()
         return True
+
+    def _why_lost(self) -> str:
+        """The reason of a claim that aborts what is open; an earlier loss that the client may not know of still counts.
+
+        Otherwise what was prepared beside the lost data could be committed without them.
+        """
+        if self.has_own_data():
+            return LOST
+        return self.last.reason if self.last is not None and self.is_doomed else LOST_MEMBERS
 
     def _claim_of(self, body: TransactionClaim, at: Stand) -> Claim:
         """The claim, with the identity that the client has after it.

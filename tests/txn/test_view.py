@@ -17,7 +17,7 @@ from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, Stand
-from kproxy.txn.view_values import ASKED, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
+from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
 from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
@@ -193,6 +193,25 @@ def test_a_client_is_doomed_until_it_knows() -> None:
     assert not view_of(claim(1, P0), asked).is_doomed
     assert not view_of(claim(1, P0), decision(1, P0, True)).is_doomed
     assert not view_of(claim(1, P0), unasked.replaced(next_client_epoch=1)).is_doomed
+
+
+@pytest.mark.parametrize("reason", [LOST, DOOMED])
+def test_a_claim_that_aborts_members_alone_does_not_hide_that_the_client_lost_its_own_data(reason: str) -> None:
+    # else the parts that were prepared before are committed without what the owner itself wrote
+    lost = claim(2, P2) if reason == LOST else decision(1, P0, False).replaced(reason=DOOMED)
+    number, following = (2, P2) if reason == LOST else (1, P1)
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 1}), lost, member(number, following, M, 5))
+    assert view.is_doomed
+    assert view.apply(claim(3, producer(100, 4)), Stand(9, 0))
+    assert view.last is not None
+    assert (view.last.producer, view.last.reason, view.is_doomed) == (following, reason, True)
+
+
+def test_a_client_that_knows_of_what_it_lost_loses_members_alone() -> None:
+    asked = decision(1, P0, False).replaced(reason=ASKED)
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 1}), asked, member(1, P1, M, 5), claim(2, P2))
+    assert view.last is not None
+    assert view.last.reason == LOST_MEMBERS
 
 
 def test_a_client_that_was_replaced_leaves_nothing_doomed_behind() -> None:
