@@ -358,9 +358,16 @@ class LogOwner:
             if self._waits(beside):
                 why = "another claim came before the decision: what was prepared still is"
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
+            if not committed:
+                self._refuse_overtaken()
             if bumps:
                 await self._raise_epoch(request.client)
             return self.keeper.client
+
+    def _refuse_overtaken(self) -> None:
+        """TxnError (PRODUCER_FENCED) where another producer took the id while this abort was on its way."""
+        if self.keeper.view is not None and self.keeper.view.client != self.keeper.client:
+            raise self.id.replaced()
 
     async def _raise_epoch(self, client: Producer) -> None:
         """Gives the client its next identity where a claim has aborted its transaction, which gives none. TxnError.

@@ -206,6 +206,27 @@ class TestNobodyIsGivenTheIdentityOfAnotherProducer:
                 await old.write(a, "zombie", P0)
             assert cast.visible(b.transactions.views) == ["1", "2"]
 
+    @BOTH
+    async def test_an_abort_that_comes_after_the_claim_of_a_newer_producer_is_no_success(
+        self, bumps: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps=bumps), Client("id", bumps=bumps)
+            await old.init(a)
+            await old.write(a, "aborted", P0)
+
+            async def too_late(append: Append) -> None:
+                await new.init(b)
+                await append()
+
+            at_decision(monkeypatch, a, too_late)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.end(a, committed=False)
+            await new.write(b, "new", P0)
+            await new.end(b)
+            assert cast.visible(b.transactions.views) == ["new"]
+
     @pytest.mark.parametrize("decisions", [1, 2])
     async def test_of_one_whose_decisions_came_before_the_claim(
         self, decisions: int, monkeypatch: pytest.MonkeyPatch
