@@ -19,7 +19,7 @@ from kproxy.txn.claims import NOBODY, fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import EVERYTHING, Also
+from kproxy.txn.prepared_parts import EVERYTHING, Also, prepared_parts
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -117,7 +117,8 @@ class ControlService:
 
     async def _commit(self, view: IdView, also: Also, owner: OwnerId | None) -> None:
         name = view.transactional_id
-        await self._told.votes.check(view, also)
+        if await self._was_committed(view, also, owner):
+            return
         capture = self._open_here(name, owner)
         if capture is not None:
             with self._begun.ending(capture):
@@ -127,6 +128,21 @@ class ControlService:
         if also.batch_id is None and not also.members and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
+
+    async def _was_committed(self, view: IdView, also: Also, owner: OwnerId | None) -> bool:
+        """Asks the brokers whether the members can be committed; whether another copy of this request has done it.
+
+        TxnError. Where a member's transaction has ended at its broker, that copy may have been the cause.
+        """
+        try:
+            await self._told.votes.check(view, also)
+        except TxnError:
+            view = await self._owned(view.transactional_id, owner)
+            if also.batch_id in view.batch_ids:
+                return True
+            prepared_parts(view, also)
+            raise
+        return False
 
     def _open_here(self, name: str, owner: OwnerId | None) -> ManagedTransaction | None:
         """What the owner has open here; what an older one has left is not the newer one's to decide."""

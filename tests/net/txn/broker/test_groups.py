@@ -124,6 +124,31 @@ async def test_a_batch_that_was_committed_is_a_success_everywhere(level: int) ->
         assert seen(cast) == ["m1", "m2"]
 
 
+@pytest.mark.parametrize("batch_id", ["1", None])
+async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_called_aborted(
+    batch_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first copy of a request has no answer; the second has read the log before the first one is decided."""
+    async with at_home() as cast:
+        a, b = await member_groups(cast, "ab")
+        await a.initialize()
+        await written(a, "m1")
+        votes = b.control._told.votes
+        asks = votes._tells
+
+        async def overtaken() -> bool:
+            await a.commit("m1", batch_id=batch_id)
+            await until(lambda: states(cast) == [TxnState.COMPLETE_COMMIT])
+            return await asks()
+
+        monkeypatch.setattr(votes, "_tells", overtaken)
+        if batch_id is not None:
+            await b.commit("m1", batch_id=batch_id)
+        else:
+            assert await refused(b.commit("m1")) is ErrorCode.INVALID_REQUEST
+        assert seen(cast) == ["m1"]
+
+
 @pytest.mark.usefixtures("slow_ends")
 async def test_another_instance_decides_behind_the_end_of_the_members(level: int) -> None:
     async with at_home(level) as cast:
