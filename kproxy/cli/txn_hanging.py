@@ -61,13 +61,13 @@ def _print(found: dict[str, Any]) -> None:
             numbers = (str(row["producer_id"]), str(row["producer_epoch"]), str(row["start_offset"]))
             table.add_row(*map(printable, (place, *numbers, moment(row["last_write_ms"]))))
         console.print(table, markup=False)
-        console.print("No coordinator has these transactions. End each one:")
+        console.print("No coordinator will end these transactions. End each one:")
         for row in found["brokers"]:
             console.print(f"  {row['abort']}", markup=False, soft_wrap=True)
     else:
         console.print("at the brokers: nothing hangs")
     if found["unasked"]:
-        console.print(f"not asked, without a leader: {', '.join(found['unasked'])}", markup=False)
+        console.print(f"not asked, no leader or no answer: {', '.join(found['unasked'])}", markup=False)
     if found["kproxy"] is None:
         console.print(f"at kproxy: not asked: {found['kproxy_error']}", markup=False)
         return

@@ -1,19 +1,24 @@
-"""Transactions that brokers keep open though no coordinator has them: read_committed consumers wait there for ever."""
+"""Transactions that brokers keep open and no coordinator will end: read_committed consumers wait there for ever."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
+
+import trio
 
 from kproxy.codec._generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersRequestTopicRequest,
     DescribeProducersResponse,
 )
+from kproxy.codec._generated.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kproxy.codec._generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.proxy.routing import Broker
 
-_LIVE: Final = ["Ongoing", "PrepareCommit", "PrepareAbort"]
 _METADATA: Final = (1, 12)
 
 
@@ -41,17 +46,20 @@ async def find_hanging(cluster: Cluster, *, older_than_ms: int) -> tuple[list[Ha
 
     :raises KproxyError: no broker answers, or one knows no such requests (they are as old as Kafka 3.0).
     """
+    latest = cluster.network.wall() * 1000 - older_than_ms
     try:
         await cluster.refresh()
         metadata = await cluster.ask_any(
             MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, _METADATA
         )
         opened, unasked = await _open_transactions(cluster, metadata)
-        live = await _live_producers(cluster)
+        candidates = [row for row in opened if row.last_write_ms <= latest]
+        ending = await _coordinated(cluster, sorted({row.producer_id for row in candidates})) if candidates else {}
     except (OSError, RemoteProtocolError) as error:
         raise KproxyError(f"cannot ask the brokers for their transactions: {error}") from None
-    latest = cluster.network.wall() * 1000 - older_than_ms
-    hanging = [row for row in opened if row.last_write_ms <= latest and row.producer_id not in live]
+    hanging = [
+        row for row in candidates if ending.get((row.producer_id, (row.topic, row.partition)), -1) < row.producer_epoch
+    ]
     return sorted(hanging), sorted(unasked)
 
 
@@ -65,18 +73,24 @@ async def _open_transactions(cluster: Cluster, metadata: MetadataResponse) -> tu
                 by_leader.setdefault(row.leader_id, {}).setdefault(topic.name, []).append(row.partition_index)
             else:
                 unasked.append(f"{topic.name}-{row.partition_index}")
-    for leader, topics in by_leader.items():
-        asked = [DescribeProducersRequestTopicRequest(name, indexes) for name, indexes in topics.items()]
-        response = await cluster.call(
-            cluster.map.brokers[leader].address, DescribeProducersRequest(asked), DescribeProducersResponse
-        )
-        found += _with_a_transaction(response)
-        unasked += [
+
+    async def ask(broker: Broker) -> None:
+        topics = by_leader[broker.node_id].items()
+        request = DescribeProducersRequest([DescribeProducersRequestTopicRequest(*topic) for topic in topics])
+        try:
+            response = await cluster.call(broker.address, request, DescribeProducersResponse)
+        except OSError:
+            unasked.extend(f"{topic}-{index}" for topic, indexes in topics for index in indexes)
+            return
+        found.extend(_with_a_transaction(response))
+        unasked.extend(
             f"{topic.name}-{row.partition_index}"
             for topic in response.topics
             for row in topic.partitions
             if row.error_code
-        ]
+        )
+
+    await _of_each([cluster.map.brokers[leader] for leader in by_leader], ask)
     return found, unasked
 
 
@@ -95,14 +109,38 @@ def _with_a_transaction(response: DescribeProducersResponse) -> Iterator[Hanging
                     )
 
 
-async def _live_producers(cluster: Cluster) -> set[int]:
-    """The producer ids that a coordinator has an unfinished transaction of."""
-    live: set[int] = set()
-    for broker in cluster.map.brokers.values():
-        if broker.node_id in cluster.map.members:
-            request = ListTransactionsRequest(state_filters=_LIVE)
-            response = await cluster.call(broker.address, request, ListTransactionsResponse, (0, 1))
-            if response.error_code:
-                raise RemoteProtocolError(f"broker {broker.node_id}: ListTransactions: error {response.error_code}")
-            live |= {row.producer_id for row in response.transaction_states}
-    return live
+async def _coordinated(cluster: Cluster, producer_ids: list[int]) -> dict[tuple[int, TopicPartition], int]:
+    """The partitions in which a coordinator will still end the transaction of a producer id, and its epoch there.
+
+    A marker with that epoch or a later one ends what is open, and a partition refuses a marker with an earlier one.
+    """
+    epochs: dict[tuple[int, TopicPartition], int] = {}
+
+    async def ask(broker: Broker) -> None:
+        listing = ListTransactionsRequest(producer_id_filters=producer_ids)
+        listed = await cluster.call(broker.address, listing, ListTransactionsResponse, (0, 1))
+        if listed.error_code:
+            raise RemoteProtocolError(f"broker {broker.node_id}: ListTransactions: error {listed.error_code}")
+        if not listed.transaction_states:
+            return
+        request = DescribeTransactionsRequest([row.transactional_id for row in listed.transaction_states])
+        described = await cluster.call(broker.address, request, DescribeTransactionsResponse)
+        for row in described.transaction_states:
+            if row.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                raise RemoteProtocolError(f"broker {broker.node_id}: DescribeTransactions: error {row.error_code}")
+            for topic in row.topics:
+                for index in topic.partitions:
+                    epochs[row.producer_id, (topic.topic, index)] = row.producer_epoch
+
+    await _of_each([broker for broker in cluster.map.brokers.values() if broker.node_id in cluster.map.members], ask)
+    return epochs
+
+
+async def _of_each(brokers: list[Broker], ask: Callable[[Broker], Awaitable[None]]) -> None:
+    """Asks all brokers at once. OSError, RemoteProtocolError of the first that fails."""
+    try:
+        async with trio.open_nursery() as nursery:
+            for broker in brokers:
+                nursery.start_soon(ask, broker)
+    except* (OSError, RemoteProtocolError) as failed:
+        raise failed.exceptions[0] from None

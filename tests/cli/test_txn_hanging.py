@@ -1,6 +1,7 @@
 import json
 import sys
 
+import pytest
 import trio
 
 from kproxy.codec.batch import Record, build_batch
@@ -9,10 +10,10 @@ from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
 
 
-def leave_open(fake: FakeServer, partition: int, producer_id: int) -> None:
+def leave_open(fake: FakeServer, partition: int, producer_id: int, epoch: int = 0) -> None:
     """A transaction that a coordinator once forgot: its batch is there, and nothing will end it."""
     row = Record(0, fake.cluster.clock(), None, b"x")
-    data = build_batch([row], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = build_batch([row], producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
     part = fake.cluster.topics["orders"].partitions[partition]
     assert part.log.append(memoryview(data), part.leader_epoch, fake.cluster.clock()).error == 0
 
@@ -39,10 +40,38 @@ async def test_what_no_coordinator_has_hangs() -> None:
         assert found["unasked"] == []
         assert "no such socket" in found["kproxy_error"]
         now = fake.cluster.clock()
-        fake.cluster.transactional_ids["etl"] = TransactionalId(5000, 0, state=TxnState.ONGOING, began_ms=now)
+        etl = TransactionalId(5000, 0, state=TxnState.ONGOING, began_ms=now, places={("orders", 2)})
+        fake.cluster.transactional_ids["etl"] = etl
         assert json.loads(await find(fake, "--json"))["brokers"] == []  # both are young
         text = await find(fake, "--older-than-ms", "0")  # the coordinator of the other one will end it
     command = f"kafka-transactions.sh --bootstrap-server {fake.bootstrap} abort --topic orders --partition 1"
     assert f"  {command} --start-offset 0" in text
     assert "partition 2" not in text
     assert "at kproxy: not asked" in text
+
+
+@pytest.mark.parametrize(
+    ("places", "epoch", "hangs"),
+    [({("orders", 0)}, 3, False), ({("orders", 0)}, 4, False), ({("orders", 1)}, 3, True), ({("orders", 0)}, 2, True)],
+    ids=["its own", "a later epoch ends it, too", "another partition", "an earlier epoch's marker is refused"],
+)
+async def test_a_coordinator_ends_what_it_has_in_this_partition_under_no_earlier_epoch(
+    places: set[tuple[str, int]], epoch: int, hangs: bool
+) -> None:
+    async with open_fake_cluster(2) as fake:
+        fake.cluster.create_topic("orders", 2)
+        leave_open(fake, 0, 5000, epoch=3)
+        now = fake.cluster.clock()
+        etl = TransactionalId(5000, epoch, state=TxnState.ONGOING, places=places, began_ms=now)
+        fake.cluster.transactional_ids["etl"] = etl
+        found = json.loads(await find(fake, "--older-than-ms", "0", "--json"))
+    assert bool(found["brokers"]) is hangs
+
+
+async def test_a_transaction_that_has_ended_at_its_coordinator_hangs() -> None:
+    async with open_fake_cluster(2) as fake:
+        fake.cluster.create_topic("orders", 1)
+        leave_open(fake, 0, 5000)
+        fake.cluster.transactional_ids["etl"] = TransactionalId(5000, 0, state=TxnState.COMPLETE_COMMIT)
+        found = json.loads(await find(fake, "--older-than-ms", "0", "--json"))
+    assert [row["producer_id"] for row in found["brokers"]] == [5000]
