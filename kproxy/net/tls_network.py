@@ -151,6 +151,6 @@ def _explained(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if reason in _NO_TLS:
         return "it speaks no TLS: is it a TLS port?"
-    if reason == "UNEXPECTED_EOF_WHILE_READING":
+    if reason == "UNEXPECTED_EOF_WHILE_READING" or isinstance(error, ConnectionError):
         return "it ended the connection: is it a TLS port?"
     return str(reason or error)

@@ -13,7 +13,7 @@ from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.network import ByteIO
-from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsFiles, client_context
 from kproxy.net.tls_network import open_network
 from kproxy.proxy.permits import PermitRule
@@ -143,6 +143,23 @@ async def test_a_port_without_tls_is_named(authority: Authority) -> None:
         with pytest.raises(OSError, match=r"began no TLS within 50 ms: is it a TLS port\?"):
             await network.connect("localhost", listener.port, 50)
     listener.close()
+
+
+async def test_a_port_without_tls_that_resets_the_connection_is_named_too() -> None:
+    network = open_network(configured(upstream_security_protocol="ssl"), Stats())
+    (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reset_one, listener)
+        with pytest.raises(OSError, match=r"it ended the connection: is it a TLS port\?"):
+            await network.connect("localhost", listener.port, 30_000)
+    listener.close()
+
+
+async def reset_one(listener: SocketListener) -> None:
+    """A broker closes a connection whose first bytes are no request; what it has not read makes that a reset."""
+    io = await listener.accept()
+    await io.readable()
+    io.close()
 
 
 class TestProxy:

@@ -144,6 +144,8 @@ class BrokerClient:
                 frame = memoryview(await self._frame())[_PREFIX:]
         except trio.ClosedResourceError as error:
             raise OSError(f"connection to {self._address} was closed") from error
+        except ConnectionError as error:
+            raise OSError(f"{self._address} reset the connection{self._hint()}") from error
         except trio.TooSlowError as error:
             raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
         if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:

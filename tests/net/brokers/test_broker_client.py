@@ -45,6 +45,22 @@ async def test_no_answer_closes_it_and_says_so(fault: Drop | Close) -> None:
         assert client.closed
 
 
+async def test_a_reset_in_place_of_the_first_answer_asks_whether_the_port_speaks_tls() -> None:
+    (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
+    async with trio.open_nursery() as nursery:
+
+        async def reset() -> None:
+            io = await listener.accept()
+            await io.readable()
+            io.close()  # what it has not read makes that a reset
+
+        nursery.start_soon(reset)
+        place = Address("127.0.0.1", listener.port)
+        with pytest.raises(OSError, match=rf"{place} reset the connection; is it a port of TLS\? See upstream\."):
+            await BrokerClient.open(SocketNetwork(), place, 30_000, 30_000)
+    listener.close()
+
+
 async def test_one_that_is_closed_under_a_call_is_an_error_of_that_call() -> None:
     async with open_fake_cluster() as fake:
         client = await BrokerClient.open(SocketNetwork(), address(fake), 1000, 5000)
