@@ -10,6 +10,8 @@ _API_KEY = Struct(">h")
 PREFIX: Final = 4
 _PRODUCE: Final = 0
 _UNLIMITED: Final = 1 << 31
+#: The first two bytes of a TLS connection (RFC 8446, 5.1), where a length is expected.
+_TLS_HANDSHAKE: Final = 0x1603
 #: What is set aside for a frame before more of it has come. A length alone costs the peer nothing, so this times the
 #: number of connections must be far below the memory for all of them.
 _FIRST_ALLOCATION: Final = 2048
@@ -84,7 +86,8 @@ class FrameSplitter:
         while end - pos >= PREFIX:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.max_frame_bytes:
-                raise RemoteProtocolError(f"frame of {length} bytes; at most {self.max_frame_bytes} are allowed")
+                hint = "; the first bytes are those of TLS" if length >> 16 == _TLS_HANDSHAKE else ""
+                raise RemoteProtocolError(f"frame of {length} bytes; at most {self.max_frame_bytes} are allowed{hint}")
             if length > self._max_other_bytes and not self._may_be_long(data, pos, length):
                 break
             behind = pos + PREFIX + length

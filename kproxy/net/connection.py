@@ -184,11 +184,13 @@ class Connection:
     # -- the client's side
 
     async def _read_client(self) -> None:
+        peer = self.client.peer
         try:
             await self._serve()
         except RemoteProtocolError as error:
             self._count_refusal(error.refusal)
-            log.warning("request refused, connection closed", client_id=self.session.ctx.client_id, reason=str(error))
+            client_id = self.session.ctx.client_id
+            log.warning("request refused, connection closed", peer=peer, client_id=client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
         except (LocalProtocolError, Finished) as error:

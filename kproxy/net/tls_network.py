@@ -20,6 +20,7 @@ log = structlog.get_logger("kproxy.tls")
 
 #: Bytes of ciphertext that are read at once.
 _READ_BYTES: Final = 65_536
+_IS_IT: Final = "is it a TLS port? See upstream.security.protocol"
 #: What OpenSSL says of peers that speak no TLS at all.
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
@@ -87,7 +88,7 @@ class TlsNetwork:
                 await io.handshake()
         except trio.TooSlowError:
             io.close()
-            raise OSError(f"{host}:{port} began no TLS within {timeout_ms} ms: is it a TLS port?") from None
+            raise OSError(f"{host}:{port} began no TLS within {timeout_ms} ms: {_IS_IT}") from None
         except OSError as error:
             io.close()
             raise OSError(f"TLS with {host}:{port}: {_explained(error)}") from error
@@ -150,7 +151,7 @@ def _explained(error: OSError) -> str:
         return f"{said}; see upstream.ssl.ca.location and upstream.ssl.endpoint.identification.algorithm"
     reason = getattr(error, "reason", None)
     if reason in _NO_TLS:
-        return "it speaks no TLS: is it a TLS port?"
+        return f"it speaks no TLS: {_IS_IT}"
     if reason == "UNEXPECTED_EOF_WHILE_READING" or isinstance(error, ConnectionError):
-        return "it ended the connection: is it a TLS port?"
+        return f"it ended the connection: {_IS_IT}"
     return str(reason or error)

@@ -177,3 +177,8 @@ def test_only_produce_requests_may_be_longer_than_others(size: int) -> None:
     assert feed(framed(b"\0\3" + bytes(98)) + produce) == [framed(b"\0\3" + bytes(98)), produce]
     with pytest.raises(RemoteProtocolError, match=r"request\.max\.bytes"):
         feed(metadata)
+
+
+def test_a_client_of_tls_is_named_as_one() -> None:
+    with pytest.raises(RemoteProtocolError, match="the first bytes are those of TLS"):
+        FrameSplitter(100).feed(memoryview(b"\x16\x03\x01\x02\x00\x01"))

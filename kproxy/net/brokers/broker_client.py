@@ -24,6 +24,7 @@ _CLIENT_ID = "kproxy"
 _ASKED_FIRST = 3
 #: How a listener of TLS ends a connection that speaks none (RFC 8446, 6).
 _TLS_ALERT = b"\x15\x03"
+_NOT_KAFKA = "is no Kafka broker: is it another port?"
 _WANTS_LOGIN = "; does it want SASL, or another login? See upstream.security.protocol"
 
 
@@ -163,9 +164,18 @@ class BrokerClient:
                 continue
             if count == 0:
                 raise OSError(f"{self._address} closed the connection{self._hint()}")
-            frames = self._splitter.feed(buffer[:count]) if self._answers or buffer[:2] != _TLS_ALERT else None
-            if frames is None:
-                raise RemoteProtocolError(f"{self._address} speaks TLS: see upstream.security.protocol")
+            try:
+                frames = self._splitter.feed(buffer[:count])
+            except RemoteProtocolError:
+                if self._answers:
+                    raise
+                is_tls = buffer[:2] == _TLS_ALERT
+                why = (
+                    "speaks TLS: see upstream.security.protocol"
+                    if is_tls
+                    else "is no Kafka broker: is it another port?"
+                )
+                raise RemoteProtocolError(f"{self._address} {why}") from None
             if frames:
                 self._answers += 1
                 self._frames.extend(frames)

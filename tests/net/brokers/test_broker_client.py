@@ -1,5 +1,6 @@
 """kproxy's own requests."""
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.socket_io import SocketIO
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Close, Drop, FakeServer, open_fake_cluster
@@ -45,20 +47,36 @@ async def test_no_answer_closes_it_and_says_so(fault: Drop | Close) -> None:
         assert client.closed
 
 
-async def test_a_reset_in_place_of_the_first_answer_asks_whether_the_port_speaks_tls() -> None:
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"", "reset the connection; is it a port of TLS? See upstream.security.protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS: see upstream.security.protocol"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "is no Kafka broker: is it another port?"),
+    ],
+    ids=["reset", "TLS", "HTTP"],
+)
+async def test_a_first_answer_that_is_none_of_kafka_says_what_to_check(answer: bytes, text: str) -> None:
     (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
 
-        async def reset() -> None:
+        async def serve() -> None:
             io = await listener.accept()
             await io.readable()
+            if answer:
+                read(io)
+                await io.send_all([answer])
             io.close()  # what it has not read makes that a reset
 
-        nursery.start_soon(reset)
+        nursery.start_soon(serve)
         place = Address("127.0.0.1", listener.port)
-        with pytest.raises(OSError, match=rf"{place} reset the connection; is it a port of TLS\? See upstream\."):
+        with pytest.raises((OSError, RemoteProtocolError), match=re.escape(f"{place} {text}")):
             await BrokerClient.open(SocketNetwork(), place, 30_000, 30_000)
     listener.close()
+
+
+def read(io: SocketIO) -> None:
+    assert io.receive_now([memoryview(bytearray(1000))])
 
 
 async def test_one_that_is_closed_under_a_call_is_an_error_of_that_call() -> None:
