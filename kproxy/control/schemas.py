@@ -192,6 +192,7 @@ DESCRIBED: Final = an_object(
         "parts": list_of(_PART),
         "instance_id": _INSTANCE,
         "last": _OUTCOME,
+        "batch_ids": list_of({"type": "string"}, "Of the last 128 commits that had one, the oldest first."),
     },
     "A transactional id and its transaction.",
 )

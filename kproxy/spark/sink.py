@@ -19,10 +19,10 @@ from kproxy.client import OwnerId
 from kproxy.spark.read_options import FIRST_PATIENCE_S
 from kproxy.spark.sink_control import Decider, owner_for_driver
 from kproxy.spark.sink_ends import check_one_kproxy
-from kproxy.spark.sink_options import SinkOptions, parse
+from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
-from kproxy.spark.sink_task import Written, task_names, write_attempt
+from kproxy.spark.sink_task import TaskNames, Written, task_names, write_attempt
 from kproxy.spark.spark_errors import KafkaError, OptionError
 
 if TYPE_CHECKING:
@@ -53,10 +53,23 @@ class _Writer:
     def decider(self, owner: OwnerId | None = None) -> Decider:
         return Decider(self.options.control.client(), self.options, owner or self.owner)
 
-    def write(self, batches: "Iterator[pa.RecordBatch]") -> TaskMessage:
-        names = task_names()
-        written = write_attempt(batches, self.columns, self.options, self.decider(), names)
+    def write(self, batches: "Iterator[pa.RecordBatch]", batch_id: str | None, names: TaskNames) -> TaskMessage:
+        written = write_attempt(batches, self.columns, self.options, self.decider(), names, batch_id)
         return TaskMessage(written, self.owner, names.query_id)
+
+    def commit(self, told: Sequence[TaskMessage], batch_id: str) -> None:
+        """One commit of what the tasks have prepared. KafkaError, Fenced.
+
+        If a task found the batch committed, all its rows are in the log: a task that asked before that commit was
+        there has written its rows a second time.
+        """
+        owner = told[0].owner if told else None
+        if any(message.written.is_committed for message in told):
+            self.decider(owner).abort()
+            return
+        members = [message.written.member for message in told if message.written.member is not None]
+        if members:  # else what there is belongs to attempts that failed: the next decision ends it
+            self.decider(owner).commit(batch_id, members)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -68,17 +81,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """Writes the rows of one task; KafkaError and OptionError fail the attempt, and nothing of it is seen."""
-        return self._writer.write(iterator)
+        names = task_names()
+        return self._writer.write(iterator, stream_batch_id(names.query_id, names.batch), names)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Makes the batch visible; once, however often it is run and committed. KafkaError, Fenced."""
         told = _told(messages)
-        members = _members(told)
-        if not members:
-            return  # whatever else there is belongs to attempts that failed: the next decision ends it
-        # Batches are numbered anew where a checkpoint was begun anew, and then they have a new query id.
-        batch_id = f"{told[0].query_id}/{batchId}"
-        self._writer.decider(told[0].owner).commit(batch_id, members)
+        if told:
+            self._writer.commit(told, stream_batch_id(told[0].query_id, batchId))
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Aborts what the batch's tasks have prepared, and what is open, if kproxy can be asked."""
@@ -95,13 +105,11 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """As ``StreamWriter.write``."""
-        return self._writer.write(iterator)
+        return self._writer.write(iterator, self._writer.options.batch_id, task_names())
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Makes it visible. KafkaError, Fenced."""
-        members = _members(_told(messages))
-        if members:
-            self._writer.decider().commit(self._batch_id, members)
+        self._writer.commit(_told(messages), self._batch_id)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """As ``StreamWriter.abort``."""
@@ -161,7 +169,3 @@ def _told(messages: "Sequence[WriterCommitMessage | None]") -> list[TaskMessage]
     if len({message.owner for message in told}) > 1:
         raise KafkaError("the tasks of one batch have different owners: it can't be committed as one")
     return told
-
-
-def _members(told: Sequence[TaskMessage]) -> list[str]:
-    return [message.written.member for message in told if message.written.member is not None]

@@ -112,6 +112,13 @@ class Decider:
             )
         )
 
+    def has_committed(self, batch_id: str) -> bool:
+        """Whether the log has a commit of this batch: another one would change nothing.
+
+        A kproxy that does not answer this question is an older one: then a batch is written again, and aborted.
+        """
+        return batch_id in self._ask(lambda: self._client.describe(self._id)).batch_ids
+
     def abort(self) -> None:
         """Aborts all that is open or prepared; behind ``take``."""
         owner = self._owner

@@ -175,6 +175,11 @@ def derived_id(checkpoint: str) -> str:
     return f"spark-{hashlib.sha256(path.encode()).hexdigest()[:20]}"
 
 
+def stream_batch_id(query_id: str, batch: str | int) -> str:
+    """Of a micro-batch: a new checkpoint numbers its batches from 0, and its query has a new id."""
+    return f"{query_id}/{batch}"
+
+
 def _control(given: Mapping[str, str]) -> ControlAddress:
     url, socket = _optional(given, "kproxy.control.url"), _optional(given, "kproxy.control.socket")
     token_file = _optional(given, "kproxy.control.token.file")

@@ -23,6 +23,8 @@ class Written(NamedTuple):
 
     member: str | None
     records: int
+    #: The batch was committed before, so that its rows were not written again.
+    is_committed: bool = False
 
 
 class TaskNames(NamedTuple):
@@ -58,9 +60,17 @@ def task_names() -> TaskNames:
 
 
 def write_attempt(
-    batches: "Iterable[pa.RecordBatch]", columns: Columns, options: "SinkOptions", decider: Decider, names: TaskNames
+    batches: "Iterable[pa.RecordBatch]",
+    columns: Columns,
+    options: "SinkOptions",
+    decider: Decider,
+    names: TaskNames,
+    batch_id: str | None,
 ) -> Written:
-    """Writes all rows and prepares them. Whatever goes wrong, nothing of it is ever seen, and the error goes on.
+    """Writes all rows and prepares them. If an error is raised, no reader ever sees any of them.
+
+    Rows of a batch that was committed before, by its ``batch_id``, are read and not written. They must be read:
+    Spark's stateful operators save the state of the batch when their last row is read.
 
     KafkaError as of ``Decider`` and ``Sender``, or if the batch has more tasks than one decision may name, and then
     before a row is written; OptionError as of ``rows_of``.
@@ -68,9 +78,14 @@ def write_attempt(
     attempt: _Attempt | None = None
     try:
         for batch in batches:
-            if batch.num_rows:
-                attempt = attempt or _Attempt(options, decider, names)
-                attempt.send(batch, columns)
+            if not batch.num_rows:
+                continue
+            if attempt is None and batch_id is not None and decider.has_committed(batch_id):
+                for _ in batches:
+                    pass
+                return Written(None, 0, is_committed=True)
+            attempt = attempt or _Attempt(options, decider, names)
+            attempt.send(batch, columns)
         return attempt.finish() if attempt is not None else Written(None, 0)
     except BaseException:
         if attempt is not None:

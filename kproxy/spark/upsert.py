@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kproxy.spark.sink_options import stream_batch_id
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -25,6 +27,5 @@ class Upsert:
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not query_id:
             raise RuntimeError("Upsert is for foreachBatch of a streaming query, which Spark gives an id")
-        # a new checkpoint numbers its batches from 0 and has a new query id
-        write = rows.write.format("kproxy").options(**self._options).option("batch.id", f"{query_id}/{batch_id}")
-        write.mode("append").save()
+        write = rows.write.format("kproxy").options(**self._options)
+        write.option("batch.id", stream_batch_id(query_id, batch_id)).mode("append").save()

@@ -73,6 +73,8 @@ class Described(NamedTuple):
     #: The kproxy that owns the id.
     instance_id: str
     last: Outcome | None
+    #: Of the latest commits that had one, the oldest first: a commit of one of them changes nothing.
+    batch_ids: tuple[str, ...] = ()
 
     @property
     def owner(self) -> OwnerId:
@@ -103,13 +105,14 @@ def described_json(found: Described) -> dict[str, Any]:
         "groups": list(found.groups),
         "parts": [part._asdict() for part in found.parts],
         "last": found.last._asdict() if found.last else None,
+        "batch_ids": list(found.batch_ids),
     }
 
 
 def described_from(found: Mapping[str, Any]) -> Described:
     """``described_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
     last = found["last"]
-    plain = {name: found[name] for name in Described._fields}
+    plain = {name: found[name] for name in Described._fields if name != "batch_ids"}
     return Described(
         **plain
         | {
@@ -117,5 +120,6 @@ def described_from(found: Mapping[str, Any]) -> Described:
             "groups": tuple(found["groups"]),
             "parts": tuple(Part(**{name: row[name] for name in Part._fields if name in row}) for row in found["parts"]),
             "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
+            "batch_ids": tuple(found.get("batch_ids", ())),  # an older kproxy does not say
         }
     )

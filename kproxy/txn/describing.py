@@ -41,6 +41,7 @@ def describe(view: "IdView") -> Described:
         parts=tuple(_parts(view)),
         instance_id=claim.instance_id if claim is not None else "",
         last=Outcome(last.committed, last.reason, last.at.timestamp_ms) if last is not None else None,
+        batch_ids=tuple(view.batch_ids),
     )
 
 

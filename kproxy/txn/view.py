@@ -136,6 +136,10 @@ class IdView:
         part = self.ongoing.producer if self.ongoing is not None else None
         return part in self.bounds or part in self.pending
 
+    def has_committed(self, batch_id: str | None) -> bool:
+        """Whether a commit that counts had this batch id: another one with it changes nothing. None: never."""
+        return batch_id is not None and batch_id in self.batch_ids
+
     def is_ours(self, nonce: bytes) -> bool:
         """Whether the claim with this nonce is the one that holds."""
         return self.claim is not None and self.claim.nonce == nonce
@@ -310,7 +314,7 @@ class IdView:
         if len(set(parts)) < len(parts) or not all(self._may_decide(part, producer) for part in parts):
             return False
         if body.committed and body.batch_id is not None:
-            if body.batch_id in self.batch_ids:
+            if self.has_committed(body.batch_id):
                 return False
             self.batch_ids.append(body.batch_id)
         for part in {producer, *parts}:

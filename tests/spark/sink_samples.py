@@ -31,6 +31,7 @@ class Found:
     producer_id: int
     producer_epoch: int
     parts: tuple[Part, ...] = ()
+    batch_ids: tuple[str, ...] = ()
 
 
 @dataclass
@@ -43,6 +44,8 @@ class FakeControl:
     prepared: set[str] = field(default_factory=set)
     #: What was done before its answer was lost.
     losing: Callable[[str], bool] = lambda name: False
+    #: Batches that the log says were committed.
+    committed: tuple[str, ...] = ()
     #: What the check of both ends raises, and how often it was made.
     elsewhere: Exception | None = None
     checks: int = 0
@@ -70,7 +73,7 @@ class FakeControl:
                 self.prepared.add(members[0])
             if self.losing(name):
                 raise ControlUnreachable("gone")
-            return Found(7, self.epoch, tuple(Part(member, True) for member in self.prepared))
+            return Found(7, self.epoch, tuple(Part(member, True) for member in self.prepared), self.committed)
 
         return ask
 

@@ -57,6 +57,15 @@ def test_an_empty_batch_asks_for_nothing(control: FakeControl) -> None:
     assert len(control.asked) == before
 
 
+def test_a_batch_that_was_committed_before_is_not_committed_again(control: FakeControl) -> None:
+    done = TaskMessage(Written(None, 0, is_committed=True), OWNER, "query")
+    # One task asked before the commit of a driver that has died was in the log: what it wrote is there already.
+    stream_writer(PLAIN, _SCHEMA).commit([done, _message("late")], 7)
+    batch_writer(PLAIN | {"batch.id": "2026-11"}, _SCHEMA).commit([done])
+    assert not control.calls("commit")
+    assert control.calls("abort")[-1] == control.calls("abort")[-3] == {"owner": OWNER, "abort_others": True}
+
+
 def test_a_failed_batch_leaves_nothing(control: FakeControl) -> None:
     stream_writer(PLAIN, _SCHEMA).abort([None, _message("a")], 7)
     assert control.calls("abort")[-1] == {"owner": OWNER, "abort_others": True}

@@ -18,9 +18,14 @@ _FIRST = TaskNames("q", "5", 0, 1)
 _ON_MOCK = options(producer={"test.mock.num.brokers": "1"}, retry_ms=1000)
 
 
-def _write(control: FakeControl, batches: Iterator[pa.RecordBatch], names: TaskNames = _FIRST) -> Written:
+def _write(
+    control: FakeControl,
+    batches: Iterator[pa.RecordBatch],
+    names: TaskNames = _FIRST,
+    batch_id: str | None = None,
+) -> Written:
     decider = Decider(control, _ON_MOCK, OWNER, FakeClock())
-    return write_attempt(batches, _VALUE, _ON_MOCK, decider, names)
+    return write_attempt(batches, _VALUE, _ON_MOCK, decider, names, batch_id)
 
 
 def test_rows_are_written_and_prepared() -> None:
@@ -36,6 +41,20 @@ def test_no_rows_need_no_member() -> None:
     control = FakeControl()
     assert _write(control, iter([batch()])) == Written(None, 0)
     assert control.asked == []
+
+
+def test_rows_of_a_committed_batch_are_read_and_not_written() -> None:
+    control = FakeControl(committed=("q/4", "q/5"))
+    rows = iter([batch(), batch("a"), batch("b")])
+    assert _write(control, rows, batch_id="q/5") == Written(None, 0, is_committed=True)
+    assert not list(rows)  # a stateful operator before the sink saves its state when its last row is read
+    assert [name for name, _ in control.asked] == ["describe"]
+
+
+@pytest.mark.parametrize("batch_id", ["q/6", "r/5", "q/55"])
+def test_rows_of_another_batch_are_written(batch_id: str) -> None:
+    control = FakeControl(committed=("q/4", "q/5"))
+    assert _write(control, iter([batch("a")]), batch_id=batch_id).member in control.prepared
 
 
 def test_whatever_goes_wrong_the_member_is_given_up() -> None:
@@ -70,7 +89,7 @@ def test_a_row_without_a_topic_fails_the_attempt() -> None:
     rows = pa.record_batch({"value": ["a"], "topic": pa.nulls(1, pa.string())})
     with pytest.raises(OptionError):
         write_attempt(
-            [rows], columns, _ON_MOCK, Decider(control, _ON_MOCK, OWNER, FakeClock()), TaskNames("", "0", 0, 0)
+            [rows], columns, _ON_MOCK, Decider(control, _ON_MOCK, OWNER, FakeClock()), TaskNames("", "0", 0, 0), None
         )
     assert control.calls("abort_member")
 

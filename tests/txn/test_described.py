@@ -29,6 +29,7 @@ DESCRIBED = st.builds(
     parts=st.lists(PARTS, max_size=3).map(tuple),
     instance_id=st.text(),
     last=st.none() | OUTCOMES,
+    batch_ids=st.lists(st.text(), max_size=3).map(tuple),
 )
 LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text(), NUMBERS)
 
@@ -49,6 +50,14 @@ def test_a_row_comes_back_as_it_was(row: Listed) -> None:
 @given(LISTED)
 def test_what_a_newer_one_says_beside_is_passed_over(row: Listed) -> None:
     assert listed_from(listed_json(row) | {"novelty": 1}) == row
+
+
+@settings(deadline=None)
+@given(DESCRIBED)
+def test_an_older_one_does_not_say_which_batches_were_committed(found: Described) -> None:
+    told = described_json(found)
+    del told["batch_ids"]
+    assert described_from(told) == found._replace(batch_ids=())
 
 
 @settings(deadline=None)

@@ -108,7 +108,7 @@ class ControlService:
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.commit(transactional_id, batch_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
-        if batch_id is None or batch_id not in view.batch_ids:
+        if not view.has_committed(batch_id):
             await self._commit(view, Also(batch_id, members), owner)
         if abort_others:
             await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)

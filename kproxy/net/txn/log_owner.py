@@ -546,7 +546,7 @@ class LogOwner:
             await self._find_out()
             for _ in range(_MOST_TRIES):
                 view = await self._follow(client)
-                if committed and also.batch_id is not None and also.batch_id in view.batch_ids:
+                if committed and view.has_committed(also.batch_id):
                     return
                 parts = prepared_parts(view, also)
                 if not committed and not parts and view.open_since() is None and self.transaction is None:

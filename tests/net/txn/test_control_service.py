@@ -278,6 +278,20 @@ async def test_a_commit_is_repeated_by_its_batch_id() -> None:
         assert committed_values(proxy) == ["1", "2"]
 
 
+async def test_a_batch_that_was_committed_is_listed_and_one_that_was_aborted_is_not() -> None:
+    async with stage() as (_, control):
+        await begin(control)
+        assert (await commit(control, batch_id="b1")).batch_ids == ("b1",)
+        await begin(control)
+        await abort(control)
+        assert (await control.describe("id")).batch_ids == ("b1",)
+        await begin(control)
+        await commit(control, batch_id="b2")
+        assert (await control.describe("id")).batch_ids == ("b1", "b2")
+        await begin(control, "another")
+        assert (await control.describe("another")).batch_ids == ()
+
+
 async def test_an_empty_commit_is_repeated_too() -> None:
     async with stage() as (_, control):
         await begin(control)
