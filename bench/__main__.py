@@ -59,9 +59,9 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
 }
 TRANSACTIONS = "transactions"
 HOMES = "homes"
-SPARK = "spark"
-"""Only when it is asked for: it takes long, and Maven."""
-SPARK_RECORDS = (1_000_000, 10_000_000)
+SPARK, SPARK_SOURCES = "spark", "spark-sources"
+"""Only when they are asked for: they take long, and Maven."""
+SPARK_RECORDS = {SPARK: (1_000_000, 10_000_000), SPARK_SOURCES: (2_000_000, 10_000_000)}
 OLD = ("old-produce", "old-fetch")
 
 
@@ -77,9 +77,9 @@ OLD = ("old-produce", "old-fetch")
 )
 @click.option(
     "--only",
-    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, HOMES, SPARK]),
+    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, HOMES, *SPARK_RECORDS]),
     multiple=True,
-    help=f"Only these cases; may be repeated. {SPARK} runs only so.",
+    help=f"Only these cases; may be repeated. {SPARK} and {SPARK_SOURCES} run only so.",
 )
 @click.option(
     "--partitions",
@@ -98,9 +98,8 @@ OLD = ("old-produce", "old-fetch")
     "--records",
     type=click.IntRange(1_000),
     multiple=True,
-    default=SPARK_RECORDS,
-    show_default=True,
-    help="How many records Spark writes, reads and audits; may be repeated, the smallest first.",
+    help="How many records Spark writes, reads and audits; may be repeated, the smallest first. By default 1 million "
+    f"({SPARK_SOURCES}: 2 million) and 10 million.",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to this file too.")
 def main(
@@ -136,8 +135,9 @@ def main(
     for name, case in alone.items():
         if name in chosen:
             figures += _told(name, case(), console)
-    if SPARK in chosen:
-        figures += _spark(records, console)
+    for name, sizes in SPARK_RECORDS.items():
+        if name in chosen:
+            figures += _spark(name, records or sizes, console)
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
     console.print(charts(figures), highlight=False, markup=False, soft_wrap=True)
@@ -155,17 +155,18 @@ def _told(name: str, figures: Iterable[Figure], console: Console) -> list[Figure
     return found
 
 
-def _spark(sizes: Sequence[int], console: Console) -> list[Figure]:
-    from bench.spark import spark, steps  # the others need no Spark
+def _spark(name: str, sizes: Sequence[int], console: Console) -> list[Figure]:
+    from bench.spark import source_steps, spark, spark_sources, steps  # the others need no Spark
 
+    case, count = (spark, steps) if name == SPARK else (spark_sources, source_steps)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     found = []
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(SPARK, total=steps(sizes), completed=-1)
-        for figure in spark(sizes, lambda step: progress.update(bar, advance=1, description=step)):
+        bar = progress.add_task(name, total=count(sizes), completed=-1)
+        for figure in case(sizes, lambda step: progress.update(bar, advance=1, description=step)):
             progress.print(line(figure), highlight=False, markup=False, soft_wrap=True)
             found.append(figure)
-        progress.update(bar, advance=1, description=SPARK)
+        progress.update(bar, advance=1, description=name)
     return found
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SINK_RATIO: Final = 0.7
-SOURCE_RATIO: Final = 0.5
+SOURCE_RATIO: Final = 1.0
 WORKER_MEGABYTES: Final = 512
 _WAYS: Final = ("kafka", "kproxy")
 _WARM_RECORDS: Final = 2_000
@@ -71,6 +71,11 @@ def steps(sizes: Sequence[int]) -> int:
     return 2 + sum(rounds(count) * len(_WAYS) * (1 + len(_READS)) + 1 for count in sizes)
 
 
+def source_steps(sizes: Sequence[int]) -> int:
+    """How often ``spark_sources`` tells what it does next."""
+    return 2 + sum(1 + rounds(count) * len(_WAYS) * len(_READS) for count in sizes)
+
+
 def rounds(records: int) -> int:
     """How often each way takes its turn."""
     return _ROUNDS if records < _LARGE_RECORDS else _ROUNDS_OF_LARGE
@@ -81,6 +86,24 @@ def spark(sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
     tell("Kafka, kproxy and Spark start")
     with open_stage() as stage:
         yield from measured(stage, sizes, tell)
+
+
+def spark_sources(sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
+    """The sources alone: each size is written once, by Spark's own sink at the broker. WrongCount."""
+    tell("Kafka, kproxy and Spark start")
+    with open_stage() as stage:
+        tell("warming up")
+        for _ in _sources_of(stage, Course(_WARM_RECORDS, 1), lambda _: None):
+            pass
+        for count in sizes:
+            yield from _sources_of(stage, Course(count, rounds(count)), tell)
+
+
+def _sources_of(stage: Stage, course: Course, tell: Tell) -> Iterator[Figure]:
+    with stage.topic(f"bench-source-{course.records}") as topic:
+        tell(f"{course.records:,} records: written")
+        _sink(stage, course, stage.rows(course.records), "kafka", topic)
+        yield from sources(stage, course, topic, tell)
 
 
 def measured(stage: Stage, sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
