@@ -45,6 +45,8 @@ class ProducerConnection:
         self.wire = wire
         self.since = since
         self.ended = False
+        #: The broker that its requests go to; -1 if there is none yet.
+        self.node_id = -1
         #: Tells connections of a producer apart.
         self.number = ledger.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
@@ -62,6 +64,11 @@ class ProducerConnection:
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
 
     # -- while it lives
+
+    def moved(self, node_id: int) -> None:
+        """Takes note of the broker that its requests go to from now on."""
+        if not self.ended:
+            self.ledger.moved(self, node_id)
 
     def waits(self, keys: Collection[TrackKey]) -> None:
         """Takes note that the next request can't be accepted yet; may be told again while it waits."""

@@ -55,6 +55,7 @@ class RetryLedger:
         former: Callable[[Identity], Sequence[Suspect]],
         changed: Callable[[], None],
         next_serial: Callable[[], int],
+        look_for_ends: Callable[[float], None],
     ) -> None:
         """Use ``RetryLedgers.join``."""
         self.identity = identity
@@ -62,6 +63,7 @@ class RetryLedger:
         self.next_serial = next_serial
         self._former = former
         self.changed = changed
+        self._look_for_ends = look_for_ends
         #: The most requests that one of its connections had without an answer.
         self.depth = 1
         #: Requests that it may have sent before it reads an answer, as far as is known.
@@ -69,7 +71,9 @@ class RetryLedger:
         self.waits = rules.gave_up_open()
         #: How many requests came of it.
         self.requests = 0
-        self.members: list[ProducerConnection] = []
+        #: By number, and by broker and number.
+        self.members: dict[int, ProducerConnection] = {}
+        self._by_broker: dict[int, dict[int, ProducerConnection]] = {}
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
         self._calm: dict[TrackKey, ProducerConnection] = {}
         #: For connections that were compared in full for a while, where something is in doubt.
@@ -96,8 +100,21 @@ class RetryLedger:
     def join(self, wire: Wire, since: float) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
         member = ProducerConnection(self, wire, since)
-        self.members.append(member)
+        self.members[member.number] = member
+        self._by_broker.setdefault(member.node_id, {})[member.number] = member
         return member
+
+    def moved(self, member: ProducerConnection, node_id: int) -> None:
+        """Takes note of the broker that a connection's requests go to from now on."""
+        self._leave_broker(member)
+        member.node_id = node_id
+        self._by_broker.setdefault(node_id, {})[member.number] = member
+
+    def _leave_broker(self, member: ProducerConnection) -> None:
+        beside = self._by_broker[member.node_id]
+        del beside[member.number]
+        if not beside:
+            del self._by_broker[member.node_id]
 
     # -- before a request is taken
 
@@ -153,11 +170,6 @@ class RetryLedger:
             return Settle(waiting)
         unread = [entry for key in keys for entry in self.candidates(member, key, keys, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
-
-    def _look_for_ends(self, now: float) -> None:
-        for member in list(self.members):
-            if member.wire.peer_closed():
-                member.end(now)
 
     def _to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
         lanes: dict[Suspect, None] = {}
@@ -216,8 +228,10 @@ class RetryLedger:
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
         """
         return any(
-            other is not member and other.wire.node_id != member.wire.node_id and other.precedes(key, member)
-            for other in self.members
+            other.precedes(key, member)
+            for node_id, others in self._by_broker.items()
+            if node_id != member.node_id
+            for other in others.values()
         )
 
     def candidates(
@@ -228,8 +242,8 @@ class RetryLedger:
         That is the newest; but what another live connection was told an error of is rather that one's to repeat.
         """
         found = [entry for entry in self._doubtful(member, key, now) if entry.beside.issubset(keys)]
-        live = {other.number for other in self.members if other is not member} if len(found) > 1 else ()
-        return sorted(found, key=lambda entry: (entry.origin not in live, entry.origin == member.number))
+        mine, live = member.number, self.members
+        return sorted(found, key=lambda entry: (entry.origin == mine or entry.origin not in live, entry.origin == mine))
 
     def _doubtful(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
         first = member.passed.get(key, 0)
@@ -343,7 +357,8 @@ class RetryLedger:
 
     def left(self, member: ProducerConnection) -> None:
         """Takes note that a connection has ended; it may still be read."""
-        self.members.remove(member)
+        del self.members[member.number]
+        self._leave_broker(member)
         self._draining.add(member)
         for key in {*self._calm, *self._checks.keys()}:
             self.disturb(key)
@@ -374,7 +389,7 @@ class RetryLedger:
 
     def forget(self, entry: UnconfirmedBatch) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
-        for entries in (self.entries, *(member.kept for member in self.members)):
+        for entries in (self.entries, *(member.kept for member in self.members.values())):
             if entry in entries.get(entry.key, ()):
                 entries[entry.key].remove(entry)
                 if not entries[entry.key]:
@@ -393,7 +408,7 @@ class RetryLedger:
         for key, refused in list(self.refused.items()):
             if refused.expired(now):
                 del self.refused[key]
-        for member in self.members:
+        for member in self.members.values():
             for key, entries in list(member.kept.items()):
                 if all(self.rules.expired(entry, now) for entry in entries):
                     del member.kept[key]
@@ -427,7 +442,7 @@ class RetryLedger:
 
 def _beside(refused: Refused, member: ProducerConnection) -> bool:
     """Whether a request was refused at the broker that a connection is to."""
-    return refused.member is not None and refused.member.wire.node_id == member.wire.node_id
+    return refused.member is not None and refused.member.node_id == member.node_id
 
 
 def _prune(entries: dict[TrackKey, list[UnconfirmedBatch]], key: TrackKey) -> None:

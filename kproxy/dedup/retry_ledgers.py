@@ -17,12 +17,20 @@ class RetryLedgers:
     """The producers of one process."""
 
     def __init__(
-        self, rules: Rules, former: Callable[[Identity], Sequence[Suspect]], changed: Callable[[], None]
+        self,
+        rules: Rules,
+        former: Callable[[Identity], Sequence[Suspect]],
+        changed: Callable[[], None],
+        look_for_ends: Callable[[float], None],
     ) -> None:
-        """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits."""
+        """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits.
+
+        ``look_for_ends`` is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
+        """
         self._rules = rules
         self._former = former
         self._changed = changed
+        self._look_for_ends = look_for_ends
         self._ledgers: dict[Identity, RetryLedger] = {}
         self._serials = count(1)
         self.in_doubt = 0
@@ -31,7 +39,9 @@ class RetryLedgers:
         """A new connection of a producer, opened at ``since`` (seconds)."""
         ledger = self._ledgers.get(identity)
         if ledger is None:
-            ledger = RetryLedger(identity, self._rules, self._former, self._changed, self._serials.__next__)
+            ledger = RetryLedger(
+                identity, self._rules, self._former, self._changed, self._serials.__next__, self._look_for_ends
+            )
             self._ledgers[identity] = ledger
         return ledger.join(wire, since)
 

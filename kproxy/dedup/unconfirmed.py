@@ -13,18 +13,11 @@ class Wire(Protocol):
     """What a client's connection can tell of itself."""
 
     @property
-    def node_id(self) -> int:
-        """The broker behind it; -1 if there is none yet."""
-
-    @property
     def written(self) -> int:
         """Bytes of answers handed to the kernel so far."""
 
     def unacked(self) -> int:
         """Bytes of these that the peer's kernel has not acknowledged; may be asked when the connection has ended."""
-
-    def peer_closed(self) -> bool:
-        """Whether the peer has ended the connection, even if data of it was not read yet."""
 
     def was_reset(self) -> bool:
         """Whether it ended otherwise than in good order (RST, a time-out of the network)."""

@@ -464,6 +464,7 @@ class Connection:
         self.stats.upstream_connections_open += 1
         self.session.ctx.broker_versions, self.session.ctx.node_id = versions, broker.node_id
         self.session.link.connected = True
+        self._intake.connected(broker.node_id)
         assert self._nursery is not None
         self._nursery.start_soon(self._read_upstream, io)
 

@@ -81,6 +81,11 @@ class Intake:
         rules = self._config.ssl_principal_mapping_rules
         self._session.ctx.principal = of_certificate(self._connection.client.peer_certificate, rules)
 
+    def connected(self, node_id: int) -> None:
+        """Takes note of the broker that requests go to from now on."""
+        if self._session.gate.member is not None:
+            self._session.gate.member.moved(node_id)
+
     def end(self, now: float) -> None:
         """Takes note that the client's end of the connection is over, at ``now`` seconds since the epoch."""
         member = self._session.gate.member
@@ -182,7 +187,8 @@ class Intake:
         identity = identity_of(self._connection)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = await self._lanes.lease(identity)
-            member = self._keeper.join(identity, self._connection, self._opened_at)
+            member = self._keeper.join(identity, self._connection, self._connection.client, self._opened_at)
+            member.moved(self._connection.node_id)
             member.pipelined(self._together)
             self._session.lease(lane, member)
             return

@@ -6,6 +6,7 @@ The shell is given a ``Network`` and asks nothing else, so that the same code ru
 from collections.abc import Sequence
 from typing import Protocol
 
+from kproxy.net.end_watch import Ended, EndWatch
 from kproxy.proxy.slots import Buffer
 
 
@@ -76,6 +77,9 @@ class ByteIO(Protocol):
 
     def peer_closed(self) -> bool:
         """Whether the peer has ended the connection, even if there is still data of it to read; or this end has."""
+
+    def watch_end(self, watch: EndWatch, ended: Ended) -> None:
+        """Lets ``watch`` report when ``peer_closed`` has become true; only once for a connection."""
 
     def pending(self) -> bool:
         """Whether there is something of the peer to read; False behind ``close``."""

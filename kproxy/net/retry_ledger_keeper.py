@@ -20,7 +20,9 @@ from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
 from kproxy.net.brokers.backoff import Backoff
+from kproxy.net.end_watch import EndWatch
 from kproxy.net.lane_leases import Lanes
+from kproxy.net.network import ByteIO
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.retries import digests_at
@@ -60,15 +62,18 @@ class RetryLedgerKeeper:
             in_flight=config.clients_in_flight,
             client_timeout=config.clients_request_timeout_ms / 1000,
         )
-        self._ledgers = RetryLedgers(rules, self._former, self._changed)
+        self._ends = EndWatch()
+        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look)
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
         return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
 
-    def join(self, identity: Identity, wire: Wire, since: float) -> ProducerConnection:
+    def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
-        return self._ledgers.join(identity, wire, since)
+        member = self._ledgers.join(identity, wire, since)
+        client.watch_end(self._ends, member.end)
+        return member
 
     async def changed(self, seen: int) -> None:
         """Waits for a change behind ``version`` ``seen``: a fate became definite, or something was read."""
@@ -81,6 +86,7 @@ class RetryLedgerKeeper:
 
     def sweep(self, now: float) -> None:
         """Forgets what no client can repeat any more; called every now and then."""
+        self._ends.look(now)
         dropped = self._ledgers.sweep(now)
         self._stats.in_doubt = self._ledgers.in_doubt
         if dropped:

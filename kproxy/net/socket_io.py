@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import trio
 
+from kproxy.net.end_watch import Ended, EndWatch
 from kproxy.proxy.slots import Buffer
 
 #: Buffers for one ``sendmsg``; the kernel takes up to 1024.
@@ -22,7 +23,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 class SocketIO:
     """A connected TCP socket (``kproxy.net.network.ByteIO``)."""
 
-    __slots__ = ("_ended_by", "_sock", "_turns", "_unacked", "closed", "peer_host", "stalled_at")
+    __slots__ = ("_ended_by", "_sock", "_turns", "_unacked", "_watch", "closed", "peer_host", "stalled_at")
 
     def __init__(self, sock: socket.socket) -> None:
         """Takes over a connected socket. OSError if the connection is gone already."""
@@ -35,6 +36,7 @@ class SocketIO:
         self._turns = 0
         self._unacked = 0
         self._ended_by = 0
+        self._watch: EndWatch | None = None
         #: The peer's address without the port.
         self.peer_host: str = sock.getpeername()[0]
         self.closed = False
@@ -152,6 +154,13 @@ class SocketIO:
     def peer_closed(self) -> bool:
         return self.closed or bool(self._ends())
 
+    def watch_end(self, watch: EndWatch, ended: Ended) -> None:
+        if self.closed:
+            watch.found(ended)
+        else:
+            watch.watch(self._sock.fileno(), ended)
+            self._watch = watch
+
     def pending(self) -> bool:
         """Whether there is something to read (FIONREAD)."""
         return not self.closed and fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0"
@@ -170,5 +179,7 @@ class SocketIO:
             self._ended_by = self._ends()
             self._unacked = self.unacked() if self._ended_by else 0  # what is on its way may still arrive
             self.closed = True
+            if self._watch is not None and (ended := self._watch.forget(self._sock.fileno())) is not None:
+                self._watch.found(ended)
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()

@@ -1,5 +1,6 @@
 """A connection over another one: what the inner connection knows is asked there."""
 
+from kproxy.net.end_watch import Ended, EndWatch
 from kproxy.net.network import ByteIO
 
 
@@ -54,6 +55,9 @@ class WrappedIO:
 
     def peer_closed(self) -> bool:
         return self._inner.peer_closed()
+
+    def watch_end(self, watch: EndWatch, ended: Ended) -> None:
+        self._inner.watch_end(watch, ended)
 
     def was_reset(self) -> bool:
         return self._inner.was_reset()

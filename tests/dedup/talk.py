@@ -10,13 +10,12 @@ from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover
-from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.stats import Stats
-from tests.dedup.wires import ONE, RULES, FakeWire
+from tests.dedup.wires import ONE, RULES, FakeWire, Ledgers
 
 KEY: TrackKey = (b"t", 0)
 OTHER: TrackKey = (b"t", 1)
@@ -55,7 +54,7 @@ class World:
         self.now = 1000.0
         self.changes = 0
         self.logs: dict[TrackKey, Log] = {}
-        self.ledgers = RetryLedgers(rules, lambda identity: former, self._changed)
+        self.ledgers = Ledgers(rules, lambda identity: former, self._changed)
         self._producer_id = 100
 
     def _changed(self) -> None:
@@ -101,7 +100,7 @@ class Talk:
         self.wire = FakeWire(written=0)
         self.lane = lane
         world.now += 0.001
-        self.member = world.ledgers.join(identity, self.wire, world.now)
+        self.member = world.ledgers.enter(identity, self.wire, world.now)
         self.position = 0
         self.parts: dict[PendingProduce, list[PartitionCall]] = {}
         self._batches: dict[Send, bytes] = {}

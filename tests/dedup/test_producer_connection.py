@@ -272,7 +272,7 @@ def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool)
     """librdkafka goes on there while the former leader still owes an answer, or before it sees that connection end."""
     world, former = told_a_time_out()
     leader = world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     if ends:
         former.close(reset=True)
     leader.did("b", time=201)
@@ -427,7 +427,7 @@ def test_suspects_go_with_the_window() -> None:
 def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one(node_id: int) -> None:
     world = World()
     former, leader, twin = world.connect(), world.connect(), world.connect()
-    leader.wire.node_id = node_id
+    leader.member.moved(node_id)
     request = former.ask("a")
     assert leader.prerequisite() == Settle([KEY])
     assert twin.prerequisite() is None  # another process of that name, at the same broker
@@ -443,7 +443,7 @@ def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one(node_
 def test_of_two_that_wait_the_earlier_one_is_taken_first() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     former.member.waits([KEY])
     assert leader.prerequisite() == Settle([KEY])
     leader.member.waits([KEY])
@@ -460,7 +460,7 @@ def test_of_two_that_wait_the_earlier_one_is_taken_first() -> None:
 def test_nothing_waits_for_a_connection_that_has_ended() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     former.member.waits([KEY])
     former.close()
     assert leader.prerequisite() is None
@@ -469,7 +469,7 @@ def test_nothing_waits_for_a_connection_that_has_ended() -> None:
 def test_a_connection_that_waits_with_another_partition_holds_up_nothing() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     former.member.waits([OTHER])
     assert leader.prerequisite() is None
 
@@ -477,7 +477,7 @@ def test_a_connection_that_waits_with_another_partition_holds_up_nothing() -> No
 def test_those_that_wait_for_a_connection_are_woken_when_it_ends() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     former.member.waits([KEY])
     assert leader.prerequisite() == Settle([KEY])
     changes = world.changes

@@ -121,7 +121,7 @@ def refused(talk: Talk, since: float, first: Digest) -> Refused:
 def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     ledger, now = former.member.ledger, world.now
     ledger.refuse(KEY, refused(former, now, FIRST))
     known = ledger.refuse(KEY, refused(former, now + 0.1, SECOND))
@@ -148,7 +148,7 @@ def test_a_refusal_is_forgotten_after_a_second() -> None:
 def test_a_refused_request_that_came_again_at_its_own_broker_is_not_told_to_another() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
-    leader.wire.node_id = 2
+    leader.member.moved(2)
     ledger, now = former.member.ledger, world.now
     known = ledger.refuse(KEY, refused(former, now, FIRST))
     ledger.retried(leader.member, KEY)

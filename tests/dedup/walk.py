@@ -20,14 +20,13 @@ from kproxy.dedup.matching import offset_of
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
-from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.stats import Stats
 from tests.dedup.broker_model import Partition
-from tests.dedup.wires import FakeWire
+from tests.dedup.wires import FakeWire, Ledgers
 
 KEY = (b"t", 0)
 ARRIVAL_MS = 7
@@ -138,7 +137,7 @@ class Walk:
 
     def _start(self) -> None:
         suspects = {str(identity): list(lanes) for identity, lanes in self.suspects.items()}
-        self.ledgers = RetryLedgers(self.rules, lambda identity: suspects.get(identity.client_id, []), lambda: None)
+        self.ledgers = Ledgers(self.rules, lambda identity: suspects.get(identity.client_id, []))
 
     def _connect(self, identity: int) -> Conn:
         self.conns.append(Conn(identity))
@@ -275,7 +274,7 @@ class Walk:
 
     def _member(self, conn: Conn) -> ProducerConnection:
         if conn.member is None or conn.lane is None:
-            conn.member = self.ledgers.join(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
+            conn.member = self.ledgers.enter(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
             self.producer_id += 1
             conn.lane = Lane(self.producer_id)
             self.lanes.setdefault(conn.identity, []).append(conn.lane)

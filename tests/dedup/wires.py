@@ -1,6 +1,6 @@
 """A client's connection as the cores see it, under a test's control."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kproxy.dedup.identity import Identity
@@ -21,21 +21,41 @@ class FakeWire:
     gone: bool = False
     reset: bool = False
     writing: int = 0
-    node_id: int = 1
 
     def unacked(self) -> int:
         return self.missing
-
-    def peer_closed(self) -> bool:
-        return self.gone
 
     def was_reset(self) -> bool:
         return self.reset
 
 
-def ledger(rules: Rules = RULES, former: Sequence[Suspect] = ()) -> RetryLedgers:
+class Ledgers(RetryLedgers):
+    """A ledger to which each connection tells by its wire that it has ended."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        former: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(rules, former, changed, self._look)
+        self._joined: list[tuple[FakeWire, ProducerConnection]] = []
+
+    def enter(self, identity: Identity, wire: FakeWire, since: float) -> ProducerConnection:
+        """As ``join``, and watches the wire."""
+        member = self.join(identity, wire, since)
+        self._joined.append((wire, member))
+        return member
+
+    def _look(self, now: float) -> None:
+        for wire, member in self._joined:
+            if wire.gone:
+                member.end(now)
+
+
+def ledger(rules: Rules = RULES) -> Ledgers:
     """A ledger whose changes nobody waits for."""
-    return RetryLedgers(rules, lambda identity: former, lambda: None)
+    return Ledgers(rules)
 
 
 def member() -> ProducerConnection:

@@ -66,7 +66,9 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     book = ledger()
     plays = former, leader = Play(), Play()
     for number, play in enumerate(plays):
-        play.session.lease(Lane(PID + number), book.join(ONE, FakeWire(node_id=number), 0.0))
+        member = book.join(ONE, FakeWire(), 0.0)
+        member.moved(number)
+        play.session.lease(Lane(PID + number), member)
     former.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     former.ask(produce("t", batch(b"a")), 7)
     assert errors(former) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

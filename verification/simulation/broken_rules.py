@@ -18,7 +18,7 @@ from kproxy.dedup.matching import RecordInBatch
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import RetryLedger
+from kproxy.dedup.retry_ledger import Prerequisite, RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
@@ -31,6 +31,7 @@ from kproxy.proxy.retries import Retries
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _READ_BATCH: Final = read_batch
+_PREREQUISITE: Final = RetryLedger.prerequisite
 _REVIEW: Final = ProducerConnection.review
 _PRODUCE: Final = ProduceGate._produce
 _BATCH_HEADER: Final = 61
@@ -79,10 +80,13 @@ def has_equal(self: Refused, records: Sequence[Digest], empty_at: float) -> bool
     return any(record.content == (self.before or self).records[0].content for record in records)
 
 
-def everybody_ends(self: RetryLedger, now: float) -> None:
+def everybody_ends(
+    self: RetryLedger, member: ProducerConnection, answer: PendingProduce, now: float
+) -> Prerequisite | None:
     """Other connections of a producer count as ended."""
-    for member in self.members[:-1]:
-        member.end(now)
+    for other in list(self.members.values())[:-1]:
+        other.end(now)
+    return _PREREQUISITE(self, member, answer, now)
 
 
 def review_all(self: ProducerConnection) -> None:

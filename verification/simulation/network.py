@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from kproxy.net.end_watch import Ended, EndWatch
 from kproxy.proxy.slots import Buffer
 from verification.simulation.clock import VirtualClock
 from verification.simulation.wire import FIN, GIVE_UP_SECONDS, RST, Pipe
@@ -120,6 +121,10 @@ class VirtualIO:
         """Whether the end or a reset has arrived."""
         return self.closed or self._in.ended or self._in.reset
 
+    def watch_end(self, watch: EndWatch, ended: Ended) -> None:
+        """Has the end reported when it arrives."""
+        self._in.when_over(lambda: watch.found(ended))
+
     def pending(self) -> bool:
         """Whether bytes have arrived."""
         return not self.closed and bool(self._in.inbox)
@@ -135,7 +140,7 @@ class VirtualIO:
         self._unacked = self.unacked() if self.peer_closed() else 0
         self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
-        self._in.gone = True
+        self._in.leave()
         self._out.end(RST if self._in.inbox else FIN)
         self._in.readers.unpark_all()
         self._out.writers.unpark_all()

@@ -148,7 +148,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "other connections count as ended",
-        ((RetryLedger, "_look_for_ends", broken_rules.everybody_ends),),
+        ((RetryLedger, "prerequisite", broken_rules.everybody_ends),),
         _EQUAL,
         (MERGED, ORDER),
     ),

@@ -49,6 +49,7 @@ class Pipe:
         self.ended = self.reset = False
         #: Whether the reader has closed its end.
         self.gone = False
+        self._over: Callable[[], None] | None = None
         self.readers = trio.lowlevel.ParkingLot()
         self.writers = trio.lowlevel.ParkingLot()
 
@@ -93,6 +94,21 @@ class Pipe:
         """When the last that was written arrives, by trio's clock, unless a fault delays it later."""
         return max(self._last, self.stalled_until) if self._queue else self._last
 
+    def when_over(self, tell: Callable[[], None]) -> None:
+        """Calls ``tell`` when the end or a reset has arrived, or the reader has closed its end; at once if so."""
+        self._over = tell
+        self._report_over()
+
+    def leave(self) -> None:
+        """The reader closes its end."""
+        self.gone = True
+        self._report_over()
+
+    def _report_over(self) -> None:
+        if self._over is not None and (self.gone or self.ended or self.reset):
+            self._over()
+            self._over = None
+
     def stall(self, seconds: float) -> None:
         """Holds everything up for so long."""
         self.stalled_until = max(self.stalled_until, trio.current_time() + seconds)
@@ -113,6 +129,7 @@ class Pipe:
 
     def _break(self) -> None:
         self.reset = True
+        self._report_over()
         self.back.never_arrived = self.back.on_way
         self.readers.unpark_all()
         self.back.writers.unpark_all()
@@ -138,6 +155,7 @@ class Pipe:
                 self._break()
             else:
                 self.ended = True
+                self._report_over()
                 self.readers.unpark_all()
         elif self.gone:
             self.back.end(RST)
