@@ -41,6 +41,7 @@ SHARED: dict[str, Callable[[Sequence[Target], int], list[Figure]]] = {
     "latency": cases.latency,
     "batch-sizes": curves.batch_sizes,
     "producers": curves.producers,
+    "one-client": curves.connections,
 }
 SIZED: dict[str, Callable[[int], list[Figure]]] = {
     "committed-fetch": cases.committed_fetch,

@@ -1,7 +1,7 @@
-"""What a Produce request costs over the size of its batch, and over the number of producers: a chart of each."""
+"""What a Produce request costs over the size of its batch, and over the number of connections: a chart of each."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench import load, payloads
 from bench.cases import WINDOW, Cost
@@ -11,6 +11,7 @@ from bench.targets import Target
 
 BATCH_BYTES = (100, 1_000, 10_000, 100_000, 1_000_000)
 PRODUCERS = (1, 10, 100, 1_000, 5_000)
+CONNECTIONS = (10, 1_000, 5_000)
 _ROUNDS = 4
 _FEWEST_REQUESTS = 20
 _MOST_REQUESTS = 1_000
@@ -36,9 +37,20 @@ def batch_sizes(targets: Sequence[Target], total_bytes: int, sizes: Sequence[int
 
 def producers(targets: Sequence[Target], total_bytes: int, counts: Sequence[int] = PRODUCERS) -> list[Figure]:
     """So many connections, each of another client, that send a request with a batch of 1 KB and wait for the answer."""
+    return _connections("producers", targets, total_bytes, counts, lambda number: f"bench-{number}")
+
+
+def connections(targets: Sequence[Target], total_bytes: int, counts: Sequence[int] = CONNECTIONS) -> list[Figure]:
+    """As ``producers``, but all of one client: what one of them sends may be a retry of what another one sent."""
+    return _connections("connections of one client", targets, total_bytes, counts, lambda number: "bench-one")
+
+
+def _connections(
+    curve: str, targets: Sequence[Target], total_bytes: int, counts: Sequence[int], client_id: Callable[[int], str]
+) -> list[Figure]:
     figures = []
     for count in counts:
-        calls = [payloads.sized_produce_call(_SMALL_BATCH, f"bench-{number}") for number in range(count)]
+        calls = [payloads.sized_produce_call(_SMALL_BATCH, client_id(number)) for number in range(count)]
         rounds = max(1, min(_MOST_REQUESTS, total_bytes // _SMALL_BATCH) // count)
         costs = [(target, Cost()) for target in targets if target.program]
         for target, cost in costs:
@@ -50,7 +62,7 @@ def producers(targets: Sequence[Target], total_bytes: int, counts: Sequence[int]
                     before = target.cpu_seconds()
                     done = _rounds(each, rounds)
                     cost.add(done, target.cpu_seconds() - before)
-        figures.append(_point("producers", f"{count:,}", costs))
+        figures.append(_point(curve, f"{count:,}", costs))
     return figures
 
 

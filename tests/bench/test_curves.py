@@ -24,3 +24,9 @@ def test_each_number_of_producers_is_a_point(targets: Sequence[Target]) -> None:
     figures = curves.producers(targets, 1000, (1, 20))
     assert [(figure.curve, figure.at) for figure in figures] == [("producers", "1"), ("producers", "20")]
     assert all(figure.relay and figure.kproxy for figure in figures)
+
+
+def test_each_number_of_connections_of_one_client_is_a_point(targets: Sequence[Target]) -> None:
+    figures = curves.connections(targets, 1000, (3,))
+    assert [(figure.curve, figure.at) for figure in figures] == [("connections of one client", "3")]
+    assert all(figure.relay and figure.kproxy for figure in figures)

@@ -21,6 +21,7 @@ from kproxy.net import producer_identity
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
+from kproxy.net.end_watch import EndWatch
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -151,6 +152,11 @@ VARIANTS: Final = (
         ((RetryLedger, "prerequisite", broken_rules.everybody_ends),),
         _EQUAL,
         (MERGED, ORDER),
+    ),
+    Variant(
+        "the ends of other connections are not asked for",
+        ((EndWatch, "look", broken_rules.keep_nothing),),
+        _TIMES,
     ),
     Variant(
         "records must come in the order of their batch",
