@@ -21,6 +21,7 @@ from bench.recovery import recovery
 from bench.report import Figure, charts, line, save, show
 from bench.restarts import restarts
 from bench.start import start
+from bench.steady import steady
 from bench.targets import Target, leader, open_sink, open_targets
 from bench.tls import connections, tls
 from bench.transactions import CELL_SECONDS, PARTITIONS, transactions
@@ -57,6 +58,7 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "tls-connections": connections,
     "stall": cases.stalled_broker,
     "recovery": recovery,
+    "steady": steady,
 }
 TRANSACTIONS = "transactions"
 HOMES = "homes"
