@@ -41,7 +41,7 @@ def steady(minutes: int = MINUTES, minute_seconds: float = _MINUTE_SECONDS) -> l
         Connection(target.address) as kept,
     ):
         assert target.program is not None
-        clients = [*_clients(target.address), partial(_ask, kept)]
+        clients: list[Callable[[], int]] = [*_clients(target.address), partial(_ask, kept)]
         each = [_minute(target.program, clients, minute_seconds) for _ in range(minutes + 1)][1:]
     first, last = each[0], each[-1]
     ratio = last.cpu_per_megabyte / first.cpu_per_megabyte
@@ -86,7 +86,8 @@ def _clients(address: Address) -> list[Callable[[], int]]:
         (payloads.fetch_call(payloads.SMALL, payloads.OLD_FETCH), payloads.SMALL, _SMALL_BYTES, ""),
     ]
     producers = [(modern, _LARGE_BYTES), (payloads.java_calls(6), _LARGE_BYTES), (old, _SMALL_BYTES)]
-    return [partial(_produce, address, calls, size) for calls, size in producers] + [
+    parts: list[Callable[[], int]] = [partial(_produce, address, calls, size) for calls, size in producers]
+    return parts + [
         partial(_fetch, address, call, payloads.RECORD_BYTES[topic], size, payloads.hello(name) if name else b"")
         for call, topic, size, name in fetches
     ]
