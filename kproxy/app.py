@@ -26,6 +26,7 @@ from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.control_tls import control_context
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.heap import settle
 from kproxy.net.running_facts import Facts
@@ -178,7 +179,8 @@ class _Process:
                 return [*config_routes(self._settings, self._logs), *fact_routes(facts)]
 
             refused = partial(self._stats.count_http_refused, "control")
-            await nursery.start(serve_control, config, transactions.control, routes, refused, self._in_flight)
+            control = (transactions.control, routes, refused, self._in_flight, control_context(config))
+            await nursery.start(serve_control, config, *control)
             if config.handover_socket is not None:
                 listener = unix_listener("handover.socket", config.handover_socket, socket.SOCK_SEQPACKET)
                 nursery.start_soon(self._hand_over.serve, sockets.enter_context(listener))

@@ -10,6 +10,7 @@
     # Committed here; an exception within the block aborts, and nothing of it is ever seen.
 
     control = ControlClient(url="http://127.0.0.1:19645", token_file="/etc/kproxy/token")
+    control = ControlClient(url="https://kproxy.example:19645", token_file="/etc/kproxy/token", ca_file="/etc/ca.pem")
     for row in control.list(states=["Ongoing"]):
         print(row.transactional_id, row.started_ms)
 
@@ -18,10 +19,11 @@ Synchronous, on the standard library alone; one connection for each request, so 
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -49,6 +51,7 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 _T = TypeVar("_T")
 
 _TRANSACTIONS: Final = "/v1/transactions"
+_PORTS: Final = {"http": 80, "https": 443}
 _ANSWER_SECONDS: Final = 150.0
 _MAX_ANSWER_BYTES: Final = 64 << 20
 _FIRST_PAUSE: Final = 0.1
@@ -94,20 +97,25 @@ class ControlClient:
         *,
         url: str | None = None,
         token_file: str | Path | None = None,
+        ca_file: str | Path | None = None,
         timeout: float = _ANSWER_SECONDS,
     ) -> None:
         """``url`` (of control.http) in place of the socket needs the token; ``timeout`` is for one answer, in seconds.
 
-        OSError if the token can't be read, ValueError if the URL is none.
+        ``ca_file``: who signs kproxy's certificate, PEM; by default the system's authorities. OSError if the token or
+        that file can't be read, ValueError if the URL is none.
         """
         self._socket_path = str(socket_path)
         self._timeout = timeout
         self._tcp: tuple[str, int] | None = None
+        self._tls: ssl.SSLContext | None = None
         if url is not None:
             parts = urlsplit(url)
-            if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
-                raise ValueError(f"{url!r} must be http://HOST:PORT")
-            self._tcp = parts.hostname, parts.port or 80
+            if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
+                raise ValueError(f"{url!r} must be http://HOST:PORT or https://HOST:PORT")
+            self._tcp = parts.hostname, parts.port or _PORTS[parts.scheme]
+            if parts.scheme == "https":
+                self._tls = ssl.create_default_context(cafile=ca_file)
         self._headers = {"Accept": "application/json"}
         if token_file is not None:
             self._headers["Authorization"] = f"Bearer {Path(token_file).read_text(encoding='ascii').strip()}"
@@ -283,6 +291,8 @@ class ControlClient:
     def _connection(self) -> HTTPConnection:
         if self._tcp is None:
             return _UnixConnection(self._socket_path, self._timeout)
+        if self._tls is not None:
+            return HTTPSConnection(*self._tcp, timeout=self._timeout, context=self._tls)
         return HTTPConnection(*self._tcp, timeout=self._timeout)
 
     @property
@@ -404,6 +414,12 @@ def _why(error: Exception) -> str:
             return "nothing listens there; is it running, with control.socket or control.http?"
         case PermissionError():
             return "the socket is for the user that kproxy runs as"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted: {error.verify_message}"
+        case ssl.SSLError() if error.reason == "WRONG_VERSION_NUMBER":
+            return "it speaks no TLS: use http:// in the URL"
+        case RemoteDisconnected() | ConnectionResetError():
+            return "it closed the connection; a port that speaks TLS does this: is https:// in the URL right?"
         case TimeoutError():
             return "it took too long; whether it was done is open"
     return str(error) or type(error).__name__

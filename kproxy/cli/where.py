@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 WHERE: Final = """\b
 Where kproxy is found:
   its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
-  its loopback port (control.http), at --url or KPROXY_URL, with --token-file"""
+  its port (control.http), at --url or KPROXY_URL, with --token-file; https:// where it speaks TLS"""
 
 
 def control_options(command: _Command) -> _Command:

@@ -673,14 +673,26 @@ class Config:
     control_http: Address | None = option(
         None,
         OPTIONAL_LISTEN_ADDRESS,
-        "Address of the control API for programs that cannot use the socket. Loopback only, because the token travels "
-        "in plain text; needs control.token.file.",
+        "Address of the control API for programs that cannot use the socket. Needs control.token.file. Beyond loopback "
+        "it also needs control.ssl.certificate.location, because the token must not travel in plain text.",
     )
     control_token_file: Path | None = option(
         None,
         OPTIONAL_PATH,
         "File with the token that every request to control.http must carry, and every abort on the status page: 16 to "
         "1024 printable characters. kproxy reads it at its start.",
+    )
+    control_ssl_certificate_location: Path | None = option(
+        None,
+        OPTIONAL_PATH,
+        "PEM file of the certificate for control.http, with the intermediate certificates. If given, control.http "
+        "speaks HTTPS (TLS 1.2 or later) and may be beyond loopback. kproxy reads TLS files again when they change.",
+    )
+    control_ssl_key_location: Path | None = option(
+        None, OPTIONAL_PATH, "PEM file of that certificate's private key, if it is not in the same file."
+    )
+    control_ssl_key_password_location: Path | None = option(
+        None, OPTIONAL_PATH, "File whose first line is the password of that key, if the key is encrypted."
     )
     handover_socket: Path | None = option(
         None,

@@ -59,10 +59,16 @@ def _pages(config: Config) -> list[tuple[str, Address]]:
 
 
 def _check_control(config: Config) -> Iterator[str]:
+    certificate = config.control_ssl_certificate_location
     if config.control_http is None:
+        if certificate is not None:
+            yield f"control.ssl.certificate.location = '{certificate}' needs control.http"
         return
-    if not config.control_http.is_loopback:
-        yield f"control.http = '{config.control_http}' must be a loopback address: its token travels in plain text"
+    if not config.control_http.is_loopback and certificate is None:
+        yield (
+            f"control.http = '{config.control_http}' must be a loopback address, or needs "
+            "control.ssl.certificate.location: without it the token travels in plain text"
+        )
     if config.control_token_file is None:
         yield f"control.http = '{config.control_http}' needs control.token.file: nobody may decide without a token"
 
@@ -86,7 +92,7 @@ def _check_ports(config: Config) -> Iterator[str]:
 
 
 def _check_tls(config: Config) -> Iterator[str]:
-    for side in ("", "upstream_"):
+    for side in ("", "upstream_", "control_"):
         key = getattr(config, f"{side}ssl_key_location")
         if key is not None and getattr(config, f"{side}ssl_certificate_location") is None:
             name = side.replace("_", ".")

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -13,16 +14,34 @@ if TYPE_CHECKING:
     from hypercorn.typing import ASGIFramework
 
 _SHUTDOWN_SECONDS: Final = 1.0
+_HANDSHAKE_SECONDS: Final = 10.0
+
+
+class _Config(Config):
+    """Hypercorn's, with a TLS context that is already made."""
+
+    ssl_handshake_timeout = _HANDSHAKE_SECONDS
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return self.tls is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        return self.tls
 
 
 class AsgiServer:
     """Serves one ASGI application."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None = None) -> None:
+        """``tls``: what connections are encrypted by; None: they are not."""
         self._app = app
+        self._tls = tls
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        config = Config()
+        config = _Config()
+        config.tls = self._tls
         config.bind = [f"fd://{listener.detach()}" for listener in sockets]
         config.include_server_header = False
         config.graceful_timeout = _SHUTDOWN_SECONDS

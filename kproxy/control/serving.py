@@ -2,6 +2,7 @@
 
 import errno
 import socket
+import ssl
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,10 +34,13 @@ _SOCKET_MODE: Final = 0o600
 async def serve_app(
     build: "Callable[[], ASGIApp]",
     sockets: Sequence[socket.socket],
+    tls: ssl.SSLContext | None = None,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the application that ``build`` returns until cancelled; takes the listening sockets over.
+
+    ``tls``: what connections are encrypted by; None: they are not.
 
     The HTTP server is imported, and ``build`` is called, when the first client connects: a kproxy that nobody asks
     does not pay for them.
@@ -47,7 +51,7 @@ async def serve_app(
         await _import_in_parts()
         from kproxy.control.asgi_server import AsgiServer
 
-        await AsgiServer(build()).serve(sockets)
+        await AsgiServer(build(), tls).serve(sockets)
     finally:
         for listener in sockets:
             listener.close()

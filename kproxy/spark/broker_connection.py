@@ -77,6 +77,8 @@ class Protection:
                 raise LoginFailed(
                     f"{address} speaks no TLS; set kafka.security.protocol, or give its TLS port"
                 ) from None
+            if "ALERT" in (error.reason or ""):
+                raise LoginFailed(_refused(address, error)) from None
             raise LoginFailed(f"TLS with {address} fails: {error.reason or error}") from None
 
     def log_in(self, ask: "Callable[[Message, int], Message]", version: Callable[[], int]) -> float:
@@ -89,6 +91,10 @@ class Protection:
             return self._log_in(ask, version())
         except (LoginRefused, RemoteProtocolError) as error:
             raise LoginFailed(str(error)) from None
+
+
+def _refused(address: Address, alert: ssl.SSLError) -> str:
+    return f"{address} ends TLS ({alert.reason}): does it ask for a certificate? See kafka.ssl.keystore.location"
 
 
 def _speaks_tls(address: Address) -> bool:
@@ -130,6 +136,7 @@ class Connection:
         self._answered = False
         protection = protection or Protection(PLAIN_TEXT)
         self._is_plain = protection.security == PLAIN_TEXT
+        self._is_nobody = protection.security.is_tls and protection.security.keys is None
         try:
             self._socket = socket.create_connection(address, min(timeout_s, connect_s))
         except OSError as error:
@@ -218,10 +225,19 @@ class Connection:
         return "; a listener with SASL does this: set kafka.security.protocol" if sasl else ""
 
     def _first_answer(self, ask: Callable[[], _ResultT]) -> _ResultT:
-        """What ``ask`` returns. LoginFailed if there is no answer because this is a TLS port spoken to in the clear."""
+        """What ``ask`` returns. LoginFailed if there is no answer for a reason that stays.
+
+        That is a TLS port spoken to in the clear, or a certificate that the other side does not take.
+        """
         try:
             return ask()
-        except KafkaError:
+        except KafkaError as error:
+            why = error.__cause__
+            if isinstance(why, ssl.SSLError) and "ALERT" in (why.reason or ""):  # of TLS 1.3, after the handshake
+                raise LoginFailed(_refused(self._address, why)) from None
+            if self._is_nobody and isinstance(why, ConnectionError | ssl.SSLError):
+                hint = "a listener that asks for certificates may do this; see kafka.ssl.keystore.location"
+                raise KafkaError(f"{error}; {hint}") from why
             if self._is_plain and _speaks_tls(self._address):
                 set_it = "set kafka.security.protocol to SSL or SASL_SSL"
                 raise LoginFailed(f"{self._address} is a TLS port: {set_it}") from None

@@ -138,7 +138,12 @@ SINK: Final = (
     _option(
         "kproxy.control.url kproxy.control.token.file",
         "",
-        "instead: `http://127.0.0.1:19645` and a file with the token, on each node",
+        "instead: `https://kproxy.example:19645`, or `http://127.0.0.1:19645`, and a file with the token, on each node",
+    ),
+    _option(
+        "kproxy.control.ssl.ca.location",
+        "the system's",
+        "authorities that sign the certificate of the control API: a PEM file on each node",
     ),
     _option("topic", "", "for all rows; goes before the column"),
     _option(
@@ -151,7 +156,12 @@ SINK: Final = (
         "900000",
         "how long one task may write; at most kproxy's `transaction.max.timeout.ms`",
     ),
-    _option("kproxy.retry.timeout.ms", "120000", "how long a kproxy is waited for that does not answer"),
+    _option(
+        "kproxy.retry.timeout.ms",
+        "120000",
+        "how long driver and tasks wait for a kproxy that does not answer, with a line in their log every 10 s; 10 s "
+        "at most when a query starts",
+    ),
     _option("batch.id", "", "of `df.write`: a write under an id that was committed before changes nothing"),
     _option("includeHeaders", "", "no effect, as in Spark's own sink: a column `headers` is always written"),
     _option(

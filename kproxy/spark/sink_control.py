@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +15,13 @@ from kproxy.spark.sink_options import SinkOptions
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.ids import TXN_CLIENTS
 
+_LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _RANDOM_DIGITS: Final = 12
+_REPORT_SECONDS: Final = 10.0
 
 
 class Clock(Protocol):
@@ -130,13 +133,21 @@ class Decider:
         return any(part.name == member and part.prepared for part in found.parts)
 
     def _ask(self, ask: Callable[[], _T]) -> _T:
-        deadline, pause = self._clock.monotonic() + self._patience, _FIRST_PAUSE
+        began, pause, report_at = self._clock.monotonic(), _FIRST_PAUSE, 0.0
         while True:
             try:
                 return ask()
             except (ControlError, ControlUnreachable) as error:
-                if not _may_come_right(error) or self._clock.monotonic() + pause > deadline:
+                if not _may_come_right(error):
                     raise self._told(error) from None
+                waited = self._clock.monotonic() - began
+                if waited + pause > self._patience:
+                    tried = f"tried for {waited:.0f} s, see kproxy.retry.timeout.ms"
+                    raise KafkaError(f"{self._told(error)} ({tried})") from None
+                if waited >= report_at:
+                    report_at = waited + _REPORT_SECONDS
+                    left = self._patience - waited
+                    _LOG.warning("transactional.id %r waits up to %.0f s for kproxy: %s", self._id, left, error)
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

@@ -7,17 +7,17 @@ a client of that name. Each task says how many rows it has written when it prepa
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 from confluent_kafka import KafkaException, Producer
 
+from kproxy.spark.kafka_cluster import KafkaCluster
+from kproxy.spark.option_values import servers
 from kproxy.spark.sink_control import Decider, client_id_of
+from kproxy.spark.sink_options import BOOTSTRAP, SinkOptions
 from kproxy.spark.sink_producer import settings
 from kproxy.spark.spark_errors import KafkaError
-
-if TYPE_CHECKING:
-    from kproxy.spark.sink_options import SinkOptions
 
 #: A kproxy that is being replaced may have passed the connection's listener on, and not the control API yet.
 _TRIES: Final = 3
@@ -25,9 +25,9 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 def check_one_kproxy(
-    options: "SinkOptions",
+    options: SinkOptions,
     decider: Decider,
-    connect: "Callable[[SinkOptions, str], Any] | None" = None,
+    connect: Callable[[SinkOptions, str], Any] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """KafkaError unless the Kafka address and the control API of the options are those of one kproxy.
@@ -49,7 +49,8 @@ def check_one_kproxy(
     )
 
 
-def _connect(options: "SinkOptions", client_id: str) -> Producer:
+def _connect(options: SinkOptions, client_id: str) -> Producer:
+    _check_answer(options, client_id)
     producer = Producer(settings(options, client_id))
     try:
         producer.list_topics(timeout=options.retry_ms / 1000)
@@ -57,3 +58,20 @@ def _connect(options: "SinkOptions", client_id: str) -> Producer:
         why = error.args[0].str()
         raise KafkaError(f"kafka.bootstrap.servers ({options.bootstrap}) does not answer: {why}") from None
     return producer
+
+
+def _check_answer(options: SinkOptions, client_id: str) -> None:
+    """KafkaError, with the reason that librdkafka keeps to itself: a wrong password or certificate, say."""
+    patience = options.retry_ms / 1000
+    cluster = KafkaCluster(
+        servers(BOOTSTRAP, options.bootstrap),
+        client_id=client_id,
+        request_timeout_s=patience,
+        patience_s=patience,
+        security=options.security,
+    )
+    try:
+        with cluster:
+            cluster.topics()
+    except KafkaError as error:
+        raise KafkaError(f"{BOOTSTRAP} ({options.bootstrap}) does not answer as it should: {error}") from None

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ssl import SSLError
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +20,7 @@ DEFAULT_TIMEOUT_MS: Final = 900_000
 #: A kproxy that is started again, and a broker that comes back, are waited for.
 DEFAULT_RETRY_MS: Final = 120_000
 
+_CONTROL_CA: Final = "kproxy.control.ssl.ca.location"
 _KNOWN: Final = (
     BOOTSTRAP,
     "topic",
@@ -28,6 +30,7 @@ _KNOWN: Final = (
     "kproxy.control.url",
     "kproxy.control.socket",
     "kproxy.control.token.file",
+    _CONTROL_CA,
     "kproxy.retry.timeout.ms",
     "checkpointlocation",
     "queryname",
@@ -84,13 +87,17 @@ class ControlAddress:
     url: str | None
     socket: str
     token_file: str | None
+    ca_file: str | None = None
 
     def client(self) -> ControlClient:
         """A client for it. OptionError if it can't be made."""
         try:
-            return ControlClient(self.socket, url=self.url, token_file=self.token_file)
+            return ControlClient(self.socket, url=self.url, token_file=self.token_file, ca_file=self.ca_file)
+        except SSLError:
+            raise OptionError(f"kproxy.control.ssl.ca.location: {self.ca_file!r} holds no PEM certificates") from None
         except OSError as error:
-            raise OptionError(f"kproxy.control.token.file: {self.token_file!r} can't be read: {error}") from None
+            which = "kproxy.control.token.file or kproxy.control.ssl.ca.location"
+            raise OptionError(f"{which} can't be read: {error} (at this node)") from None
         except ValueError as error:
             raise OptionError(f"kproxy.control.url: {error}") from None
 
@@ -182,12 +189,14 @@ def stream_batch_id(query_id: str, batch: str | int) -> str:
 
 def _control(given: Mapping[str, str]) -> ControlAddress:
     url, socket = _optional(given, "kproxy.control.url"), _optional(given, "kproxy.control.socket")
-    token_file = _optional(given, "kproxy.control.token.file")
+    token_file, ca = _optional(given, "kproxy.control.token.file"), _optional(given, _CONTROL_CA)
     if url is not None and socket is not None:
         raise OptionError("kproxy.control.url: give it or kproxy.control.socket, not both")
     if url is not None and token_file is None:
         raise OptionError("kproxy.control.token.file: is needed with kproxy.control.url, a file on each node")
-    return ControlAddress(url, socket or DEFAULT_SOCKET, token_file)
+    if ca is not None and not (url or "").startswith("https:"):
+        raise OptionError(f"{_CONTROL_CA}: has no effect unless kproxy.control.url is https://HOST:PORT")
+    return ControlAddress(url, socket or DEFAULT_SOCKET, token_file, ca)
 
 
 def _bootstrap(given: Mapping[str, str]) -> str:

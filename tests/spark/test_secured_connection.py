@@ -112,6 +112,18 @@ def test_over_tls_with_a_certificate_of_the_client(fake: Fake, authority: Author
         connect(address, given)
 
 
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_without_a_certificate_where_one_is_needed(fake: Fake, authority: Authority, newest: ssl.TLSVersion) -> None:
+    # with TLS 1.3 the refusal comes after the handshake, and may be lost with the connection
+    server = server_context(authority.issue("127.0.0.1"), "required")
+    server.maximum_version = newest
+    with (
+        tls_listener(server, fake.addresses()[0]) as address,
+        pytest.raises(KafkaError, match=r"ask.? for (a )?certificate.*ee kafka.ssl.keystore.location"),
+    ):
+        connect(address, trusting(authority))
+
+
 def test_a_certificate_of_an_authority_that_is_not_trusted(fake: Fake, authority: Authority, tmp_path: Path) -> None:
     server = server_context(Authority(tmp_path).issue("127.0.0.1"), "none")
     with (

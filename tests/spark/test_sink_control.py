@@ -37,12 +37,15 @@ def test_a_name_is_never_used_twice() -> None:
     assert control.calls("begin_member")[-1]["owner"] == OWNER
 
 
-def test_a_kproxy_that_is_away_is_waited_for_and_not_for_ever() -> None:
+def test_a_kproxy_that_is_away_is_waited_for_and_not_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     control = FakeControl(fails=[ControlUnreachable("gone")] * 1000)
-    with pytest.raises(KafkaError, match=r"transactional\.id 'orders': gone"):
-        _decider(control, clock).commit("q/1", ["a"])
-    assert 5 < clock.now <= 10
+    match = r"transactional\.id 'orders': gone \(tried for 2\d s, see kproxy\.retry\.timeout\.ms\)"
+    with pytest.raises(KafkaError, match=match):
+        Decider(control, options(retry_ms=25_000), OWNER, clock).commit("q/1", ["a"])
+    assert 20 < clock.now <= 25
+    assert caplog.messages[0] == "transactional.id 'orders' waits up to 25 s for kproxy: gone"
+    assert len(caplog.messages) == 3
 
 
 def test_what_can_not_come_right_is_told_at_once() -> None:

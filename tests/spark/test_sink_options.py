@@ -24,15 +24,16 @@ def test_what_is_given_arrives() -> None:
             "Transaction.Timeout.ms": "5000",
             "kproxy.retry.timeout.ms": "7",
             "kafka.compression.type": "zstd",
-            "kproxy.control.url": "http://127.0.0.1:1",
+            "kproxy.control.url": "https://kproxy.example:1",
             "kproxy.control.token.file": "/t",
+            "kproxy.control.ssl.ca.location": "/ca",
             "checkpointLocation": "/c",
         },
         is_stream=True,
     )
     assert (found.timeout_ms, found.retry_ms, found.checkpoint) == (5000, 7, "/c")
     assert found.producer == {"compression.type": "zstd"}
-    assert found.control.url == "http://127.0.0.1:1"
+    assert found.control == ControlAddress("https://kproxy.example:1", "/run/kproxy/control.sock", "/t", "/ca")
 
 
 def test_a_stream_without_an_id_has_that_of_its_checkpoint() -> None:
@@ -58,6 +59,7 @@ def test_a_stream_without_an_id_has_that_of_its_checkpoint() -> None:
         ({"batch.id": "1"}, True, "batch.id: is for df.write"),
         ({"kproxy.control.url": "http://a:1", "kproxy.control.socket": "/s"}, True, "not both"),
         ({"kproxy.control.url": "http://a:1"}, True, "kproxy.control.token.file: is needed"),
+        ({"kproxy.control.ssl.ca.location": "/ca"}, True, "has no effect unless kproxy.control.url is https://"),
         ({"kafka.bootstrap.servers": ""}, True, "kafka.bootstrap.servers: must not be empty"),
         ({"kafka.bootstrap.servers": "kafka://k:1"}, True, "'kafka://k:1': must be HOST:PORT without a scheme"),
     ],
@@ -83,6 +85,8 @@ def test_a_client_is_made_of_an_address(tmp_path: Path) -> None:
     ControlAddress("http://127.0.0.1:1", "", str(token)).client()
     with pytest.raises(OptionError, match=r"kproxy\.control\.token\.file"):
         ControlAddress("http://127.0.0.1:1", "", str(tmp_path / "none")).client()
+    with pytest.raises(OptionError, match=r"kproxy\.control\.ssl\.ca\.location.*no PEM certificates"):
+        ControlAddress("https://127.0.0.1:1", "", str(token), str(token)).client()
     with pytest.raises(OptionError, match=r"kproxy\.control\.url"):
         ControlAddress("127.0.0.1:1", "", str(token)).client()
 

@@ -1,0 +1,33 @@
+"""TLS of control.http, as the configuration has it."""
+
+import ssl
+
+import trio
+
+from kproxy.config import Config, ExitCode, StartupError
+from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, server_context
+
+
+def control_context(config: Config) -> ssl.SSLContext | None:
+    """A context whose connections get the certificate that is in its file when they are opened; None without one.
+
+    Made inside trio. StartupError names a file that is bad.
+    """
+    certificate = config.control_ssl_certificate_location
+    if certificate is None:
+        return None
+    files = TlsFiles(certificate, config.control_ssl_key_location, config.control_ssl_key_password_location)
+
+    def make() -> ssl.SSLContext:
+        return server_context(files, "none")
+
+    try:
+        kept, context = TlsContext(files, make, trio.current_time), make()
+    except TlsError as error:
+        raise StartupError(f"control.ssl: {error}", ExitCode.USAGE) from None
+
+    def use_current(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, of: ssl.SSLContext) -> None:
+        connection.context = kept.current()
+
+    context.sni_callback = use_current
+    return context
