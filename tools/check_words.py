@@ -1,11 +1,12 @@
-"""Checks the wording of docs, README and the other pages for people: plain English, the field's words.
+"""Checks the wording of what people read: plain English, the field's words.
 
     python -m tools.check_words [FILE ...]    # exit status 1 if a phrase should be replaced
 
 ``tools/words.yaml`` has the rules: a regular expression, and what to write instead. Code blocks, inline code and
-addresses of links are not prose, so they are not checked.
+addresses of links are not prose, so they are not checked. Of kproxy's sources the strings are: help, log lines, errors.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,12 +26,12 @@ PAGES: Final = (
     "deploy/**/*.y*ml",
     "deploy/**/*.txt",
     "kproxy/**/*.html",
+    "kproxy/**/*.py",
 )
 #: It is history.
 _LEFT_OUT: Final = {"CHANGELOG.md"}
-#: Their tables quote the names of flaws from the simulations, and what past runs found.
-_QUOTING: Final = {"reliability.md"}
-_ROW: Final = re.compile(r"^\|.*", re.MULTILINE)
+#: A decorator that makes a function a command.
+_COMMAND: Final = re.compile(r"\.(command|group)\(")
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 _INLINE: Final = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)")
@@ -62,13 +63,27 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 
 
 def check(name: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Yield each phrase of a page in Markdown that a rule finds, by line."""
-    prose = text
-    for code in (_FENCED, _INDENTED, _INLINE, *([_ROW] if Path(name).name in _QUOTING else [])):
+    """Yield each phrase of a page in Markdown, or of the strings of a Python file, that a rule finds, by line."""
+    prose = _strings(text) if name.endswith(".py") else text
+    for code in (_FENCED, _INDENTED, _INLINE):
         prose = code.sub(_blank, prose)
     found = [(match.start(), match[0], rule.write) for rule in rules for match in rule.phrase.finditer(prose)]
     for start, words, write in sorted(found):
         yield Finding(name, prose.count("\n", 0, start) + 1, " ".join(words.split()), write)
+
+
+def _strings(source: str) -> str:
+    """Return the strings of a Python file, each in the line where it begins; of docstrings those that click prints."""
+    tree = ast.parse(source)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(_COMMAND.search(ast.unparse(row)) for row in node.decorator_list):
+            docstrings -= {row.value for row in node.body if isinstance(row, ast.Expr)}
+    lines = [""] * (source.count("\n") + 1)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            lines[node.lineno - 1] += f" {' '.join(node.value.split())};"
+    return "\n".join(lines)
 
 
 def _blank(match: "re.Match[str]") -> str:

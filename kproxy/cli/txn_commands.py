@@ -114,7 +114,7 @@ def begin(
 )
 @control_options
 def initialize(transactional_id: str, client_id: str, timeout_ms: int, as_json: bool, **where: Any) -> int:
-    """Take an id for a group of producers: who had it is fenced, what is prepared stays."""
+    """Take an id for a group of producers: its former owner is fenced, prepared parts stay."""
     found = control_client(**where).initialize(transactional_id, client_id=client_id, timeout_ms=timeout_ms)
     return _show(found, as_json)
 

@@ -75,7 +75,7 @@ def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: 
             timestamp = fixed_timestamp
         yield Record(header.base_offset + delta, timestamp, key, value, headers)
     if pos != len(data):
-        raise CorruptRecord("batch has bytes behind its last record")
+        raise CorruptRecord("batch has bytes after its last record")
 
 
 def _read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:

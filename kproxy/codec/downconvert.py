@@ -179,7 +179,7 @@ def _convert_all(data: bytes, count: int, layout: _Layout) -> tuple[bytes, int, 
     except (IndexError, StructError) as error:
         raise CorruptRecord("record cut short, or with an absurd number") from error
     if pos != len(data):
-        raise CorruptRecord("batch has bytes behind its last record")
+        raise CorruptRecord("batch has bytes after its last record")
     return b"".join(chunks), kept, last, latest
 
 

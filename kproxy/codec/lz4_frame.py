@@ -96,4 +96,4 @@ def _content_bound(frame: bytes, pos: int, block_size: int) -> int:
         # No LZ4 sequence makes more than 255 bytes out of one.
         bound += size if word & _STORED else min(block_size, 255 * size)
         pos += size + trailer
-    raise RemoteProtocolError("lz4 frame cut short, or bytes behind its end")
+    raise RemoteProtocolError("lz4 frame cut short, or bytes after its end")

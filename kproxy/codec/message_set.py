@@ -68,7 +68,7 @@ def read_entry(view: memoryview, pos: int, *, check_crc: bool = True) -> Entry:
     key, at = _nullable(entry, PREFIX[magic])
     value, at = _nullable(entry, at)
     if at != size:
-        raise CorruptRecord("entry has bytes behind its value")
+        raise CorruptRecord("entry has bytes after its value")
     timestamp = _I64.unpack_from(entry, 18)[0] if magic else NO_TIMESTAMP
     return Entry(offset, size, magic, attributes, timestamp, key, value)
 

@@ -123,9 +123,9 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             partitions.append(PartitionData(topic, index, pos, pos + size))
             pos += size
             if pos > end:
-                raise RemoteProtocolError(f"record set of {size} bytes ends behind its frame")
+                raise RemoteProtocolError(f"record set of {size} bytes ends after its frame")
     if pos != end:
-        raise RemoteProtocolError(f"{end - pos} bytes behind the end of a Produce v{version} request")
+        raise RemoteProtocolError(f"{end - pos} bytes after the end of a Produce v{version} request")
     return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
 
 
@@ -151,13 +151,13 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             start, stop = (pos, pos + size - 1) if size else (-1, -1)
             pos += max(size - 1, 0)
             if pos > end:
-                raise RemoteProtocolError(f"record set of {size - 1} bytes ends behind its frame")
+                raise RemoteProtocolError(f"record set of {size - 1} bytes ends after its frame")
             partitions.append(PartitionData(topic, index, start, stop))
             pos = skip_tags(frame, pos)
         pos = skip_tags(frame, pos)
     pos = skip_tags(frame, pos)
     if pos != end:
-        raise RemoteProtocolError(f"{end - pos} bytes behind the end of a Produce v{version} request")
+        raise RemoteProtocolError(f"{end - pos} bytes after the end of a Produce v{version} request")
     return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
 
 
@@ -245,7 +245,7 @@ def _few(count: int, room: int, most: int) -> int:
 
 def _name(frame: Buffer, pos: int, size: int) -> tuple[TopicRef, int]:
     if size < 0 or pos + size > len(frame):
-        raise RemoteProtocolError(f"topic of {size} bytes ends behind its frame")
+        raise RemoteProtocolError(f"topic of {size} bytes ends after its frame")
     return bytes(frame[pos : pos + size]), pos + size
 
 
@@ -277,5 +277,5 @@ def skip_tags(frame: Buffer, pos: int) -> int:
         size, pos = _uvarint(frame, pos)
         pos += size
         if pos > len(frame):
-            raise RemoteProtocolError(f"tagged field of {size} bytes ends behind its frame")
+            raise RemoteProtocolError(f"tagged field of {size} bytes ends after its frame")
     return pos

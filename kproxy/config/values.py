@@ -389,7 +389,7 @@ def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
         raise ValueError(wanted)
     for id_pattern, _ in pairs:
         if not id_pattern or "," in id_pattern:
-            raise ValueError(f"a pattern of {of_what} must not be empty or hold a comma; ? stands for any letter")
+            raise ValueError(f"a pattern of {of_what} must not be empty or hold a comma; ? matches any letter")
     return pairs
 
 

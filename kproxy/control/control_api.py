@@ -210,7 +210,7 @@ def _parse(request: Request, raw: bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a field stands there twice")
+        raise ValueError("a field is given twice")
     return found
 
 

@@ -87,7 +87,7 @@ _CLIENT: Final = _schema(
 _LANE: Final = _schema(
     facts.LaneFact,
     "A producer id of kproxy's own and the client that writes under it.",
-    producer_id="kproxy's own; null: the lane was given up.",
+    producer_id="kproxy's own; null: the producer id was given up.",
     state={"enum": ["leased", "resting", "given up"]},
     unacknowledged_ms="Age of its oldest batch without an outcome, ms.",
     in_doubt="Of its producer; the same for all its lanes.",

@@ -91,7 +91,14 @@ OPERATIONS: Final = (
         "Prepare",
         True,
     ),
-    _O("post", f"{_ONE}/initialize", "initialize", "Takes the id: who had it is fenced.", "Transaction", "Initialize"),
+    _O(
+        "post",
+        f"{_ONE}/initialize",
+        "initialize",
+        "Takes the id and fences its former owner.",
+        "Transaction",
+        "Initialize",
+    ),
     _O(
         "post",
         f"{_MEMBER}/begin",

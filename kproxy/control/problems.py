@@ -21,7 +21,7 @@ class Advice(NamedTuple):
 
 
 _UNKNOWN: Final = Advice(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "Look at kproxy's log; kproxy txn describe tells what became of the transaction."
+    HTTPStatus.INTERNAL_SERVER_ERROR, "Look at kproxy's log; kproxy txn describe shows the outcome of the transaction."
 )
 _WAIT: Final = Advice(HTTPStatus.SERVICE_UNAVAILABLE, "Try again in a moment.")
 _TAKEN_OVER: Final = Advice(

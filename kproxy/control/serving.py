@@ -112,7 +112,7 @@ def unix_listener(option: str, path: Path, kind: int = socket.SOCK_STREAM) -> It
 def _clear_away(option: str, path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise cannot_listen(option, path, "a file that is no socket is there")
+            raise cannot_listen(option, path, "a file that is not a socket has this name")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

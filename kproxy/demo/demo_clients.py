@@ -87,7 +87,7 @@ def send(bootstrap: str, topic: str, count: int, progress: Callable[[int], None]
         if settled != last:
             last, since = settled, time.monotonic()
         elif time.monotonic() - since > _STALL_SECONDS:
-            raise DemoFailed(f"the producer stands still at {settled:,} of {count:,} records")
+            raise DemoFailed(f"the producer makes no progress at {settled:,} of {count:,} records")
     progress(len(delivery.acknowledged))
     return delivery
 

@@ -20,7 +20,7 @@ _FAIL_SKEW_MS: Final = 60_000
 def bootstrap(examined: Examined) -> Iterator[Finding]:
     """Each of bootstrap.servers."""
     gone = {address: error for address, error in examined.bootstrap.items() if error is not None}
-    advice = "look at bootstrap.servers, at the brokers, and at what stands between (name, firewall, TLS, login)"
+    advice = "check bootstrap.servers, the brokers, and the way to them (name, firewall, TLS, login)"
     for address, error in gone.items():
         if len(gone) == len(examined.bootstrap):
             yield fail(f"{address}: {error}", advice)
@@ -87,12 +87,12 @@ def clock(examined: Examined) -> Iterator[Finding]:
     """How far this host's clock and the controller's are apart."""
     skew = examined.clock
     if skew is None:
-        yield skipped("the brokers do not tell their time (KRaft does, to who may Describe the cluster)")
+        yield skipped("the brokers do not report their time (KRaft does, to a user with Describe on the cluster)")
         return
     off = max(abs(skew.ahead_ms) - skew.uncertain_ms, 0)
     where = "ahead of" if skew.ahead_ms > 0 else "behind"
     found = f"the controller's clock is {abs(skew.ahead_ms)} ms {where} this host's (known to {skew.uncertain_ms} ms)"
-    advice = "let both follow NTP: ages and time-outs of transactions, and who is silent, are told by brokers' times"
+    advice = "let both follow NTP: kproxy takes ages and time-outs of transactions from the brokers' timestamps"
     if off > _FAIL_SKEW_MS:
         yield fail(found, advice)
     elif off > _WARN_SKEW_MS:

@@ -61,14 +61,14 @@ def expiration(examined: Examined) -> Iterator[Finding]:
     config = examined.config
     kept = examined.broker_numbers("producer.id.expiration.ms")
     if not kept:
-        yield skipped("the brokers do not tell producer.id.expiration.ms (Kafka 3.4 and later do, to who may ask)")
+        yield skipped("the brokers do not report producer.id.expiration.ms (from Kafka 3.4 on, with DescribeConfigs)")
         return
     shortest, needed = min(kept.values()), config.retry_window_ms + config.delivery_timeout_ms
     if shortest <= needed:
         yield fail(
             f"brokers forget producer ids after {shortest} ms (producer.id.expiration.ms); retry.window.ms and "
             f"delivery.timeout.ms together are {needed}",
-            "what is sent again behind that is not recognised as a duplicate: raise it at the brokers",
+            "a retry after that is not recognised as a duplicate: raise it at the brokers",
         )
     else:
         yield ok(f"brokers remember producer ids for {shortest} ms, longer than the {needed} ms in which retries come")
@@ -79,7 +79,7 @@ def transaction_timeouts(examined: Examined) -> Iterator[Finding]:
     ours = examined.config.transaction_max_timeout_ms
     theirs = examined.broker_numbers("transaction.max.timeout.ms")
     if not theirs:
-        yield skipped("the brokers do not tell transaction.max.timeout.ms")
+        yield skipped("the brokers do not report transaction.max.timeout.ms")
     elif all(rule.home is Home.KPROXY for rule in examined.config.transactions_home):
         yield ok(f"kproxy decides all transactions: at most {ours} ms")
     elif ours > min(theirs.values()):

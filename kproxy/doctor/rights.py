@@ -22,7 +22,7 @@ def markers(examined: Examined) -> Iterator[Finding]:
     """ClusterAction or Alter on the cluster: WriteTxnMarkers, which fences a producer id."""
     rights = examined.cluster_rights
     if rights == NOT_TOLD:
-        yield skipped("the brokers do not tell rights (Kafka 2.3 and later do)")
+        yield skipped("the brokers do not report rights (Kafka 2.3 and later do)")
     elif not rights:
         yield skipped("kproxy may not Describe the cluster, so its rights are unknown", "grant Describe on the cluster")
     elif has(rights, Right.CLUSTER_ACTION) or has(rights, Right.ALTER):
@@ -75,7 +75,7 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
         rights = topic.topic_authorized_operations
         if rights == NOT_TOLD:
             complete = False
-            yield skipped(f"the brokers do not tell rights on {plan.name}")
+            yield skipped(f"the brokers do not report rights on {plan.name}")
             continue
         wanted = _OWN_TOPIC | ({"Delete": Right.DELETE} if plan.name == TRANSACTION_LOG else {})
         missing = [name for name, right in wanted.items() if not has(rights, right)]
@@ -102,4 +102,4 @@ def reading(examined: Examined) -> Iterator[Finding]:
     elif known:
         yield ok(f"all {len(known)} topics of users may be read")
     else:
-        yield skipped("no topics of users are seen, or the brokers do not tell rights on them")
+        yield skipped("no topics of users are seen, or the brokers do not report rights on them")

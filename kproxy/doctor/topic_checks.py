@@ -56,7 +56,7 @@ def _replicas(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
     if fewest < plan.replicas:
         yield warn(
             f"{plan.name} has {fewest} replicas, {plan.replicas_option} says {plan.replicas}",
-            "with fewer it is lost, or stands still, with fewer brokers: raise them with kafka-reassign-partitions.sh",
+            "the loss of a broker may stop it, or lose records: add replicas with kafka-reassign-partitions.sh",
         )
     text = examined.settings.get(plan.name, {}).get(_MIN_ISR, "")
     if not text.isdigit():
@@ -69,7 +69,7 @@ def _replicas(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
         )
     elif least >= fewest > 1:
         yield warn(
-            f"{plan.name} has {_MIN_ISR} {least} of {fewest} replicas: it stands still when one broker is down",
+            f"{plan.name} has {_MIN_ISR} {least} of {fewest} replicas: it stops when one broker is down",
             f"lower {_MIN_ISR} to {fewest - 1}, or add a replica",
         )
     short = [
@@ -87,7 +87,7 @@ def _replicas(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
 def _settings(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
     settings = examined.settings.get(plan.name)
     if settings is None:
-        yield warn(f"brokers do not tell the settings of {plan.name}", f"grant DescribeConfigs on topic {plan.name}")
+        yield warn(f"brokers do not report the settings of {plan.name}", f"grant DescribeConfigs on topic {plan.name}")
         return
     for name, harm in plan.wrong.items():
         wanted = plan.settings.get(name)

@@ -174,7 +174,7 @@ class Session:
         api_key, version, correlation_id, name_length = _START.unpack_from(frame, _PREFIX)
         body = _PREFIX + _START.size + max(name_length, 0)
         if body > len(frame):
-            raise RemoteProtocolError("client id ends behind its frame")
+            raise RemoteProtocolError("client id ends after its frame")
         if not self.ctx.logged_in and api_key not in BEFORE_LOGIN:
             return self._prove(now)
         self._note_client(bytes(frame[_PREFIX + _START.size : body]))

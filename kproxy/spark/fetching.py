@@ -224,7 +224,7 @@ class _Fetcher:
         partition, end = self._wanted.partition, self._wanted.end
         earliest = self._cluster.offsets({partition: EARLIEST})[partition] or 0
         lost = min(max(earliest, self._position), end) if earliest > self._position else end
-        problem = f"{partition}: the records from offset {self._position} to {lost - 1} are gone"
+        problem = f"{partition}: the records from offset {self._position} to {lost - 1} no longer exist"
         if self._how.fail_on_data_loss:
             raise DataLost(f"{problem}; set failOnDataLoss to false to continue without them")
         _LOG.warning("%s", problem)

@@ -282,7 +282,7 @@ class KafkaCluster:
                 if part.error_code == 0:
                     found[each] = part.offset if part.offset >= 0 else None
                     continue
-                problem = f"{leader.address} can't tell the offsets of {each}: {error_name(part.error_code)}"
+                problem = f"{leader.address} cannot read the offsets of {each}: {error_name(part.error_code)}"
                 if part.error_code not in PASSING:
                     raise KafkaError(problem)
         if problem is not None:
@@ -296,7 +296,7 @@ class KafkaCluster:
         coordinator = self._connect(Address(row.host, row.port))
         request = OffsetFetchRequest(group_id=group, topics=None)
         response = self.ask(coordinator, request, (2, 7), OffsetFetchResponse)
-        _check(response.error_code, f"{coordinator.address} can't tell the offsets of group {group!r}")
+        _check(response.error_code, f"{coordinator.address} cannot read the offsets of group {group!r}")
         found = {}
         for topic in response.topics:
             for part in topic.partitions:

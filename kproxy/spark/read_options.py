@@ -115,7 +115,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if as_batches:
         for name in (*_ISOLATION, "includeHeaders"):
             if name in given:
-                raise OptionError(f"{name} does not go with records.as=batches, which tells of all batches")
+                raise OptionError(f"{name} does not go with records.as=batches, which returns all batches")
     least, most = number(given, "minOffsetsPerTrigger", None), number(given, "maxOffsetsPerTrigger", None)
     if least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")

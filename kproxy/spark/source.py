@@ -47,9 +47,7 @@ class KproxyDataSource(DataSource):
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """The writer of ``df.write``; errors as ``kproxy.spark.sink`` says, and OptionError for mode overwrite."""
         if overwrite:
-            raise OptionError(
-                "mode: overwrite is not possible, topics are only written behind their end; valid: append"
-            )
+            raise OptionError("mode: overwrite is not possible, topics are only appended to; valid: append")
         from kproxy.spark.sink import batch_writer
 
         return batch_writer(self.options, schema)

@@ -91,7 +91,7 @@ def partition_attributes(partitions: Iterable[TopicPartition]) -> dict[str, str 
 
 def _error(slot: Slot, traced: Traced) -> str | None:
     if slot.failed:
-        return "no answer could be had, the connection was ended"
+        return "the broker did not answer; the connection was closed"
     return ", ".join(_error_name(code) for code in sorted(traced.errors)) or None
 
 

@@ -45,7 +45,7 @@ def test_a_living_one_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     path.write_text("precious", encoding="utf-8")
-    with pytest.raises(StartupError, match="no socket is there"), unix_listener(OPTION, path):
+    with pytest.raises(StartupError, match="not a socket"), unix_listener(OPTION, path):
         pass
     assert path.read_text(encoding="utf-8") == "precious"
 

@@ -66,7 +66,7 @@ async def test_acknowledged_by_one_alone_or_standing_still_with_one_down() -> No
         found = await examined(cluster)
     lanes, log = topic_checks.own_topics(found)
     assert "on 1 broker alone" in lanes.found
-    assert "stands still when one broker is down" in log.found
+    assert "stops when one broker is down" in log.found
 
 
 async def test_partitions_that_take_no_writes() -> None:

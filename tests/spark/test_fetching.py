@@ -107,7 +107,7 @@ def test_an_error_that_does_not_pass_is_told(fake: Fake) -> None:
 def test_records_that_are_gone_are_told_or_passed(fake: Fake) -> None:
     fake.do(lambda server: server.cluster.topics["t"].partitions[0].log.delete_before(15))
     with fake.cluster() as cluster:
-        with pytest.raises(DataLost, match="t-0: the records from offset 5 to 14 are gone; set failOnDataLoss"):
+        with pytest.raises(DataLost, match="t-0: the records from offset 5 to 14 no longer exist; set failOnDataLoss"):
             _offsets(cluster, 5, 30)
         assert _offsets(cluster, 5, 30, fail_on_data_loss=False) == list(range(15, 30))
         assert _offsets(cluster, 5, 10, fail_on_data_loss=False) == []
@@ -115,7 +115,7 @@ def test_records_that_are_gone_are_told_or_passed(fake: Fake) -> None:
 
 def test_a_log_that_is_shorter_than_the_range_is_loss(fake: Fake) -> None:
     with fake.cluster() as cluster:
-        with pytest.raises(DataLost, match="from offset 40 to 49 are gone"):
+        with pytest.raises(DataLost, match="from offset 40 to 49 no longer exist"):
             _offsets(cluster, 40, 50)
         assert _offsets(cluster, 40, 50, fail_on_data_loss=False) == []
 

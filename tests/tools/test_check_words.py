@@ -26,10 +26,20 @@ def test_code_and_addresses_are_not_prose() -> None:
     assert found("```\nbehind it\n```\n\n    behind it\n\nUse `behind it`, [here](behind-it.md).\n") == []
 
 
-def test_only_where_tables_quote_names_they_are_not_prose() -> None:
-    row = "| behind it |\n\nBehind it.\n"
-    assert [finding.line for finding in check("docs/reliability.md", row, read_rules())] == [3]
-    assert [finding.line for finding in check("docs/other.md", row, read_rules())] == [1, 3]
+def test_of_python_the_strings_are_prose_and_the_help_of_commands() -> None:
+    source = """
+def plain() -> str:
+    "What is behind it."
+    raise ValueError(f"{plain()} is behind "  # behind that
+        "it")
+
+
+@click.command("plain")
+def command() -> None:
+    "Show what is behind it."
+"""
+    findings = check("kproxy/plain.py", source, read_rules())
+    assert [(finding.line, finding.words) for finding in findings] == [(4, "behind"), (10, "behind")]
 
 
 def test_lines_are_counted_over_code() -> None:

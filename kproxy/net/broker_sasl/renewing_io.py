@@ -203,7 +203,7 @@ class RenewingIO(WrappedIO):
         left = self._ends - trio.current_time()
         if left <= 0:
             self.close()
-            raise OSError(f"{self._inner.peer}: the login is over, and there is no other")
+            raise OSError(f"{self._inner.peer}: the login has expired, and could not be renewed")
         self._due = trio.current_time() + max(_SHORTEST_PAUSE_SECONDS, left / 2)
         self._busy = False
         self._wake()

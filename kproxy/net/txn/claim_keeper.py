@@ -148,7 +148,7 @@ class ClaimKeeper:
 
         async def same(view: IdView | None) -> Producer:
             if view is None or view.open_since() != since:
-                raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is over")
+                raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction has ended")
             return NOBODY
 
         with suppress(_Superseded):

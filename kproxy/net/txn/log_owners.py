@@ -242,7 +242,7 @@ class LogOwners:
         since = view.open_since()
         assert since is not None
         log.info(
-            "aborting a transaction that nobody ends",
+            "aborting a transaction that its producer does not end",
             transactional_id=view.transactional_id,
             instance_id=view.claim.instance_id,
         )

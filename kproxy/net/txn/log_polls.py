@@ -218,7 +218,7 @@ class LogPolls:
             if part.damaged_at != part.position:
                 part.damaged_at = part.position
                 log.error(
-                    "the transaction log is damaged: nothing behind is read until it can be",
+                    "the transaction log is damaged: kproxy reads nothing after this offset, and tries again",
                     topic=self._topic.name,
                     partition=part.index,
                     offset=part.position,
@@ -235,7 +235,7 @@ class LogPolls:
         elif isinstance(error, TopicDeleted) and any(self._topic_id) and self._gone_since is None:
             self._gone_since = trio.current_time()
             log.error(
-                "the topic of the transaction log was deleted: nothing is begun or decided until it is there again",
+                "the topic of the transaction log was deleted: transactions wait until it exists again",
                 topic=self._topic.name,
                 left_ms=self._config.transaction_max_timeout_ms if self._creates_again else None,
                 advice="restore it; kproxy creates an empty one after left_ms" if self._creates_again else "restore it",

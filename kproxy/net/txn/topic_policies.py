@@ -125,7 +125,7 @@ class TopicPolicies:
         if not self._warned:
             self._warned = True
             log.warning(
-                "brokers don't tell whether topics are compacted; transactions that write to compacted ones lose data",
+                "the broker does not report whether a topic is compacted; transactions in compacted topics lose data",
                 topic=topic,
                 error=error,
                 grant="DescribeConfigs on the topics of transactions, to kproxy's principal",

@@ -133,7 +133,7 @@ class LoginGate:
         login = self._login
         if login is None and self._who is not None and int.from_bytes(frame[4:6], "big") not in LOGINS:
             if self._expires_at is not None and now > self._expires_at:
-                raise NotLoggedInError(f"the login of {self._ctx.principal} is over, and was not renewed in time")
+                raise NotLoggedInError(f"the login of {self._ctx.principal} has expired, and was not renewed in time")
             return False
         if login is not None and login.bare:
             return self._token(_Asked(None, len(frame), now), login, bytes(frame[_PREFIX:]))

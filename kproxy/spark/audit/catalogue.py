@@ -41,10 +41,10 @@ FINDINGS: Final = (
         "duplicate_sequences",
         "Batches written twice",
         Severity.BROKEN,
-        "A producer's sequences come again, or go back: readers see these records more than once. Brokers and kproxy "
+        "A producer's sequences repeat or go back: readers see these records more than once. Brokers and kproxy "
         "both keep this from happening as long as they remember the producer.",
-        "Compare with the broker's producer.id.expiration.ms and with who wrote around the time shown; consumers that "
-        "must not count twice skip the offsets shown.",
+        "Compare with the broker's producer.id.expiration.ms and with the producers that wrote around the time "
+        "shown; consumers that must not count twice skip the offsets shown.",
         "repeated",
         sequences.duplicate_sequences,
         repeated=content.within_offsets,
@@ -94,8 +94,8 @@ FINDINGS: Final = (
         "open_transactions",
         "Transactions open for too long",
         Severity.BROKEN,
-        "A transaction is neither committed nor aborted: read_committed consumers wait behind it. Any kproxy aborts it "
-        "behind its time-out; so none may be running, or its time-out is too long.",
+        "A transaction is neither committed nor aborted: read_committed consumers wait at it. Any kproxy aborts it "
+        "after its time-out; so none may be running, or its time-out is too long.",
         "kproxy txn describe ID, then kproxy txn abort ID.",
         "seconds",
         transaction_checks.open_transactions,
@@ -113,7 +113,7 @@ FINDINGS: Final = (
         "stuck_partitions",
         "Last stable offsets that do not move",
         Severity.BROKEN,
-        "The first undecided batch of a partition is too old; read_committed consumers see nothing behind it.",
+        "The first undecided batch of a partition is too old; read_committed consumers see nothing after it.",
         "If the producer id is one of kproxy's: kproxy txn list. Else it is a transaction of the brokers' own: "
         "kafka-transactions.sh find-hanging, then abort.",
         "seconds",
@@ -121,10 +121,10 @@ FINDINGS: Final = (
     ),
     Finding(
         "unknown_producers",
-        "Producer ids that nobody knows",
+        "Unknown producer ids",
         Severity.BROKEN,
         "Batches of one of kproxy's transactions of which the transaction log says nothing; read_committed consumers "
-        "wait behind them. The log, or a part of it, was lost, or they come from another cluster's log.",
+        "wait at them. The log, or a part of it, was lost, or they come from another cluster's log.",
         "If the log will not come back, reject the producer id: its data are treated as aborted then.",
         "hidden_bytes",
         transaction_checks.unknown_producers,
@@ -133,14 +133,14 @@ FINDINGS: Final = (
         "unreadable_log",
         "Transaction log that can't be read",
         Severity.BROKEN,
-        "A record of the transaction log is damaged, or of a newer kproxy: this version decides nothing behind it.",
+        "A record of the transaction log is damaged, or of a newer kproxy: this version decides nothing after it.",
         "Use the newest version of kproxy that runs on the cluster; nobody but kproxy may write to the topic.",
         "log_offset",
         transaction_checks.unreadable_log,
     ),
     Finding(
         "group_offsets_behind",
-        "Groups behind their own outputs",
+        "Groups whose offsets are before their own outputs",
         Severity.BROKEN,
         "A transaction committed outputs together with an offset of the group, and the group's offset is lower now: "
         "a consumer that starts there processes the same records again.",

@@ -89,7 +89,7 @@ class _Folding:
     def end(self) -> Iterator[Row]:
         """Facts that are true at the end of the log."""
         if not self._views.knows(self.partition) and self.partition not in self._views.foreign:
-            yield self._row("unreadable", detail="begins behind its start, and no snapshot says what was there")
+            yield self._row("unreadable", detail="begins after its start, and no snapshot has the records before")
         for view in self._views.of_partition(self.partition):
             yield from self._at_end(view)
         for producer_id in sorted(self._views.rejected(self.partition)):

@@ -49,7 +49,7 @@ def _inputs(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
 def _order(step: Step, name: str, steps: Mapping[str, Step]) -> str:
     way = _way(name.lower(), step.name.lower(), steps, [])
     if way is None:
-        return f"step {step.name!r} reads {name!r}, which stands below it: a step reads those above it"
+        return f"step {step.name!r} reads {name!r}, which is below it: a step reads steps above it"
     circle = " reads ".join(repr(steps[each].name) for each in (step.name.lower(), *way))
     return f"steps read each other: {circle}"
 

@@ -6,8 +6,8 @@ NOT_MODELLED: Final = (
     "transactions: markers are written at once, or when a test lets them (hold_markers), and do not wait for replicas; "
     "a transaction that takes too long is aborted by the first request of anybody that comes then (a real coordinator "
     "looks every 10 s); ids expire when a test says so (expire_transactional_id); an epoch that is used up at an end, "
-    "two-phase commit (KIP-939), and a coordinator that loses what it knew are left out; the aborted list goes on to "
-    "the last stable offset (a real one ends at the index entry behind what is given) and keeps what retention has "
+    "two-phase commit (KIP-939), and a coordinator that loses what it knew are left out; the aborted list continues to "
+    "the last stable offset (a real one ends at the index entry after what is given) and keeps what retention has "
     "thrown away",
     "replication: all replicas share the leader's log, so a replica only ever holds the beginning of it; one that "
     "comes back and is elected uncleanly has none of the records that the log lost meanwhile; no replica falls out of "
@@ -21,12 +21,12 @@ NOT_MODELLED: Final = (
     "committed offsets do not expire",
     "storage: no segments: retention throws away batch by batch and compaction takes all but the last batch, both "
     "only when told to; compaction keeps deletions and markers for good; no tiers; a broker whose log directory failed "
-    "goes on with KAFKA_STORAGE_ERROR for all it has (a real one with one directory ends, with several it loses only "
+    "continues with KAFKA_STORAGE_ERROR for all it has (a real one with one directory ends, with several it loses only "
     "that one); a broker that comes back knows its producers (a real one may have lost those whose records retention "
     "took: forget_producers)",
     "record validation: a refused record is not named (record_errors, error_message); "
     "message.timestamp.before.max.ms and after.max.ms are not applied",
-    "SASL: on all brokers or on none; no bare tokens behind SaslHandshake v0; no delegation tokens",
+    "SASL: on all brokers or on none; no bare tokens after SaslHandshake v0; no delegation tokens",
     "other security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",
     "APIs of other groups (consumer, share, streams), reassignment, ACLs, features, quorum: not advertised",
 )

@@ -237,7 +237,7 @@ async def test_without_a_password_requests_go_on_until_the_login_is_over() -> No
         assert await broker.frame() == frame(b"q")[4:]
         assert broker.renewals.said == ["no password"]
         io._due = io._ends = 0.0
-        with pytest.raises(OSError, match="the login is over, and there is no other"):
+        with pytest.raises(OSError, match="the login has expired, and could not be renewed"):
             await io.send_all([frame(b"q")])
         assert io.closed
 

@@ -193,7 +193,7 @@ async def test_without_a_password_no_request_goes_out_behind_the_end_of_the_logi
     async with broker(ENDING, Stats(), **login(password)) as (fake, network):
         client = await BrokerClient.open(network, place(fake), 5000, 5000)
         remove(password)
-        with pytest.raises(OSError, match="the login is over, and there is no other"):
+        with pytest.raises(OSError, match="the login has expired, and could not be renewed"):
             await call_on(client)
         assert client.closed
 

@@ -45,7 +45,7 @@ def test_names_are_compared_as_spark_does(tmp_path: Path) -> None:
 
 def test_a_step_that_stands_below(tmp_path: Path) -> None:
     assert faults(tmp_path, steps(("first", "second"), ("second", "a"))) == [
-        "3: steps[0].sql: step 'first' reads 'second', which stands below it: a step reads those above it"
+        "3: steps[0].sql: step 'first' reads 'second', which is below it: a step reads steps above it"
     ]
 
 

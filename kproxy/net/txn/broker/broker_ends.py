@@ -97,7 +97,7 @@ class BrokerEnds:
             self._noted.add(left)
         except (TxnError, OSError, KproxyError) as error:
             log.info(
-                "the end of a transaction will be told the broker again",
+                "the end of a transaction will be sent to the broker again",
                 transactional_id=left.transactional_id,
                 member=one.name,
                 reason=str(error),
@@ -122,7 +122,7 @@ class BrokerEnds:
             return
         self._stats.torn += 1
         log.error(
-            "a transaction was committed in part: the broker had aborted a member before it was told",
+            "a transaction was committed in part: the broker aborted a member before it received the commit",
             transactional_id=left.transactional_id,
             member=one.name,
             broker_transactional_id=one.native.transactional_id,

@@ -154,7 +154,7 @@ class BrokerRequests:
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
         if answer.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
-            raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and who had it last")
+            raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and its last owner")
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:

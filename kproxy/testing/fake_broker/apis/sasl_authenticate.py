@@ -11,7 +11,7 @@ async def handle(call: Call) -> SaslAuthenticateResponse:
     logins = call.cluster.logins
     login = logins.by_connection.get(call.connection)
     if logins.rules is None or login is None or login.mechanism is None:
-        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="no login goes on")
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="no login has begun")
     try:
         answer = logins.take(call.connection, call.request.auth_bytes, call.now)
     except Refused:
