@@ -25,7 +25,7 @@ from kproxy.net.senders import sender_of
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
-from kproxy.proxy.handlers.base import Fault
+from kproxy.proxy.context import Fault
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import CoordinatorCall, Session, Waiting
@@ -189,14 +189,14 @@ class Connection:
             await self._serve()
         except RemoteProtocolError as error:
             self._count_refusal(error.refusal)
-            client_id = self.session.ctx.client_id
+            client_id = self.session.ctx.client.client_id
             log.warning("request refused, connection closed", peer=peer, client_id=client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
         finally:
-            self._coordinator_calls.closed(self.session.ctx.connection, received_all=self._received_all())
+            self._coordinator_calls.closed(self.session.ctx.client.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
         self.client.close()
@@ -349,7 +349,7 @@ class Connection:
     @property
     def sender(self) -> str:
         """Whose its unfinished requests are: its principal's or, where it has none, its address's."""
-        principal = self.session.ctx.principal
+        principal = self.session.ctx.client.principal
         return sender_of(self.client.peer_host) if principal == ANONYMOUS else principal
 
     def crowds_out(self, now: float) -> float | None:
@@ -455,7 +455,7 @@ class Connection:
             tried.append(broker)
             try:
                 versions = await self.cluster.versions(broker)
-                io = await self.cluster.connect_for(self.session.ctx.principal, broker)
+                io = await self.cluster.connect_for(self.session.ctx.client.principal, broker)
                 break
             except (OSError, RemoteProtocolError):
                 self.cluster.count_error("connect", broker)

@@ -79,7 +79,7 @@ class Intake:
         """Takes the client for whom its certificate says it is. RemoteProtocolError: for nobody who may come in."""
         self._introduced = True
         rules = self._config.ssl_principal_mapping_rules
-        self._session.ctx.principal = of_certificate(self._connection.client.peer_certificate, rules)
+        self._session.ctx.know(principal=of_certificate(self._connection.client.peer_certificate, rules))
 
     def connected(self, node_id: int) -> None:
         """Takes note of the broker that requests go to from now on."""
@@ -165,7 +165,7 @@ class Intake:
         assert login is not None
         assert self._logins is not None
         client = self._connection.client
-        await self._logins.serve(login, self._session.ctx.client_id, client.peer, client.peer_closed)
+        await self._logins.serve(login, self._session.ctx.client.client_id, client.peer, client.peer_closed)
 
     def _due(self, frame: bytearray) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""

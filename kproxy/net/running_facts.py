@@ -13,6 +13,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.connection import Connection
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
+from kproxy.proxy.context import Fault
 from kproxy.proxy.facts import (
     MOST_ROWS,
     BrokerFact,
@@ -27,7 +28,6 @@ from kproxy.proxy.facts import (
     TransactionsFact,
     not_ready_reasons,
 )
-from kproxy.proxy.handlers.base import Fault
 from kproxy.proxy.last_faults import Whose
 from kproxy.proxy.stats import Stats
 
@@ -111,7 +111,7 @@ class Facts:
         faults = dict(self._server.last_faults.by_client)
         for connection in self._server.connections:
             ctx = connection.session.ctx
-            whose = Whose(ctx.client_id, connection.client.peer_host)
+            whose = Whose(ctx.client.client_id, connection.client.peer_host)
             known = faults.get(whose)
             if ctx.fault is not None and (known is None or known.at < ctx.fault.at):
                 faults[whose] = ctx.fault
@@ -138,10 +138,10 @@ class Facts:
         """One row for each client, the busiest first; of ``client_id`` alone, if it is given."""
         groups: dict[tuple[str, ...], list[Connection]] = {}
         for connection in self._server.connections:
-            ctx = connection.session.ctx
-            if client_id not in (None, ctx.client_id):
+            who = connection.session.ctx.client
+            if client_id not in (None, who.client_id):
                 continue
-            key = (ctx.client_id, ctx.software, ctx.software_version, connection.client.peer_host, ctx.principal)
+            key = (who.client_id, who.software, who.software_version, connection.client.peer_host, who.principal)
             groups.setdefault(key, []).append(connection)
         busiest = sorted(groups.items(), key=lambda row: (-sum(map(self._sampler.answered, row[1])), row[0]))
         faults = self._faults()

@@ -30,12 +30,10 @@ from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
 from kproxy.net.succession import Succession
 from kproxy.proxy.authorization.access import Access
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Client, Context, Policy, Services
 from kproxy.proxy.last_faults import LastFaults
 from kproxy.proxy.permits import Permits, is_listed
-from kproxy.proxy.produce_gate import SessionLimits
-from kproxy.proxy.producing import ProducerLimits
-from kproxy.proxy.routing import Address, Broker, preferred_ports
+from kproxy.proxy.routing import Address, Broker, ClusterMap, preferred_ports
 from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces
@@ -43,6 +41,7 @@ from kproxy.txn.last_stable import LastStable
 
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
+    from kproxy.net.txn.transaction_api import TransactionApi
 
 log = structlog.get_logger("kproxy.server")
 
@@ -109,19 +108,19 @@ class Server:
         self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
         self._api = transactions.api() if transactions is not None else None
-        self._views = transactions.views if transactions is not None else None
         #: What connections need to show committed data alone; None: kproxy decides no transactions.
         self.reading = transactions.reading if transactions is not None else None
         self._by_sender: Counter[str] = Counter()
         self._introductions = LogLimit()
         self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
-        self._limits = _session_limits(config)
+        self._shared_services = _services(cluster.map, transactions, self._api)
+        self._policy = _policy(config, decides=self._api is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
         """From now on this holds; what a connection took over at its beginning stays as it was."""
         self._config = config
-        self._limits = _session_limits(config)
+        self._policy = _policy(config, decides=self._api is not None, logs_in=self._logins is not None)
         for connection in self._connections:
             connection.config = config
 
@@ -310,7 +309,8 @@ class Server:
             finally:
                 self._connections.discard(connection)
                 self._stats.software.left(connection.session.software)
-                self.last_faults.note(connection.session.ctx, io.peer_host)
+                ctx = connection.session.ctx
+                self.last_faults.note(ctx.client.client_id, io.peer_host, ctx.fault)
         except OSError:
             io.close()  # it was gone before it was set up
         except Exception:
@@ -341,40 +341,18 @@ class Server:
         )
 
     def _session(self, io: ByteIO) -> Session:
-        implicit_transactions = self._api.implicit_transactions if self._api is not None else None
+        host = normal_host(io.peer_host)
+        is_admin = is_listed(host, self._config.transaction_admin_hosts)
         context = Context(
-            cluster=self._cluster.map,
-            local_host=io.local_host,
-            max_decompressed_bytes=self._config.decompression_max_bytes,
-            fetch_max_bytes=self._config.fetch_max_bytes,
-            transcode={},
-            max_request_elements=self._config.request_max_elements,
-            homes=self._config.transactions_home if self._api is not None else None,
-            implicit_transactions=implicit_transactions,
-            applications=implicit_transactions
-            if implicit_transactions is not None and implicit_transactions.watches
-            else None,
-            views=self._views,
-            permits=Permits(
-                self._config.transactional_id_clients,
-                is_listed(normal_host(io.peer_host), self._config.transaction_admin_hosts),
-            ),
-            connection=next(self._serial),
-            memberships=self._api.memberships if self._api is not None else None,
-            host=normal_host(io.peer_host),
-            passes_sasl=self._config.clients_log_in or not self._config.logs_in,
-            logged_in=not self._config.clients_log_in,
-            logs_in_here=self._logins is not None,
-            decisions=self.reading.decisions if self.reading is not None else None,
-            stable=LastStable() if self.reading is None else self.reading.last_stable,
-            follows_groups=self.reading is not None and self.reading.groups is not None,
-            legacy_committed=self._config.legacy_isolation_level == READ_COMMITTED,
-            committed_for=self._config.committed_for,
+            self._shared_services,
+            self._policy,
+            Client(next(self._serial), host, io.local_host),
+            Permits(self._config.transactional_id_clients, is_admin),
             access=self._access(io.peer_host),
             meter=None if self.quotas is None else self.quotas.meter(),
+            logged_in=not self._config.clients_log_in,
         )
-        logins = None if self._logins is None else self._logins.policy
-        return Session(context, self._limits, self._stats, partial(_transcode, self._config), logins, self._traces)
+        return Session(context, self._stats, None if self._logins is None else self._logins.policy, self._traces)
 
     def _access(self, host: str) -> Access | None:
         """What a connection from a host may do; None: all."""
@@ -393,17 +371,37 @@ class Server:
         await self.draining.run()
 
 
-def _session_limits(config: Config) -> SessionLimits:
-    return SessionLimits(
-        producer=ProducerLimits(
-            in_flight=config.max_in_flight_per_partition,
-            max_batch_bytes=config.max_message_bytes,
-            max_decompressed_bytes=config.decompression_max_bytes,
-        ),
+def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
+    """``decides``: whether there is a coordinator of kproxy's own; ``logs_in``: whether clients log in at kproxy."""
+    return Policy(
+        max_in_flight=config.max_in_flight_per_partition,
+        max_batch_bytes=config.max_message_bytes,
+        max_decompressed_bytes=config.decompression_max_bytes,
         held_bytes=config.connection_buffer_bytes,
         idempotence=config.idempotence_enable,
+        fetch_max_bytes=config.fetch_max_bytes,
+        transcode=config.transcode,
+        max_request_elements=config.request_max_elements,
+        passes_sasl=config.clients_log_in or not config.logs_in,
+        logs_in_here=logs_in,
+        legacy_committed=config.legacy_isolation_level == READ_COMMITTED,
+        committed_for=config.committed_for,
+        homes=config.transactions_home if decides else None,
     )
 
 
-def _transcode(config: Config, client_id: str) -> dict[int, int]:
-    return config.transcode(client_id)
+def _services(cluster: ClusterMap, transactions: "Transactions | None", api: "TransactionApi | None") -> Services:
+    if transactions is None:
+        return Services(cluster)
+    reading = transactions.reading
+    implicit = api.implicit_transactions if api is not None else None
+    return Services(
+        cluster,
+        decisions=reading.decisions if reading is not None else None,
+        stable=LastStable() if reading is None else reading.last_stable,
+        follows_groups=reading is not None and reading.groups is not None,
+        views=transactions.views,
+        implicit_transactions=implicit,
+        applications=implicit if implicit is not None and implicit.watches else None,
+        memberships=api.memberships if api is not None else None,
+    )

@@ -49,7 +49,7 @@ async def resend_all(connection: "Connection") -> None:
     """
     await connection.wait_quiet()
     # for these batches alone: one that hangs must not hold up others, nor kproxy's own requests
-    pool = Pool(connection.cluster.network_on_behalf(connection.session.ctx.principal), connection.config)
+    pool = Pool(connection.cluster.network_on_behalf(connection.session.ctx.client.principal), connection.config)
     broker_log = connection.keeper.broker_log
     try:
         again = True

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kproxy.proxy.handlers.base import Context, Fault
+from kproxy.proxy.context import Fault
 
 #: Clients that are remembered.
 _MOST: Final = 256
@@ -22,12 +22,12 @@ class LastFaults:
         """Nothing went wrong."""
         self.by_client: dict[Whose, Fault] = {}
 
-    def note(self, ctx: Context, host: str) -> None:
+    def note(self, client_id: str, host: str, fault: Fault | None) -> None:
         """Takes over what a connection knows, when it ends."""
-        if ctx.fault is None:
+        if fault is None:
             return
-        whose = Whose(ctx.client_id, host)
+        whose = Whose(client_id, host)
         self.by_client.pop(whose, None)
         if len(self.by_client) >= _MOST:
             del self.by_client[next(iter(self.by_client))]
-        self.by_client[whose] = ctx.fault
+        self.by_client[whose] = fault

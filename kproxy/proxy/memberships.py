@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, decode_request
+from kproxy.dedup.identity import Identity
 from kproxy.proxy.client_memberships import ClientMemberships, Membership
 from kproxy.txn.ids import Producer
 
@@ -22,14 +23,6 @@ _MOST_GONE_BYTES: Final = 8 << 20
 _GONE_SECONDS: Final = 3600.0
 
 
-class Client(NamedTuple):
-    """One client, as far as that can be told: its consumer and its producer have connections of their own."""
-
-    principal: str
-    client_id: str
-    host: str
-
-
 class _Gone(NamedTuple):
     since: float
     size: int
@@ -39,14 +32,14 @@ class Memberships:
     """Of all clients of this kproxy."""
 
     def __init__(self) -> None:
-        self._clients: dict[Client, ClientMemberships] = {}
+        self._clients: dict[Identity, ClientMemberships] = {}
         #: By connection that has spoken of groups.
-        self._client_of: dict[int, Client] = {}
+        self._client_of: dict[int, Identity] = {}
         #: Those that have no such connection any more, the oldest first: since when, and the bytes of their names.
-        self._gone: dict[Client, _Gone] = {}
+        self._gone: dict[Identity, _Gone] = {}
         self._gone_bytes = 0
 
-    def take(self, connection: int, client: Client, frame: memoryview, most_elements: int, now: float) -> None:
+    def take(self, connection: int, client: Identity, frame: memoryview, most_elements: int, now: float) -> None:
         """Records a request (without its length) of ``ASKED_BY_MEMBERS``, at ``now``, in seconds.
 
         ``most_elements``: the array elements that it may have. RemoteProtocolError if it has more, or is malformed.
@@ -62,22 +55,22 @@ class Memberships:
         self._back(client)
         self._clients.setdefault(client, ClientMemberships()).note(connection, request)
 
-    def begins(self, client: Client, producer: Producer) -> None:
+    def begins(self, client: Identity, producer: Producer) -> None:
         """A client's producer has begun a transaction, if it has none."""
         if client in self._clients:
             self._clients[client].begins(producer)
 
-    def ends(self, client: Client, producer: Producer) -> None:
+    def ends(self, client: Identity, producer: Producer) -> None:
         """It ends its transaction."""
         if client in self._clients:
             self._clients[client].ends(producer)
 
-    def reader(self, client: Client, producer: Producer, group_id: str) -> Membership | None:
+    def reader(self, client: Identity, producer: Producer, group_id: str) -> Membership | None:
         """The one member that has read what a client's producer writes; None if there is none, or it is not sure."""
         known = self._clients.get(client)
         return None if known is None else known.reader(producer, group_id)
 
-    def refused(self, client: Client, group_id: str) -> None:
+    def refused(self, client: Identity, group_id: str) -> None:
         """The group did not know who ``reader`` said it was."""
         if client in self._clients:
             self._clients[client].refused(group_id)
@@ -104,7 +97,7 @@ class Memberships:
             self._back(oldest)
             del self._clients[oldest]
 
-    def _back(self, client: Client) -> None:
+    def _back(self, client: Identity) -> None:
         gone = self._gone.pop(client, None)
         if gone is not None:
             self._gone_bytes -= gone.size

@@ -1,7 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from struct import Struct
@@ -25,13 +24,13 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Prerequisite, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
+from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
-from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
 from kproxy.proxy.produce_batches import has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
-from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
+from kproxy.proxy.producing import FIRST_V2, Producer
 from kproxy.proxy.retries import Retries, digests_in
 from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.session_queues import Expected, Link
@@ -73,22 +72,12 @@ class Need(Enum):
     """Wait until the fate of batches of another connection, or of time-outs on this one, is definite."""
 
 
-@dataclass(slots=True)
-class SessionLimits:
-    """See docs/configuration.md for the options behind these."""
-
-    producer: ProducerLimits
-    held_bytes: int
-    idempotence: bool
-
-
 class ProduceGate:
     """What a session does with Produce requests."""
 
     def __init__(
         self,
         ctx: Context,
-        limits: SessionLimits,
         stats: Stats,
         link: Link,
         open_slot: Callable[[Slot, int], None],
@@ -100,7 +89,8 @@ class ProduceGate:
         ``transact`` hands the batches of a transaction to kproxy's coordinator.
         """
         self._ctx = ctx
-        self._limits = limits
+        self._policy = ctx.policy
+        self._cluster = ctx.cluster
         self._stats = stats
         self._link = link
         self._open = open_slot
@@ -111,7 +101,7 @@ class ProduceGate:
         #: The time-out of the last request, and the seconds within which it has to be answered.
         self._timeout_ms = 0
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
-        self.producer = Producer(limits.producer, self._count_converted)
+        self.producer = Producer(ctx.policy.max_in_flight, self._count_converted)
         #: This connection among those of its producer; comes with the lane.
         self.member: ProducerConnection | None = None
         #: Why the last frame could not be taken.
@@ -152,8 +142,8 @@ class ProduceGate:
             if name is not None and self._ctx.is_home_of(name):
                 self._take_transactional(slot, frame, layout, name)
                 return None
-        elif self._ctx.implicit_transactions is not None:
-            capture = self._ctx.implicit_transactions.of(self._ctx.client_id)
+        elif self._ctx.services.implicit_transactions is not None:
+            capture = self._ctx.services.implicit_transactions.of(self._ctx.client.client_id)
             if capture is not None:
                 return self._capture(slot, frame, layout, capture)
         # whose transactions are kproxy's may change: such requests are looked at whole, each time
@@ -180,7 +170,7 @@ class ProduceGate:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
         else:
             producer, parts = produce_parts(frame, layout)
-            who = TxnRequest(name, producer, self._ctx.connection, self._ctx.client_id)
+            who = TxnRequest(name, producer, self._ctx.client.connection, self._ctx.client.client_id)
             self._transact(slot, TransactionalProduce(who, parts))
 
     def _capture(
@@ -198,9 +188,9 @@ class ProduceGate:
         converted = self._take_converted(slot, frame)
         now_ms = int(self._link.now * 1000)
         parts = implicit_parts(frame, layout, converted, self._count_converted)
-        capture.took(self._ctx.connection, answered=not slot.silent)
+        capture.took(self._ctx.client.connection, answered=not slot.silent)
         arrival_ms = now_ms if converted is None else converted.arrival_ms
-        self._transact(slot, ImplicitProduce(capture, self._ctx.connection, parts, arrival_ms))
+        self._transact(slot, ImplicitProduce(capture, self._ctx.client.connection, parts, arrival_ms))
         return None
 
     # -- old formats
@@ -220,7 +210,7 @@ class ProduceGate:
         """Whether a frame has to be converted by the shell first; if it is of an old format it is converted else."""
         if slot.api_version >= FIRST_V2 or (self._old is not None and self._old[0] is frame):
             return False
-        limits = self._limits.producer
+        limits = self._policy
         now_ms = int(self._link.now * 1000)
         conversion = Conversion(frame, layout, now_ms, limits.max_batch_bytes, limits.max_decompressed_bytes)
         converted = conversion.at_once()
@@ -253,21 +243,21 @@ class ProduceGate:
         if shape is None or self._is_captured():
             return False
         layout = shape.layout(frame)
-        if layout is None or not ctx.cluster.own_topic_ids.isdisjoint(shape.topics):
+        if layout is None or not self._cluster.own_topic_ids.isdisjoint(shape.topics):
             return False
         if ctx.meter is not None:
-            self._link.mute(ctx.meter.identify(_API_KEY, ctx.principal, ctx.client_id, self._link.now))
+            self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._link.now))
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         if self._link.trace is not None:
             slot.traced = traced_produce(frame, layout)
         return self._produce(slot, frame, layout, self._shape_upstream)
 
     def _is_captured(self) -> bool:
-        captures = self._ctx.implicit_transactions
-        return captures is not None and captures.of(self._ctx.client_id) is not None
+        captures = self._ctx.services.implicit_transactions
+        return captures is not None and captures.of(self._ctx.client.client_id) is not None
 
     def _refusal(self, layout: ProduceLayout, version: int) -> tuple[int, str] | None:
-        own_ids = self._ctx.cluster.own_topic_ids
+        own_ids = self._cluster.own_topic_ids
         if any(place.topic.startswith(_OWN_TOPICS) or place.topic in own_ids for place in layout.partitions):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "own_topic"
         if version < FIRST_TOPIC_ID and not all(is_legal_topic(place.topic) for place in layout.partitions):
@@ -278,7 +268,7 @@ class ProduceGate:
 
     def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Need | None:
         slot.silent = layout.acks == 0
-        stamps = self._limits.idempotence or upstream != slot.api_version
+        stamps = self._policy.idempotence or upstream != slot.api_version
         counts = new_batches(frame, layout)
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
             self._pass(slot, frame, layout, upstream)
@@ -298,7 +288,9 @@ class ProduceGate:
                     return need
                 retries = self._retries(self.member, slot.owed)
         self._open(slot, upstream)
-        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client_id, owed=slot.owed)
+        call = ProduceCall(
+            slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id, owed=slot.owed
+        )
         refused = _NO_REFUSALS
         if self.producer.refusals.some or self.member.ledger.refused:
             refused = self._refused(self.member, frame, layout, slot.owed)
@@ -348,7 +340,7 @@ class ProduceGate:
     def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         ledger = member.ledger
         return ledger.is_calm(member, owed) or ledger.is_cleared(
-            member, owed, frame, self._link.now, self._limits.producer.max_decompressed_bytes
+            member, owed, frame, self._link.now, self._policy.max_decompressed_bytes
         )
 
     def _look(self, member: ProducerConnection, owed: PendingProduce) -> Need | None:
@@ -361,7 +353,7 @@ class ProduceGate:
         """What compares the request, if there is anything to compare it with."""
         if not member.ledger.concern(member, owed, self._link.now):
             return None
-        return Retries(member, owed, self._link.now, self._limits.producer.max_decompressed_bytes, self._stats)
+        return Retries(member, owed, self._link.now, self._policy.max_decompressed_bytes, self._stats)
 
     def _refused(
         self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
@@ -393,7 +385,7 @@ class ProduceGate:
         return refused if self.member is None else self.member.ledger.refuse(key, refused)
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
-        limits = self._limits.producer
+        limits = self._policy
         return digests_in(frame, place, limits.max_batch_bytes, limits.max_decompressed_bytes)
 
     # -- time

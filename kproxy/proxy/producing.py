@@ -7,7 +7,6 @@ batches has a definite fate.
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
 from kproxy.dedup.fate import Fate
@@ -27,22 +26,16 @@ _LONGEST_TIMEOUT_MS = 600_000
 _FIRST_NODE_ENDPOINTS = 10
 
 
-@dataclass(slots=True)
-class ProducerLimits:
-    """The limits of one client's producing (see docs/configuration.md)."""
-
-    in_flight: int
-    max_batch_bytes: int
-    max_decompressed_bytes: int
-
-
 class Producer:
     """The produce side of one session, under one lane."""
 
-    def __init__(self, limits: ProducerLimits, count_converted: Callable[[str, int, int, int], None]) -> None:
-        """``count_converted(direction, magic, batches, records)`` is told of each conversion."""
+    def __init__(self, max_in_flight: int, count_converted: Callable[[str, int, int, int], None]) -> None:
+        """``max_in_flight``: batches of a partition.
+
+        ``count_converted(direction, magic, batches, records)`` is told of each conversion.
+        """
         self.lane: Lane | None = None
-        self._limits = limits
+        self._max_in_flight = max_in_flight
         self._count = count_converted
         self._waiting: deque[UpstreamProduce] = deque()
         self.refusals = Refusals()
@@ -111,7 +104,7 @@ class Producer:
 
         ``counts``: the records of each batch. All of it is new, and nothing of it is refused.
         """
-        lane, limit = self.lane, self._limits.in_flight
+        lane, limit = self.lane, self._max_in_flight
         if lane is None or self._waiting or call.version != call.upstream_version:
             return None
         tracks = [lane.track((topic, partition)) for topic, partition, _, _ in layout.partitions]
@@ -207,7 +200,7 @@ class Producer:
             tracks = []
             for part, _, _ in group.batches:
                 track = self.lane.track((part.topic, part.index))
-                if not track.has_room(self._limits.in_flight):
+                if not track.has_room(self._max_in_flight):
                     return out
                 tracks.append(track)
             self._waiting.popleft()

@@ -28,25 +28,14 @@ from kproxy.proxy.authorization.screen import Screening, screen
 from kproxy.proxy.bare_tokens import BareTokens
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
+from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
-from kproxy.proxy.handlers.base import (
-    Again,
-    AsItIs,
-    Context,
-    Exchange,
-    Fault,
-    Handler,
-    Local,
-    Lowered,
-    Park,
-    Restated,
-    Stable,
-)
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered, Park, Restated, Stable
 from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN, PROOF
-from kproxy.proxy.memberships import ASKED_BY_MEMBERS, Client
-from kproxy.proxy.produce_gate import Need, ProduceGate, SessionLimits
+from kproxy.proxy.memberships import ASKED_BY_MEMBERS
+from kproxy.proxy.produce_gate import Need, ProduceGate
 from kproxy.proxy.routing import Address
 from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, Slot
@@ -90,21 +79,16 @@ class Session:
     def __init__(
         self,
         ctx: Context,
-        limits: SessionLimits,
         stats: Stats,
-        transcode_for: Callable[[str], dict[int, int]],
         logins: LoginPolicy | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """``transcode_for`` gives, by client id, what to deliver in another compression.
+        """``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
 
-        ``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
         ``traces`` are told of each request; None: nobody is.
         """
         self.ctx = ctx
-        self._limits = limits
         self._stats = stats
-        self._transcode_for = transcode_for
         self._client_id: bytes | None = None
         #: As what the client's software is counted; whoever ends the session counts it out.
         self.software = stats.software.came()
@@ -116,7 +100,7 @@ class Session:
         self.link.meter = ctx.meter
         self.link.trace = None if traces is None else partial(traces.answered, ctx)
         self.login = None if logins is None else LoginGate(ctx, self.link, stats, logins, self._note_versions)
-        self.gate = ProduceGate(ctx, limits, stats, self.link, self._open, self._forward, self._send_on)
+        self.gate = ProduceGate(ctx, stats, self.link, self._open, self._forward, self._send_on)
         self.coordinator_calls: list[CoordinatorCall] = []
         self.waiting: list[Waiting] = []
         #: An answer that was decoded before it was taken.
@@ -144,7 +128,7 @@ class Session:
         """Whether an answer or the end of a recovery has to come before another request is taken."""
         gate = self.gate
         proving = self._proving and not self.ctx.logged_in
-        return proving or gate.recovering or gate.producer.waits or self.link.order.held > self._limits.held_bytes
+        return proving or gate.recovering or gate.producer.waits or self.link.order.held > self.ctx.policy.held_bytes
 
     def lease(self, lane: Lane, member: ProducerConnection) -> None:
         """Gives the session the lane that it needed, and its place among the connections of its producer."""
@@ -163,7 +147,7 @@ class Session:
         if self._tokens is not None and self._tokens.expects(frame):
             self._token(frame, now)
             return None
-        if self.ctx.access is not None and self.ctx.access.renew(self.ctx.principal, self.ctx.client_id):
+        if self.ctx.access is not None and self.ctx.access.renew(self.ctx.client.principal, self.ctx.client.client_id):
             self.gate.forget_shape()
             self._screening = None
         taken = self.gate.take_like_the_last(frame)
@@ -186,7 +170,9 @@ class Session:
 
     def _take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
         if self.ctx.meter is not None:
-            wait = self.ctx.meter.identify(slot.api_key, self.ctx.principal, self.ctx.client_id, self.link.now)
+            wait = self.ctx.meter.identify(
+                slot.api_key, self.ctx.client.principal, self.ctx.client.client_id, self.link.now
+            )
             self.link.mute(wait)
         allowed = frame if self.ctx.access is None else self._screened(slot, frame, self.ctx.access)
         need = None
@@ -203,9 +189,9 @@ class Session:
 
     def _screened(self, slot: Slot, frame: bytearray, access: Access) -> bytearray | None:
         """What may go on of a request; None if nothing may."""
-        access.renew(self.ctx.principal, self.ctx.client_id)
+        access.renew(self.ctx.client.principal, self.ctx.client.client_id)
         if self._screening is None or self._screening[0] is not frame:
-            self._screening = frame, screen(access, frame, self.ctx.max_request_elements)
+            self._screening = frame, screen(access, frame, self.ctx.policy.max_request_elements)
             self._note_refusal(access)
         slot.finish = self._screening[1].finish
         return self._screening[1].frame
@@ -228,17 +214,18 @@ class Session:
     def _note_client(self, name: bytes) -> None:
         if name != self._client_id:
             self._client_id = name
-            self.ctx.client_id = kept_client_id(name.decode("utf-8", "replace"))
-            self.ctx.transcode = self._transcode_for(self.ctx.client_id)
+            self.ctx.know(client_id=kept_client_id(name.decode("utf-8", "replace")))
+            self.ctx.transcode = self.ctx.policy.transcode(self.ctx.client.client_id)
 
     def _note_versions(self, request: ApiVersionsRequest, version: int) -> None:
         """Notes how a client asked for versions: from v3 on it names its software (KIP-511)."""
-        ctx, ctx.api_versions = self.ctx, version
+        self.ctx.know(api_versions=version)
         if version < _SOFTWARE:
             return
-        ctx.software, ctx.software_version = request.client_software_name, request.client_software_version
+        name, software_version = request.client_software_name, request.client_software_version
+        self.ctx.know(software=name, software_version=software_version)
         self._stats.software.left(self.software)
-        self.software = self._stats.software.came(ctx.software, ctx.software_version)
+        self.software = self._stats.software.came(name, software_version)
 
     def _upstream_version(self, slot: Slot) -> int | None:
         """The version for the broker; None if the request was answered here. RemoteProtocolError: not served."""
@@ -266,7 +253,9 @@ class Session:
     def _open(self, slot: Slot, _upstream: int) -> None:
         self.link.order.open(slot)
         if slot.api_version < FIRST_IN_KAFKA_4.get(slot.api_key, 0):
-            self._stats.observe_legacy(slot.api_key, slot.api_version, self.ctx.client_id, self.ctx.software)
+            self._stats.observe_legacy(
+                slot.api_key, slot.api_version, self.ctx.client.client_id, self.ctx.client.software
+            )
 
     def _forward(self, slot: Slot, frame: bytearray, upstream: int) -> None:
         handler = handler_of(slot.api_key)
@@ -280,7 +269,9 @@ class Session:
             self._relay(slot, frame)
             return
         header = decode_request_header(view)
-        request, elements = decode_request(slot.api_key, view[header.size :], version, self.ctx.max_request_elements)
+        request, elements = decode_request(
+            slot.api_key, view[header.size :], version, self.ctx.policy.max_request_elements
+        )
         self.link.order.charge(slot, elements * ELEMENT_BYTES)
         exchange = Exchange(request, version, handler.ask_version(self.ctx, version, upstream))
         if self.link.trace is not None and slot.traced is None:
@@ -301,12 +292,18 @@ class Session:
     def _watched(self, slot: Slot, view: memoryview) -> bool:
         """Looks at what consumers ask of their groups; whether the request is another's to answer."""
         ctx = self.ctx
-        if slot.api_key in ASKED_BY_MEMBERS and ctx.memberships is not None and ctx.decides_transactions:
-            client = Client(ctx.principal, ctx.client_id, ctx.host)
-            ctx.memberships.take(ctx.connection, client, view, ctx.max_request_elements, ctx.now)
-        if ctx.applications is None or slot.api_key not in WATCHED:
+        if slot.api_key in ASKED_BY_MEMBERS and ctx.services.memberships is not None and ctx.decides_transactions:
+            most = ctx.policy.max_request_elements
+            ctx.services.memberships.take(ctx.client.connection, ctx.client.identity, view, most, ctx.now)
+        if ctx.services.applications is None or slot.api_key not in WATCHED:
             return False
-        ask = watch(ctx.applications, ctx.client_id, ctx.connection, view, ctx.max_request_elements)
+        ask = watch(
+            ctx.services.applications,
+            ctx.client.client_id,
+            ctx.client.connection,
+            view,
+            ctx.policy.max_request_elements,
+        )
         if ask is None:
             return False
         self.coordinator_calls.append(
@@ -327,7 +324,7 @@ class Session:
 
     def _ask(self, slot: Slot, handler: Handler, exchange: Exchange, request: Message) -> None:
         exchange.asked = request.API_KEY
-        self.link.ask(slot, handler, exchange, request, None if self._client_id is None else self.ctx.client_id)
+        self.link.ask(slot, handler, exchange, request, None if self._client_id is None else self.ctx.client.client_id)
 
     # -- from the broker
 
@@ -409,7 +406,7 @@ class Session:
         self.link.expected.popleft()
         self.ctx.pipelines = bool(self.link.expected)
         lowered = handler.lower(self.ctx, exchange, response)
-        self.ctx.conversions = None
+        self.ctx.fetched.conversions = None
         self._lowered(head.slot, handler, exchange, lowered, frame)
         return []
 
@@ -475,7 +472,7 @@ class Session:
         """Frees all requests and answers that the session holds, after its connection has ended."""
         self.link.drop()
         self.gate.drop()
-        self._client_id = self._screening = self._decoded = self.ctx.conversions = None
+        self._client_id = self._screening = self._decoded = self.ctx.fetched.conversions = None
         self.coordinator_calls.clear()
         self.waiting.clear()
 
@@ -498,7 +495,7 @@ class Session:
         assert self._tokens is not None
         slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, now, len(frame))
         self.link.order.open(slot)
-        request = encode_request(self._tokens.wrap(frame), 0, 0, self.ctx.client_id)
+        request = encode_request(self._tokens.wrap(frame), 0, 0, self.ctx.client.client_id)
         self.link.expected.append(Expected(slot, 0, token=True))
         self.link.to_upstream.append(request)
 
@@ -511,15 +508,15 @@ class Session:
             self.link.answer_raw(slot, token)
 
     def _count_conversions(self) -> None:
-        for (direction, magic), (batches, records) in self.ctx.converted.items():
+        for (direction, magic), (batches, records) in self.ctx.fetched.converted.items():
             self._stats.count_converted(direction, magic, batches, records)
-        self.ctx.converted.clear()
-        if self.ctx.stable_lags:
-            self._stats.transactions.hidden_bytes += self.ctx.hidden_bytes
-            for (topic, partition), lag in self.ctx.stable_lags.items():
+        self.ctx.fetched.converted.clear()
+        if self.ctx.fetched.stable_lags:
+            self._stats.transactions.hidden_bytes += self.ctx.fetched.hidden_bytes
+            for (topic, partition), lag in self.ctx.fetched.stable_lags.items():
                 self._stats.transactions.stable(topic, partition, lag)
-            self.ctx.hidden_bytes = 0
-            self.ctx.stable_lags.clear()
+            self.ctx.fetched.hidden_bytes = 0
+            self.ctx.fetched.stable_lags.clear()
 
 
 def _decoded(head: Expected, exchange: Exchange, frame: bytearray) -> Message:

@@ -11,7 +11,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.varint import read_varint
 
 if TYPE_CHECKING:
-    from kproxy.proxy.handlers.base import Context
+    from kproxy.proxy.context import Context
     from kproxy.proxy.slots import Slot
 
 

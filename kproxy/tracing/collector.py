@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traced

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ApiKey, ErrorCode, api_name
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.traces import MOST_PLACES, Traced, TraceParent
 
@@ -57,7 +57,7 @@ def request_span(ctx: Context, slot: Slot, now: float, size: int, context: SpanC
         span.links = [SpanContext(parent.trace_id, parent.span_id) for parent in traced.parents]
     span.attributes = {
         "messaging.system": "kafka",
-        "messaging.client.id": ctx.client_id,
+        "messaging.client.id": ctx.client.client_id,
         "kproxy.api_key": name,
         "kproxy.api_version": slot.api_version,
         "kproxy.broker_id": ctx.node_id,
@@ -67,8 +67,8 @@ def request_span(ctx: Context, slot: Slot, now: float, size: int, context: SpanC
     }
     if slot.api_key in _OPERATIONS:
         span.attributes["messaging.operation.type"] = _OPERATIONS[ApiKey(slot.api_key)]
-    if ctx.software:
-        span.attributes["kproxy.client_software"] = f"{ctx.software} {ctx.software_version}".rstrip()
+    if ctx.client.software:
+        span.attributes["kproxy.client_software"] = f"{ctx.client.software} {ctx.client.software_version}".rstrip()
     if traced.transactional_id is not None:
         span.attributes["kproxy.transactional_id"] = traced.transactional_id
     span.attributes |= partition_attributes(traced.places)

@@ -1,6 +1,7 @@
 """A session under a script: requests in, what goes to the broker and to the client out. No sockets, no clock."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kproxy.codec.batch import Record, build_batch, read_header
@@ -8,10 +9,9 @@ from kproxy.codec.header import decode_request_header, encode_request, encode_re
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.proxy.context import Client, Context, Policy, Services
 from kproxy.proxy.coordinator_rules import HomeRule
-from kproxy.proxy.handlers.base import Context
-from kproxy.proxy.produce_gate import Need, SessionLimits
-from kproxy.proxy.producing import ProducerLimits
+from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import Address, Broker, ClusterMap
 from kproxy.proxy.session import CoordinatorCall, Session
 from kproxy.proxy.stats import Stats
@@ -49,14 +49,15 @@ def cluster_map() -> ClusterMap:
 
 def context(served: Mapping[int, tuple[int, int]] = KAFKA_43, transcode: Mapping[int, int] | None = None) -> Context:
     """What a handler may know, for a client that reached kproxy at ``proxy``."""
-    return Context(
-        cluster=cluster_map(),
-        local_host="proxy",
-        max_decompressed_bytes=1 << 20,
-        fetch_max_bytes=1 << 20,
-        transcode=transcode or {},
-        broker_versions=served,
-    )
+    client = Client(local_host="proxy")
+    return Context(Services(cluster_map()), client=client, transcode=transcode or {}, broker_versions=served)
+
+
+def configure(ctx: Context, **chosen: Any) -> None:
+    """Sets fields of the context's policy, services or client."""
+    for name, value in chosen.items():
+        part = next(each for each in ("policy", "services", "client") if hasattr(getattr(ctx, each), name))
+        setattr(ctx, part, replace(getattr(ctx, part), **{name: value}))
 
 
 class Play:
@@ -74,12 +75,14 @@ class Play:
         software: str = "",
     ) -> None:
         """``software`` is what the client has called itself (KIP-511)."""
-        limits = SessionLimits(ProducerLimits(5, 1 << 20, 1 << 20), held_bytes, idempotence)
         self.stats = Stats()
         chosen = transcode or {}
-        self.session = Session(context(served), limits, self.stats, lambda name: dict(chosen.get(name, {})))
-        self.session.ctx.software = software
-        self.session.ctx.homes, self.session.ctx.connection = homes, 7
+        ctx = context(served)
+        ctx.policy = Policy(
+            held_bytes=held_bytes, idempotence=idempotence, transcode=lambda name: chosen.get(name, {}), homes=homes
+        )
+        ctx.know(connection=7, software=software)
+        self.session = Session(ctx, self.stats)
         self.session.link.connected = True
         self.session.lease(Lane(PID), member())
         self.client_id = client_id

@@ -8,16 +8,17 @@ from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupReq
 from kproxy.codec._generated.sync_group import SyncGroupRequest
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import APIS, ApiKey, Message
+from kproxy.dedup.identity import Identity
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_memberships import Membership
-from kproxy.proxy.memberships import Client, Memberships
+from kproxy.proxy.memberships import Memberships
 from kproxy.txn.ids import Producer
 
-ME = Client("User:me", "copier", "10.0.0.1")
+ME = Identity("User:me", "copier", "10.0.0.1")
 PRODUCER = Producer(7, 0)
 
 
-def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Client = ME) -> None:
+def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Identity = ME) -> None:
     frame = encode_request(request, version, 1, client.client_id)
     known.take(connection, client, memoryview(frame)[4:], 1000, 0.0)
 
@@ -43,7 +44,7 @@ def test_a_member_is_known_by_what_it_asks_in_any_version(key: ApiKey) -> None:
 @pytest.mark.parametrize(
     "other", [ME._replace(principal="User:you"), ME._replace(client_id="c"), ME._replace(host="h")]
 )
-def test_of_other_clients_nothing_is_said(other: Client) -> None:
+def test_of_other_clients_nothing_is_said(other: Identity) -> None:
     known = Memberships()
     beat(known)
     assert known.reader(other, PRODUCER, "g") is None

@@ -22,7 +22,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.conversion import Conversion
 from kproxy.proxy.produce_batches import new_batches
 from kproxy.proxy.produce_calls import ProduceCall, UpstreamProduce, build_response
-from kproxy.proxy.producing import FIRST_V2, Producer, ProducerLimits
+from kproxy.proxy.producing import FIRST_V2, Producer
 from kproxy.proxy.slots import Slot
 from tests.codec.message_sets import entry
 
@@ -70,8 +70,7 @@ class Shell:
     groups: list[UpstreamProduce] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        limits = ProducerLimits(self.in_flight, self.max_batch_bytes, 1 << 20)
-        self.producer = Producer(limits, lambda *counts: self.converted.append(counts))
+        self.producer = Producer(self.in_flight, lambda *counts: self.converted.append(counts))
         self.producer.lane = LanePool().adopt(9)
 
     def request(

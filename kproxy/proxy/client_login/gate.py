@@ -27,8 +27,8 @@ from kproxy.proxy.client_login.steps import (
     Verdict,
 )
 from kproxy.proxy.client_login.stored_credentials import Credentials
+from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
-from kproxy.proxy.handlers.base import Context, Fault
 from kproxy.proxy.principals import user
 from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.session_queues import Link
@@ -95,7 +95,7 @@ class LoginGate:
         policy: LoginPolicy,
         note_versions: Callable[[ApiVersionsRequest, int], None],
     ) -> None:
-        """Sets ``ctx.principal`` when the client is known; answers go into ``link``.
+        """Sets ``ctx.client.principal`` when the client is known; answers go into ``link``.
 
         ``note_versions`` gets each ApiVersions request and its version.
         """
@@ -133,13 +133,14 @@ class LoginGate:
         login = self._login
         if login is None and self._who is not None and int.from_bytes(frame[4:6], "big") not in LOGINS:
             if self._expires_at is not None and now > self._expires_at:
-                raise NotLoggedInError(f"the login of {self._ctx.principal} has expired, and was not renewed in time")
+                who = self._ctx.client.principal
+                raise NotLoggedInError(f"the login of {who} has expired, and was not renewed in time")
             return False
         if login is not None and login.bare:
             return self._token(_Asked(None, len(frame), now), login, bytes(frame[_PREFIX:]))
         view = memoryview(frame)[_PREFIX:]
         header = decode_request_header(view)
-        self._ctx.client_id = kept_client_id(header.client_id or "")
+        self._ctx.know(client_id=kept_client_id(header.client_id or ""))
         return self._request(_Asked(header, len(frame), now), header, view[header.size :])
 
     def checked(self, verdict: Verdict) -> None:
@@ -226,14 +227,14 @@ class LoginGate:
     def _same_user(self, accepted: Accepted) -> Verdict:
         if self._who in (None, accepted.name):
             return accepted
-        message = f"a login of {self._ctx.principal} can't be renewed by {user(accepted.name)}"
+        message = f"a login of {self._ctx.client.principal} can't be renewed by {user(accepted.name)}"
         return Refused("another user", message)
 
     def _accept(self, login: _Login, accepted: Accepted, now: float) -> int:
         """Lets the client in; for how long, in ms (KIP-368), 0: as long as it likes."""
         self._count(login.mechanism, "accepted" if self._who is None else "renewed")
         self._who, self._mechanism, self._login = accepted.name, login.mechanism, None
-        self._ctx.principal = user(accepted.name)
+        self._ctx.know(principal=user(accepted.name))
         ends = [now + self._policy.max_reauth_ms / 1000] if self._policy.max_reauth_ms else []
         ends += [accepted.expires_at] if accepted.expires_at is not None else []
         self._expires_at = min(ends, default=None)

@@ -12,7 +12,8 @@ from kproxy.codec._generated.find_coordinator import (
     FindCoordinatorResponseCoordinator,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
 
 #: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).

@@ -3,7 +3,8 @@
 from typing import Any
 
 from kproxy.codec.messages import Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler
 
 _TOPIC = 2
 _DYNAMIC_TOPIC_CONFIG = 1

@@ -9,7 +9,8 @@ from typing import Any
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler
 from kproxy.proxy.versions import served_to_clients
 
 
@@ -28,7 +29,7 @@ class ApiVersions(Handler):
 def own_answer(ctx: Context, said: ApiVersionsResponse) -> ApiVersionsResponse:
     """What a broker said of itself, with kproxy's ranges in it."""
     ranges = {row.api_key: (row.min_version, row.max_version) for row in said.api_keys}
-    served = served_to_clients(ranges, transactions=ctx.decides_transactions, logins=ctx.logs_in_here)
+    served = served_to_clients(ranges, transactions=ctx.decides_transactions, logins=ctx.policy.logs_in_here)
     rows = [
         ApiVersionsResponseApiVersion(api_key=key, min_version=first, max_version=last)
         for key, (first, last) in sorted(served.items())

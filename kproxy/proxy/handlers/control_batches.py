@@ -9,7 +9,7 @@ those that ``tests/interop/test_markers.py`` has seen to skip control batches.
 import sys
 from typing import Final
 
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context
 
 #: Names of software that skips control batches at each version that sends a name at all.
 _SKIP: Final = frozenset({"apache-kafka-java", "librdkafka", "kgo", "sarama", "kproxy", "kproxy-spark"})
@@ -25,7 +25,7 @@ _FIRST_SESSION: Final = 7
 
 def skips_control_batches(ctx: Context) -> bool:
     """Whether the client is proven to skip control batches, wherever they are."""
-    name, version = ctx.software, ctx.software_version
+    name, version = ctx.client.software, ctx.client.software_version
     if name in _SKIP or _CORE in version:
         return True
     major = version.partition(".")[0]
@@ -41,4 +41,4 @@ def may_end_with_marker(ctx: Context, version: int, session_epoch: int) -> bool:
     if skips_control_batches(ctx):
         return True
     has_session = version < _FIRST_SESSION or session_epoch >= 0
-    return not ctx.software and has_session and _JAVA_WITHOUT_NAME.get(version) == ctx.api_versions
+    return not ctx.client.software and has_session and _JAVA_WITHOUT_NAME.get(version) == ctx.client.api_versions

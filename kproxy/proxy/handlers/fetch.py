@@ -22,7 +22,8 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.recode import has_codec
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered
 from kproxy.proxy.handlers.control_batches import skips_control_batches
 from kproxy.proxy.handlers.fetch_reading import FetchReading
 from kproxy.proxy.handlers.fetch_rows import (
@@ -100,8 +101,10 @@ class Fetch(Handler):
         ]
         if not any(takes_long(ctx, version, records) for records, _ in rows):
             return None
-        ctx.conversions = ConversionMemo()
-        apart = replace(ctx, converted={})  # that thread counts nothing, and changes nothing of the connection's
+        ctx.fetched.conversions = ConversionMemo()
+        apart = replace(
+            ctx, fetched=replace(ctx.fetched, converted={})
+        )  # that thread counts nothing, and changes nothing of the connection's
 
         def convert() -> None:
             for records, position in rows:
@@ -121,7 +124,7 @@ class Fetch(Handler):
             reading.name_topics()
             return Again(reading.first(), exchange.notes["version"])
         if _refuses_zstd(ctx, response) and exchange.upstream_version < FIRST_ZSTD:
-            ctx.reencode_fetches = True
+            ctx.fetched.reencodes = True
             return Again(reading.first(), self.ask_version(ctx, exchange.client_version, exchange.upstream_version))
         return reading.take(response, exchange.upstream_version == exchange.client_version)
 
@@ -133,7 +136,7 @@ class Fetch(Handler):
     def _watched(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> Again | AsItIs | FetchResponse:
         if not _refuses_zstd(ctx, response):
             return self._recoded(ctx, exchange, response)
-        ctx.reencode_fetches = True
+        ctx.fetched.reencodes = True
         request: FetchRequest = exchange.request
         if request.session_id:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -166,4 +169,4 @@ def _refuses_zstd(ctx: Context, response: FetchResponse) -> bool:
 
 
 def _reencodes(ctx: Context, version: int) -> bool:
-    return bool(ctx.transcode) or (ctx.reencode_fetches and version < FIRST_ZSTD)
+    return bool(ctx.transcode) or (ctx.fetched.reencodes and version < FIRST_ZSTD)

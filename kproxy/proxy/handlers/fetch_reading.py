@@ -20,7 +20,8 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Lowered, Park, Passed, Restated, Stable
+from kproxy.proxy.context import Context, Passed
+from kproxy.proxy.handlers.base import Again, AsItIs, Lowered, Park, Restated, Stable
 from kproxy.proxy.handlers.control_batches import may_end_with_marker, skips_control_batches
 from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
 from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
@@ -47,7 +48,7 @@ class FetchReading:
         self._max_wait_ms = request.max_wait_ms
         self._version = version
         self._isolation = isolation
-        self._decisions: Decisions = NothingKnown() if ctx.decisions is None else ctx.decisions
+        self._decisions: Decisions = NothingKnown() if ctx.services.decisions is None else ctx.services.decisions
         #: Whether the client skips control batches by itself.
         self._skips = skips_control_batches(ctx)
         self._may_end_with_marker = version >= FIRST_V2 and may_end_with_marker(ctx, version, request.session_epoch)
@@ -59,7 +60,7 @@ class FetchReading:
             for row in topic.partitions:
                 self._parts[ref(topic), row.partition] = Part(topic, name, row, row.fetch_offset)
         self._questions = FetchQuestions(
-            request, self._parts, version=version, level=isolation.level, max_bytes=ctx.fetch_max_bytes
+            request, self._parts, version=version, level=isolation.level, max_bytes=ctx.policy.fetch_max_bytes
         )
         #: The broker was asked for all partitions, and to wait for data.
         self._waits_there = False
@@ -94,7 +95,7 @@ class FetchReading:
         """The first question: the client's own, but without a session and bounded; behind what was found hidden."""
         limited = set()
         for key, part in self._parts.items():
-            passed = self._ctx.passed.get(key)
+            passed = self._ctx.fetched.passed.get(key)
             if passed is None or (passed.start, passed.level) != (part.start, self._isolation.level):
                 continue
             part.position, part.undecided, part.least_end = passed.next_offset, passed.undecided, passed.high_watermark
@@ -172,7 +173,7 @@ class FetchReading:
             )
             if seen.changed:
                 data = b"".join(seen.pieces)
-                self._ctx.hidden_bytes += seen.hidden_bytes
+                self._ctx.fetched.hidden_bytes += seen.hidden_bytes
             if aborted and (seen.changed or not self._reads_natively):
                 row.aborted_transactions, self._changed = [], True
         part.undecided = seen.undecided
@@ -220,7 +221,7 @@ class FetchReading:
         """Goes on when something was decided or is known, or the time has come."""
         if self._question is not None:
             if all(stable is None for stable in told.values()):
-                self._ctx.stable.failed(self._question, self._ctx.now)
+                self._ctx.services.stable.failed(self._question, self._ctx.now)
             return self._say()
         decided = False
         for part in self._parts.values():
@@ -247,7 +248,7 @@ class FetchReading:
         """Completes what is told of a partition, and remembers what its client can't be told."""
         if self._version < FIRST_V2:
             row.aborted_transactions = []
-        passed = self._ctx.passed
+        passed = self._ctx.fetched.passed
         passed.pop(key, None)
         if row.error_code:
             return
@@ -260,14 +261,14 @@ class FetchReading:
             passed[key] = Passed(start, part.position, part.undecided, self._isolation.level, row.high_watermark)
         self._state_stable(part, row)
         if self._isolation.filtered and row.last_stable_offset >= 0:
-            self._ctx.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
+            self._ctx.fetched.stable_lags[part.name, row.partition_index] = row.high_watermark - row.last_stable_offset
         if self._version < FIRST_V2:
             self._end_for_old(part, row)
 
     def _state_stable(self, part: Part, row: FetchResponsePartitionData) -> None:
         """States the last stable offset: what is certain of it, or that it is not known."""
         if self._states(part):
-            stable = self._ctx.stable.reported((part.name, row.partition_index))
+            stable = self._ctx.services.stable.reported((part.name, row.partition_index))
         elif part.undecided is not None:
             stable = part.decided
         else:
@@ -277,7 +278,7 @@ class FetchReading:
 
     def _states(self, part: Part) -> bool:
         """Whether the last stable offset is more than the broker's and what is met."""
-        judges = self._isolation.filtered and self._ctx.decisions is not None and not is_own_topic(part.name)
+        judges = self._isolation.filtered and self._ctx.services.decisions is not None and not is_own_topic(part.name)
         return judges and part.row is not None and part.row.high_watermark >= 0
 
     def _end_for_old(self, part: Part, row: FetchResponsePartitionData) -> None:
@@ -299,7 +300,7 @@ class FetchReading:
 
     def _to_ask(self) -> Question | None:
         """Takes what was looked at; what else has to be known of last stable offsets."""
-        stable, rows = self._ctx.stable, []
+        stable, rows = self._ctx.services.stable, []
         for part in self._parts.values():
             found = part.row
             if found is None or found.error_code or not self._states(part):

@@ -15,7 +15,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.recode import has_codec, recode
 from kproxy.codec.records import DecompressionLimit
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context
 
 Records: TypeAlias = bytes | memoryview
 """A record set as a Fetch answer has it."""
@@ -76,12 +76,12 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
         magic=magic,
         first_offset=offset,
         transcode={**ZSTD_TO_GZIP, **ctx.transcode},
-        max_decompressed_bytes=ctx.max_decompressed_bytes,
-        max_bytes=ctx.fetch_max_bytes,
+        max_decompressed_bytes=ctx.policy.max_decompressed_bytes,
+        max_bytes=ctx.policy.fetch_max_bytes,
         max_records=_MOST_RECORDS,
-        memo=ctx.conversions,
+        memo=ctx.fetched.conversions,
     )
-    ctx.count_converted("down", magic, 1, result.record_count)
+    ctx.fetched.count_converted("down", magic, 1, result.record_count)
     return result.data, result.next_offset
 
 
@@ -99,7 +99,12 @@ def _codecs(ctx: Context, version: int) -> Mapping[int, int]:
 def recoded(ctx: Context, data: Records, codecs: Mapping[int, int]) -> bytes:
     """Records in other compressions. Raises ``RemoteProtocolError`` if they can't be read."""
     return b"".join(
-        recode(memoryview(data), codecs, max_decompressed_bytes=ctx.max_decompressed_bytes, memo=ctx.conversions)
+        recode(
+            memoryview(data),
+            codecs,
+            max_decompressed_bytes=ctx.policy.max_decompressed_bytes,
+            memo=ctx.fetched.conversions,
+        )
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -21,9 +21,9 @@ class Isolation(NamedTuple):
 
 def isolation_of(ctx: Context, asked: int | None) -> Isolation:
     """``asked`` is the request's isolation level; None: its version can't say."""
-    chosen = ctx.committed_for(ctx.client_id)
+    chosen = ctx.policy.committed_for(ctx.client.client_id)
     if chosen is None and asked is not None:
-        return Isolation(asked, asked == READ_COMMITTED and ctx.decisions is not None, True)
-    committed = ctx.legacy_committed if chosen is None else chosen
+        return Isolation(asked, asked == READ_COMMITTED and ctx.services.decisions is not None, True)
+    committed = ctx.policy.legacy_committed if chosen is None else chosen
     level = READ_COMMITTED if committed else READ_UNCOMMITTED
     return Isolation(level, committed, not committed and asked in (None, READ_UNCOMMITTED))

@@ -20,7 +20,8 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.proxy.handlers.base import Again, Context, Exchange, Handler, Local, Lowered, Stable
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, Exchange, Handler, Local, Lowered, Stable
 from kproxy.proxy.handlers.isolation import READ_UNCOMMITTED, Isolation, isolation_of
 
 _EARLIEST = -2
@@ -80,12 +81,18 @@ class ListOffsets(Handler):
         if isolation is None:
             answer: Message = response
             return answer
-        ends = _ends(exchange.notes["question"], response) if isolation.filtered and ctx.decisions is not None else {}
+        ends = (
+            _ends(exchange.notes["question"], response)
+            if isolation.filtered and ctx.services.decisions is not None
+            else {}
+        )
         if not ends:
             return self._next(exchange, response)
         exchange.notes["response"] = response
         times = _times(exchange.notes["question"])
-        return Stable(ctx.stable.question_of(ends, (place for place, time in times.items() if time == _LATEST)))
+        return Stable(
+            ctx.services.stable.question_of(ends, (place for place, time in times.items() if time == _LATEST))
+        )
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
         """Behind the question for the last stable offsets."""

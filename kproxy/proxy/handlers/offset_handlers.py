@@ -8,6 +8,7 @@ from typing import Any
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import (
     BeforeOffsetCommit,
     BeforeOffsetFetch,
@@ -15,7 +16,7 @@ from kproxy.proxy.coordinator_requests import (
     GroupRequest,
     UnstableOffsets,
 )
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered
 from kproxy.proxy.offset_fetch_overlay import (
     FIRST_OF_IDS,
     FIRST_STABLE,
@@ -35,7 +36,7 @@ class _Offsets(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Where offsets may stand in the log it has to be known whose these are."""
-        return ctx.follows_groups or upstream != version
+        return ctx.services.follows_groups or upstream != version
 
     def _ask(self, exchange: Exchange) -> Message | GroupRequest:
         """What goes to the broker, or, of the versions that were sent to any broker, to the group's coordinator."""
@@ -64,7 +65,7 @@ class OffsetCommit(_Offsets):
                     row.commit_timestamp = -1
         if exchange.upstream_version > 4:
             request.retention_time_ms = -1
-        if ctx.follows_groups:
+        if ctx.services.follows_groups:
             exchange.notes[_WAITING] = True
             return BeforeOffsetCommit(request.group_id)
         return self._ask(exchange)
@@ -84,7 +85,7 @@ class OffsetFetch(_Offsets):
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """For the broker, or first for the log."""
-        if not ctx.follows_groups:
+        if not ctx.services.follows_groups:
             return self._ask(exchange)
         exchange.notes[_WAITING] = True
         request: OffsetFetchRequest = exchange.request

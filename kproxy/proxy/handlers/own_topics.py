@@ -33,7 +33,8 @@ from kproxy.codec._generated.incremental_alter_configs import (
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Local
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
 
 _TOPIC = 2

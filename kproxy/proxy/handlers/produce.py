@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kproxy.codec.messages import Message
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler
 
 _FIRST_NODE_ENDPOINTS = 10
 

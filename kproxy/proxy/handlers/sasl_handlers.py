@@ -9,8 +9,9 @@ from typing import Any, Final
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
+from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest
-from kproxy.proxy.handlers.base import Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.handlers.base import Exchange, Handler, Local, Lowered
 
 #: What a client may ask before it is logged in.
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -22,11 +23,11 @@ class SaslHandshake(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """If it is refused."""
-        return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
+        return not ctx.policy.passes_sasl or super().rewrites(ctx, version, upstream)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """No mechanism is offered."""
-        if ctx.passes_sasl:
+        if ctx.policy.passes_sasl:
             return super().lift(ctx, exchange)
         return Local(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
@@ -36,11 +37,11 @@ class SaslAuthenticate(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """If it is refused."""
-        return not ctx.passes_sasl or super().rewrites(ctx, version, upstream)
+        return not ctx.policy.passes_sasl or super().rewrites(ctx, version, upstream)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """Refused whatever it says."""
-        if ctx.passes_sasl:
+        if ctx.policy.passes_sasl:
             return super().lift(ctx, exchange)
         return Local(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_REASON))
 

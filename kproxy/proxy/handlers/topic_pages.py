@@ -10,7 +10,8 @@ from kproxy.codec._generated.describe_topic_partitions import (
 )
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.handlers.base import Again, AsItIs, Context, Exchange, Handler, Lowered
+from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Lowered
 
 #: Partitions in a page that is only searched for the next visible topic; brokers give no more (KIP-966).
 _PAGE: Final = 2000

@@ -25,8 +25,9 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersResponseWritableTxnMarkerTopicResult,
 )
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import AbortRequest, CoordinatorRequest
-from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
+from kproxy.proxy.handlers.base import AsItIs, Exchange, Handler, Local, Lowered
 from kproxy.txn.described import Described
 from kproxy.txn.describing import describe
 from kproxy.txn.ids import Producer, is_transactional_producer_id
@@ -40,7 +41,7 @@ class _Beside(Handler):
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Where kproxy reads a transaction log."""
-        return ctx.views is not None or upstream != version
+        return ctx.services.views is not None or upstream != version
 
 
 class ListTransactions(_Beside):
@@ -48,11 +49,11 @@ class ListTransactions(_Beside):
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's and kproxy's."""
-        if ctx.views is not None and not response.error_code:
+        if ctx.services.views is not None and not response.error_code:
             states, producer_ids = set(exchange.request.state_filters), set(exchange.request.producer_id_filters)
             response.transaction_states += [
                 ListTransactionsResponseTransactionState(one.transactional_id, one.producer_id, one.state)
-                for one in map(describe, ctx.views.all())
+                for one in map(describe, ctx.services.views.all())
                 if (not states or one.state in states)
                 and (not producer_ids or one.producer_id in producer_ids)
                 and _is_wanted(exchange.request, one, ctx.now)
@@ -84,8 +85,8 @@ class DescribeTransactions(_Beside):
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
         """What is left for the broker."""
         request = exchange.request
-        assert ctx.views is not None
-        own = [view for name in request.transactional_ids if (view := ctx.views.of(name)) is not None]
+        assert ctx.services.views is not None
+        own = [view for name in request.transactional_ids if (view := ctx.services.views.of(name)) is not None]
         if not own:
             message: Message = request
             return message
@@ -128,12 +129,12 @@ class DescribeProducers(_Beside):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's answer, in which kproxy's producer ids are known again."""
         found: DescribeProducersResponse = response
-        if ctx.views is None:
+        if ctx.services.views is None:
             return found
         for topic in found.topics:
             for part in topic.partitions:
                 for row in part.active_producers:
-                    _rename(ctx.views, row, topic.name, part.partition_index)
+                    _rename(ctx.services.views, row, topic.name, part.partition_index)
         return found
 
 
@@ -166,11 +167,11 @@ class WriteTxnMarkers(Handler):
 
 def _to_abort(ctx: Context, request: WriteTxnMarkersRequest) -> IdView | None:
     """Whose open transaction a request aborts, if that is all it does and who sends it may."""
-    if len(request.markers) != 1 or ctx.views is None or not ctx.permits.is_admin:
+    if len(request.markers) != 1 or ctx.services.views is None or not ctx.permits.is_admin:
         return None
     (marker,) = request.markers
     client = Producer(marker.producer_id, marker.producer_epoch)
-    found = (view for view in ctx.views.all() if view.client == client and view.ongoing is not None)
+    found = (view for view in ctx.services.views.all() if view.client == client and view.ongoing is not None)
     return None if marker.transaction_result else next(found, None)
 
 

@@ -10,9 +10,9 @@ from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequ
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_names import is_legal_topic
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
-from kproxy.proxy.handlers.base import AsItIs, Context, Exchange, Handler, Local, Lowered
-from kproxy.proxy.memberships import Client
+from kproxy.proxy.handlers.base import AsItIs, Exchange, Handler, Local, Lowered
 from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.transaction_messages import failed, offsets_committed, partitions_added, places_of, who_asks
 from kproxy.proxy.versions import upstream_version
@@ -74,7 +74,7 @@ class Transactional(Handler):
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What to ask kproxy's coordinator, or what to answer at once."""
-        who = who_asks(exchange.request, ctx.connection, ctx.client_id)
+        who = who_asks(exchange.request, ctx.client.connection, ctx.client.client_id)
         return TransactionRequest(who, exchange.request)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
@@ -115,9 +115,9 @@ class TxnOffsetCommit(Transactional):
                 return Local(refused)
             exchange.notes[_REFUSED] = refused.topics
             exchange.request = request = request.replaced(topics=legal)
-        if ctx.memberships is not None and request.generation_id < 0 and not request.member_id:
+        if ctx.services.memberships is not None and request.generation_id < 0 and not request.member_id:
             producer = Producer(request.producer_id, request.producer_epoch)
-            member = ctx.memberships.reader(_client(ctx), producer, request.group_id)
+            member = ctx.services.memberships.reader(ctx.client.identity, producer, request.group_id)
             if member is not None:
                 exchange.notes[_NAMED_HERE] = True
                 request.generation_id, request.member_id, request.group_instance_id = member
@@ -126,15 +126,11 @@ class TxnOffsetCommit(Transactional):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """As others; it may be told that the group does not know the member. What was refused comes last."""
         response.topics += exchange.notes.get(_REFUSED, ())
-        if _NAMED_HERE in exchange.notes and ctx.memberships is not None:
+        if _NAMED_HERE in exchange.notes and ctx.services.memberships is not None:
             codes = {row.error_code for topic in response.topics for row in topic.partitions}
             if codes & _NO_MEMBER:
-                ctx.memberships.refused(_client(ctx), exchange.request.group_id)
+                ctx.services.memberships.refused(ctx.client.identity, exchange.request.group_id)
         return super().lower(ctx, exchange, response)
-
-
-def _client(ctx: Context) -> Client:
-    return Client(ctx.principal, ctx.client_id, ctx.host)
 
 
 class AddPartitionsToTxn(Transactional):
@@ -152,10 +148,10 @@ class AddPartitionsToTxn(Transactional):
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """The first of a transaction is its beginning: clients that don't add partitions say who has read."""
-        if ctx.memberships is not None:
+        if ctx.services.memberships is not None:
             request: AddPartitionsToTxnRequest = exchange.request
             producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-            ctx.memberships.begins(_client(ctx), producer)
+            ctx.services.memberships.begins(ctx.client.identity, producer)
         errors = {place: _NO_TOPIC for place in places_of(exchange.request) if not is_legal_topic(place[0])}
         if errors:
             return Local(partitions_added(exchange.request, exchange.client_version, errors))
@@ -172,7 +168,7 @@ class EndTxn(Transactional):
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """Whatever becomes of it."""
-        if ctx.memberships is not None:
+        if ctx.services.memberships is not None:
             request: EndTxnRequest = exchange.request
-            ctx.memberships.ends(_client(ctx), Producer(request.producer_id, request.producer_epoch))
+            ctx.services.memberships.ends(ctx.client.identity, Producer(request.producer_id, request.producer_epoch))
         return super().ask(ctx, exchange)

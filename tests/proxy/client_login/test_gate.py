@@ -13,7 +13,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_login.gate import OTHER_MECHANISM, LoginGate, LoginPolicy, NotLoggedInError
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck
-from kproxy.proxy.handlers.base import Context
+from kproxy.proxy.context import Context, Policy, Services
 from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.session_queues import Link
@@ -30,7 +30,7 @@ class Play:
 
     def __init__(self, *mechanisms: str, max_reauth_ms: int = 0) -> None:
         self.stats = Stats()
-        self.ctx = Context(ClusterMap(), "localhost", 0, 0, {}, logs_in_here=True)
+        self.ctx = Context(Services(ClusterMap()), Policy(logs_in_here=True))
         self.link = Link(self.stats)
         self.software: list[tuple[str, str]] = []
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
@@ -88,7 +88,7 @@ def test_plain_is_checked_elsewhere_and_the_frame_offered_again() -> None:
     assert play.token(PLAIN) is None
     said = play.answered()
     assert (said.error_code, said.auth_bytes, said.session_lifetime_ms) == (0, b"", 0)
-    assert (play.ctx.principal, play.gate.passed) == ("User:alice", True)
+    assert (play.ctx.client.principal, play.gate.passed) == ("User:alice", True)
     assert play.stats.logins == {("PLAIN", "accepted"): 1}
     assert play.ask(MetadataRequest(), 1) is False
 
@@ -100,7 +100,7 @@ def test_scram_goes_in_two_rounds(version: int) -> None:
     assert play.token(client.first(), version) is None
     assert play.token(client.final(play.answered(version).auth_bytes), version) is None
     assert play.answered(version).auth_bytes.startswith(b"v=")
-    assert play.ctx.principal == "User:alice"
+    assert play.ctx.client.principal == "User:alice"
 
 
 def test_bare_tokens_behind_the_old_handshake() -> None:
@@ -243,7 +243,7 @@ def test_another_user_cannot_take_a_connection_over() -> None:
     assert play.token(PLAIN) is Need.LOGIN
     assert play.token(PLAIN) is None
     assert "a login of User:alice can't be renewed by User:bob" in play.answered().error_message
-    assert play.ctx.principal == "User:alice"
+    assert play.ctx.client.principal == "User:alice"
     assert play.link.finished
 
 
@@ -279,7 +279,7 @@ def test_whatever_is_sent_nobody_comes_in(version: int | None, mechanism: str, f
         if play.gate.check is not None:
             play.gate.checked(Refused("nobody"))
     assert not play.gate.passed
-    assert play.ctx.principal == "User:ANONYMOUS"
+    assert play.ctx.client.principal == "User:ANONYMOUS"
 
 
 def test_a_broker_that_does_not_tell_of_api_versions_is_asked_at_the_oldest() -> None:

@@ -80,7 +80,7 @@ class Broker:
         found: dict[tuple[str, int], int | None] = {
             place: min(end, self.logs[place[1]].stable) for place, end in {**question.hints, **question.ends}.items()
         }
-        told = self.play.session.ctx.stable.found(question, found)
+        told = self.play.session.ctx.services.stable.found(question, found)
         assert self.play.session.resume(waiting, self.play.answered_at, told) is None
 
     def resume(self, waiting: Any) -> None:

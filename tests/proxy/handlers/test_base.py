@@ -21,7 +21,7 @@ def test_a_key_without_a_handler_is_relayed_or_recoded() -> None:
 
 def test_conversions_add_up_by_direction_and_magic() -> None:
     ctx = context()
-    ctx.count_converted("up", 0, 1, 5)
-    ctx.count_converted("up", 0, 2, 7)
-    ctx.count_converted("down", 1, 1, 1)
-    assert ctx.converted == {("up", 0): (3, 12), ("down", 1): (1, 1)}
+    ctx.fetched.count_converted("up", 0, 1, 5)
+    ctx.fetched.count_converted("up", 0, 2, 7)
+    ctx.fetched.count_converted("down", 1, 1, 1)
+    assert ctx.fetched.converted == {("up", 0): (3, 12), ("down", 1): (1, 1)}

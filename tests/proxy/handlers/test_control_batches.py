@@ -27,7 +27,7 @@ NO_SESSION, NEW_SESSION = -1, 0
 )
 def test_only_software_that_is_proven_to_skip_control_batches_gets_them(name: str, version: str, skips: bool) -> None:
     ctx = context()
-    ctx.software, ctx.software_version = name, version
+    ctx.know(software=name, software_version=version)
     assert skips_control_batches(ctx) is skips
     assert may_end_with_marker(ctx, 12, NO_SESSION) is skips
 
@@ -54,12 +54,12 @@ def test_of_clients_without_a_name_java_alone_may_get_one_at_the_end(
     api_versions: int, fetch: int, session_epoch: int, marker: bool
 ) -> None:
     ctx = context()
-    ctx.api_versions = api_versions
+    ctx.know(api_versions=api_versions)
     assert may_end_with_marker(ctx, fetch, session_epoch) is marker
     assert not skips_control_batches(ctx)
 
 
 def test_a_name_that_is_not_proven_is_not_taken_for_java() -> None:
     ctx = context()
-    ctx.software, ctx.api_versions = "something-new", 2
+    ctx.know(software="something-new", api_versions=2)
     assert not may_end_with_marker(ctx, 11, NEW_SESSION)

@@ -301,9 +301,9 @@ def test_what_takes_long_is_done_before_the_answer_is_taken(
             monkeypatch.setattr("kproxy.codec.downconvert._convert_all", _never)
             monkeypatch.setattr("kproxy.codec.recode.compress", _never)
         else:
-            play.session.ctx.conversions = None
+            play.session.ctx.fetched.conversions = None
         play.session.response(frame, 2.0)
-        assert play.session.ctx.conversions is None
+        assert play.session.ctx.fetched.conversions is None
         answers.append((values(play.answer()), play.stats.records_converted))
     assert answers[0] == answers[1]
     assert answers[0][0] == [b"a" * size, b"b", b"c"]

@@ -15,13 +15,13 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.handlers.base import Passed
+from kproxy.proxy.context import Passed
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.last_stable import Question
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.visibility import entries
 from tests.proxy.handlers.readers import TOPIC_ID, Broker, Reader
-from tests.proxy.playbook import Play, batch
+from tests.proxy.playbook import Play, batch, configure
 from tests.txn.mixed_logs import UNDECIDED, MixedLog, log_of, steps
 
 #: A Java client that sends no name.
@@ -56,16 +56,16 @@ CLIENTS = [
 def reader(software: str, version: int, by_record: bool, *logs: MixedLog, **more: Any) -> Reader:
     play = Play()
     if software == OLD_JAVA:
-        play.session.ctx.api_versions = 1 if version < 8 else 2
+        configure(play.session.ctx, api_versions=1 if version < 8 else 2)
         more["session_epoch"] = 0
     elif software:
         play.ask(ApiVersionsRequest(client_software_name=software), 3)
         asked, correlation_id, _ = play.sent()
         play.reply(ApiVersionsResponse(), asked, correlation_id)
         play.answer()
-    play.session.ctx.decisions = logs[0]
+    configure(play.session.ctx, decisions=logs[0])
     begin = {(more.get("topic", "t"), index): 0 for index in range(len(logs))}
-    play.session.ctx.stable.found(Question(begin), begin)
+    play.session.ctx.services.stable.found(Question(begin), begin)
     return Reader(play, Broker(play, list(logs)), version, by_record, **more)
 
 
@@ -118,7 +118,7 @@ def test_the_log_of_the_tested_clients(kind: tuple[str, int, bool]) -> None:
     client = reader(*kind, log)
     read_all(client, log)
     assert len(client.got[0]) == 15
-    last = client.play.session.ctx.passed
+    last = client.play.session.ctx.fetched.passed
     software, version, _ = kind
     if software in (OLD_JAVA, "apache-kafka-java", "librdkafka", "kgo"):
         assert client.positions[0] == 355
@@ -142,8 +142,8 @@ def test_where_only_the_last_stable_offset_differs_it_is_put_into_the_brokers_an
     log = log_of([("plain", 1, 0), ("plain", 1, 0), ("plain", 1, 0), ("undecided", 1, 0)])
     client = java(log, max_bytes=1)
     ctx = client.play.session.ctx
-    ctx.stable.found(Question({("t", 0): 3}), {("t", 0): 3})
-    ctx.stable.failed(Question({("t", 0): 3}), client.play.answered_at)
+    ctx.services.stable.found(Question({("t", 0): 3}), {("t", 0): 3})
+    ctx.services.stable.failed(Question({("t", 0): 3}), client.play.answered_at)
     client.ask()
     client.broker.serve()
     (answer,) = client.play.session.link.to_client
@@ -210,7 +210,7 @@ def test_where_something_of_kproxys_is_hidden_the_rest_is_too() -> None:
 def test_who_asked_for_everything_does_not_leave_out_what_is_aborted() -> None:
     log = log_of([("native", 1, 1), ("native-abort", 1, 1), ("plain", 1, 0)])
     client = java(log, isolation=0)
-    client.play.session.ctx.committed_for = lambda _: True
+    configure(client.play.session.ctx, committed_for=lambda _: True)
     client.poll()
     assert client.got[0] == [2]
 
@@ -233,7 +233,7 @@ def test_who_reads_everything_is_relayed() -> None:
 @pytest.mark.parametrize(("version", "level"), [(4, 1), (11, 1), (12, 1), (15, 1), (17, 1), (2, 0)])
 def test_without_a_transaction_log_native_clients_are_the_brokers_business(version: int, level: int) -> None:
     client = reader("apache-kafka-java", version, False, log_of([("plain", 1, 0)]), isolation=level)
-    client.play.session.ctx.decisions = None
+    configure(client.play.session.ctx, decisions=None)
     client.ask()
     ((_, _, request),) = client.play.upstream()
     assert request.isolation_level == 1
@@ -253,9 +253,9 @@ def test_no_reader_of_all_is_given_a_control_batch_unless_it_is_proven_to_skip_t
     log = log_of(content)
     client = reader(*kind, log, max_bytes=max_bytes, isolation=0)
     ctx = client.play.session.ctx
-    ctx.legacy_committed, ctx.committed_for = False, lambda _: False if override == 0 else None
+    configure(ctx, legacy_committed=False, committed_for=lambda _: False if override == 0 else None)
     if not has_log:
-        ctx.decisions = None
+        configure(ctx, decisions=None)
     if kind[0] in RELAYED:
         client.takes_empty = True
     read_all(client, log)
@@ -272,7 +272,7 @@ def test_read_committed_without_a_transaction_log_hides_what_the_broker_says_is_
     """From clients that show all they get: kafka-go does so whatever its isolation level."""
     log = log_of([("plain", 1, 0), ("native", 2, 1), ("plain", 1, 0), ("native-abort", 1, 1), ("lane", 1, 0)])
     client = kafka_go(log)
-    client.play.session.ctx.decisions = None
+    configure(client.play.session.ctx, decisions=None)
     answer = client.poll()
     assert client.got[0] == [0, 3, 5]
     assert answer.responses[0].partitions[0].aborted_transactions == []
@@ -332,7 +332,7 @@ def test_a_session_is_refused_to_a_client_that_is_not_proven_to_skip_control_bat
 def test_old_clients_may_be_set_to_read_everything() -> None:
     log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("undecided", 1, 0), ("plain", 1, 0)])
     client = reader("", 2, True, log)
-    client.play.session.ctx.legacy_committed = False
+    configure(client.play.session.ctx, legacy_committed=False)
     read_all(client, log)
     assert client.got[0] == [0, 1, 2, 3]
 
@@ -342,7 +342,7 @@ def test_old_clients_may_be_set_to_read_everything() -> None:
 def test_the_setting_for_a_client_id_is_above_what_it_asks_for(version: int, chosen: bool) -> None:
     log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("plain", 1, 0), ("native", 1, 1), ("native-abort", 1, 1)])
     client = reader("", version, False, log, isolation=0 if chosen else 1)
-    client.play.session.ctx.committed_for = lambda client_id: chosen if client_id == "me" else None
+    configure(client.play.session.ctx, committed_for=lambda client_id: chosen if client_id == "me" else None)
     read_all(client, log)
     assert client.got[0] == ([0, 2] if chosen else [0, 1, 2, 3])
 
@@ -456,7 +456,7 @@ def test_old_clients_take_the_high_watermark_for_the_end(version: int) -> None:
 def test_an_old_reader_of_all_comes_to_the_end_where_control_batches_end_the_log(version: int) -> None:
     log = log_of([("plain", 1, 0), ("native-abort", 1, 1), ("native-abort", 1, 1)])
     client = reader("", version, True, log)
-    client.play.session.ctx.legacy_committed = False
+    configure(client.play.session.ctx, legacy_committed=False)
     row = client.poll().responses[0].partitions[0]
     assert (client.positions[0], row.high_watermark) == (1, 3)
     row = client.poll().responses[0].partitions[0]
@@ -593,7 +593,7 @@ def test_what_is_no_record_set_is_an_error_of_its_partition_alone() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     client = kafka_go(log_of([("aborted", 1, 0)]))
-    passed = client.play.session.ctx.passed
+    passed = client.play.session.ctx.fetched.passed
     passed.update((("other", n), Passed(0, 1, None)) for n in range(10_000))
     client.poll()
     assert list(passed) == [("t", 0)]

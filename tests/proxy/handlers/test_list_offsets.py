@@ -15,7 +15,7 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.handlers.base import Stable
 from kproxy.txn.verdict import NothingKnown
-from tests.proxy.playbook import KAFKA_43, Play
+from tests.proxy.playbook import KAFKA_43, Play, configure
 
 LATEST, EARLIEST = -1, -2
 
@@ -123,7 +123,7 @@ MAX_TIMESTAMP = -3
 def committed(version: int, *partitions: tuple[int, int], isolation: int = 1) -> Play:
     """A client that asked for times of partitions, whose broker has answered."""
     play = Play()
-    play.session.ctx.decisions = NothingKnown()
+    configure(play.session.ctx, decisions=NothingKnown())
     rows = [ListOffsetsRequestListOffsetsPartition(partition_index=p, timestamp=t) for p, t in partitions]
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -180,7 +180,7 @@ def test_nothing_found_needs_no_question() -> None:
 
 def test_v0_gets_the_stable_end() -> None:
     play = Play()
-    play.session.ctx.decisions = NothingKnown()
+    configure(play.session.ctx, decisions=NothingKnown())
     rows = [
         ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=LATEST, max_num_offsets=2),
         ListOffsetsRequestListOffsetsPartition(partition_index=1, timestamp=20, max_num_offsets=1),

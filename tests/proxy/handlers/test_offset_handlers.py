@@ -22,7 +22,7 @@ from kproxy.codec._generated.offset_fetch import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, GroupRequest, UnstableOffsets
-from tests.proxy.playbook import Play
+from tests.proxy.playbook import Play, configure
 
 
 def commit() -> OffsetCommitRequest:
@@ -95,7 +95,7 @@ def test_offset_fetch_from_v1_on_says_minus_one_without_an_error(version: int) -
 def following() -> Play:
     """A session where offsets may stand in kproxy's transaction log."""
     play = Play()
-    play.session.ctx.follows_groups = True
+    configure(play.session.ctx, follows_groups=True)
     return play
 
 

@@ -6,13 +6,14 @@ from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.handlers.base import Context, Exchange, Local
+from kproxy.proxy.context import Context, Policy, Services
+from kproxy.proxy.handlers.base import Exchange, Local
 from kproxy.proxy.handlers.sasl_handlers import PROOF, SaslAuthenticate, SaslHandshake
 from kproxy.proxy.routing import ClusterMap
 
 
 def context(*, passes_sasl: bool) -> Context:
-    return Context(ClusterMap(), "127.0.0.1", 1 << 20, 1 << 20, {}, passes_sasl=passes_sasl)
+    return Context(Services(ClusterMap()), Policy(passes_sasl=passes_sasl))
 
 
 def test_it_goes_through_as_it_is() -> None:

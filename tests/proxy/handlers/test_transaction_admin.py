@@ -32,7 +32,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import Stand
 from kproxy.txn.views import Views
-from tests.proxy.playbook import KAFKA_43, Play
+from tests.proxy.playbook import KAFKA_43, Play, configure
 from verification.models.transaction_log import bodies
 
 SERVED = {
@@ -60,7 +60,8 @@ def play(**options: object) -> Play:
     read("done", bodies.claim(2, DONE, client=Producer(7, 0)), bodies.decision(2, DONE, True, [DONE]))
     made = Play(served=SERVED)
     ctx = made.session.ctx
-    ctx.views, ctx.permits = views, Permits(is_admin=True)
+    configure(ctx, views=views)
+    ctx.permits = Permits(is_admin=True)
     for name, value in options.items():
         setattr(ctx, name, value)
     return made
