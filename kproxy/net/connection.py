@@ -3,32 +3,30 @@
 Up to three tasks run for a connection: one reads the client, one the broker, one sends again what is indefinite.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from kproxy.codec.frame import FrameSplitter
-from kproxy.codec.messages import Message
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.coordinator_calls import CoordinatorCalls
+from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
-from kproxy.net.track_resend import resend_all
-from kproxy.net.txn.waits import Reading, wait
-from kproxy.proxy.client_login.gate import LARGEST_BEFORE_LOGIN
-from kproxy.proxy.context import Fault
+from kproxy.net.txn.waits import Reading
+from kproxy.proxy.client_login.policy import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
-from kproxy.proxy.session import CoordinatorCall, Session, Waiting
+from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ class Connection:
         self.heard = self._emptied_at = self.answered_at = trio.current_time()
         self._opened_at = self.heard
         self.session = session
-        session.link.empty_at = self.heard + wall
+        session.read_all(self.heard + wall)
         #: Whether something was there to read already when a long wait was over.
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
@@ -104,7 +102,7 @@ class Connection:
         #: Waits for memory, and since when it does so no more.
         self._waits, self._went_on_at = False, self.heard
         self._shared = shared
-        largest = _LARGEST_ANSWER if session.login is None else LARGEST_BEFORE_LOGIN
+        largest = LARGEST_BEFORE_LOGIN if session.logs_in else _LARGEST_ANSWER
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
         self._answers = FrameSplitter(_LARGEST_ANSWER)
         #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
@@ -118,20 +116,12 @@ class Connection:
         self._draining = False
         #: In a drain: what says, when something was answered, whether it goes now.
         self.answered: Callable[[Connection], None] | None = None
-        #: Coordinator calls that have no answer yet.
-        self.coordinator_calls_open = 0
         self._writing_client = False
         self._writing_upstream = False
-        self._resending = False
-        #: A coordinator call is done, and waits for others to be so before the answers are written.
-        self._gathering = False
         self._listening = False
-        #: The broker's connection, on which the client had logged in, has ended: as itself kproxy must not go on to
-        #: send what may have been refused to the client. Retries of it are recognised by what is in the log.
-        self._forsaken = False
         self._streaming = self._streamed = 0
         self._coordinator_calls = CoordinatorCalls(cluster, api, None if reading is None else reading.groups)
-        self._reading = reading
+        self.dispatch = Dispatch(self, self._coordinator_calls, reading)
         self._intake = Intake(self, lanes, keeper, logins)
 
     async def run(self) -> None:
@@ -149,10 +139,7 @@ class Connection:
         self._drop_upstream()
         self.budget.hold(self, 0)
         self.stats.buffered_bytes = self.budget.used
-        self.stats.sends_in_flight -= self.session.gate.producer.in_flight
         self._intake.close(trio.current_time() + self.wall)
-        if self.session.ctx.meter is not None:
-            self.session.ctx.meter.close()
         # The connection, its session and their callbacks refer to each other: without this the buffers would stay
         # in memory until the next full garbage collection, while the budget counts them as free.
         self._splitter.drop()
@@ -169,7 +156,7 @@ class Connection:
 
     def _received_all(self) -> bool:
         """Whether the client ended the connection in good order, behind the last byte of the last answer."""
-        unsaid = self.session.link.to_client or self._writing_client
+        unsaid = self.session.to_client or self._writing_client
         return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
 
     def unacked(self) -> int:
@@ -189,14 +176,14 @@ class Connection:
             await self._serve()
         except RemoteProtocolError as error:
             self._count_refusal(error.refusal)
-            client_id = self.session.ctx.client.client_id
+            client_id = self.session.client.client_id
             log.warning("request refused, connection closed", peer=peer, client_id=client_id, reason=str(error))
         except (OSError, trio.ClosedResourceError):
             pass
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
         finally:
-            self._coordinator_calls.closed(self.session.ctx.client.connection, received_all=self._received_all())
+            self._coordinator_calls.closed(self.session.client.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)
         self._client_gone = True
         self.client.close()
@@ -225,7 +212,7 @@ class Connection:
             if frames:
                 self._frame_since = self.heard  # what follows had to wait for them: not the client's fault
             await self.flush()
-            if self.session.link.finished:
+            if self.dispatch.ending:
                 raise Finished("the broker's connection ended")
             if count < READ_BYTES:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
@@ -246,7 +233,7 @@ class Connection:
     async def _goes_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
         while self._draining:
-            if self.session.idle or self.session.link.finished:
+            if self.session.idle or self.dispatch.ending:
                 return False
             await self._progress.park()
         return True
@@ -265,7 +252,7 @@ class Connection:
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
         self._draining = True
-        unsaid = self.session.link.to_client or self._writing_client
+        unsaid = self.session.to_client or self._writing_client
         if self._listening and self.session.idle and not unsaid:
             self.client.close()
 
@@ -278,7 +265,7 @@ class Connection:
         # what is there at once may have come at any time since the last read took all there was
         waited = now - began > _AT_ONCE_SECONDS and not self._left_over
         self._left_over = False
-        self.session.link.empty_at = (now if waited else self._emptied_at) + self.wall
+        self.session.read_all((now if waited else self._emptied_at) + self.wall)
 
     def look_whether_empty(self) -> None:
         """Behind a long wait: what comes from now on has not waited as long."""
@@ -296,8 +283,8 @@ class Connection:
         if self.client.greets:
             allowed_ms = min(config.ssl_handshake_timeout_ms, config.connections_max_idle_ms)
             return "tls_handshake" if now > self._opened_at + allowed_ms / 1000 else None
-        login, latest = self.session.login, self._opened_at + config.frame_timeout_ms / 1000
-        if login is not None and not login.passed and self._listening and now > latest:
+        latest = self._opened_at + config.frame_timeout_ms / 1000
+        if self.session.awaits_login and self._listening and now > latest:
             return "unauthenticated"
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
@@ -312,21 +299,17 @@ class Connection:
         if reason is not None and not self.client.closed:
             self._count_refusal(reason)
             self.client.close()
-        limit_ms = self.config.upstream_request_timeout_ms + self.session.gate.producer.longest_timeout_ms
-        if (
-            self.session.gate.producer.in_flight
-            and now > self.answered_at + limit_ms / 1000
-            and self._upstream is not None
-        ):
+        producer = self.session.producer
+        limit_ms = self.config.upstream_request_timeout_ms + producer.longest_timeout_ms
+        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and self._upstream is not None:
             # batches that get no answer in time are as good as lost: they are sent again over another connection
             self.cluster.count_error("timeout", self._broker)
             self._upstream.close()
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
-        self.session.link.now = now + self.wall
-        self.session.gate.time_out()
-        if self.session.link.to_client and not self._writing_client and self._nursery is not None:
+        self.session.time_out(now + self.wall)
+        if self.session.to_client and not self._writing_client and self._nursery is not None:
             self._nursery.start_soon(self.flush_client)
 
     def _frames(self, count: int, room: memoryview | None) -> list[bytearray]:
@@ -349,7 +332,7 @@ class Connection:
     @property
     def sender(self) -> str:
         """Whose its unfinished requests are: its principal's or, where it has none, its address's."""
-        principal = self.session.ctx.client.principal
+        principal = self.session.client.principal
         return sender_of(self.client.peer_host) if principal == ANONYMOUS else principal
 
     def crowds_out(self, now: float) -> float | None:
@@ -381,45 +364,14 @@ class Connection:
         requests = self.session.held_bytes + self._splitter.held + self._pending
         answers = self._answers.held + self._unwritten
         if self._writing_client:
-            answers += sum(map(len, self.session.link.to_client))
+            answers += sum(map(len, self.session.to_client))
         self.budget.hold(self, requests + answers)
         self.stats.buffered_bytes = self.budget.used
 
-    def start_coordinator_calls(self) -> None:
-        """Runs what has to be asked of a coordinator."""
-        assert self._nursery is not None
-        self.coordinator_calls_open += len(self.session.coordinator_calls)
-        for coordinator_call in self.session.coordinator_calls:
-            self._nursery.start_soon(
-                self._coordinator_call, coordinator_call, self._coordinator_calls.queue(coordinator_call)
-            )
-        self.session.coordinator_calls.clear()
-
-    async def _coordinator_call(
-        self, coordinator_call: CoordinatorCall, work: Callable[[], Awaitable[Message | None]]
-    ) -> None:
-        answer = await work()
-        self.session.coordinator_call_done(coordinator_call, answer, trio.current_time() + self.wall)
-        self.coordinator_calls_open -= 1
-        self.start_coordinator_calls()  # one may lead to another
-        if self._gathering:
-            return
-        # those that end at the same time go to the client together: a call for each would cost more than all else
-        self._gathering = True
-        await trio.lowlevel.checkpoint()
-        self._gathering = False
-        await self._answered()
-
-    def _start_waits(self) -> None:
-        """Runs what has to wait for the transaction log."""
+    def carry_out(self) -> None:
+        """Begins what the session has asked for."""
         if self._nursery is not None:
-            for waiting in self.session.waiting:
-                self._nursery.start_soon(self._wait, waiting)
-        self.session.waiting.clear()
-
-    async def _wait(self, waiting: Waiting) -> None:
-        await wait(self.session, waiting, self._reading, self.wall)
-        await self._answered()
+            self.dispatch.run(self._nursery)
 
     def logged_in(self) -> None:
         """Takes longer requests from now on."""
@@ -434,19 +386,19 @@ class Connection:
             if broker is None:
                 break
             try:
-                self.session.ctx.broker_versions = await self.cluster.versions(broker)
+                versions = await self.cluster.versions(broker)
             except (OSError, RemoteProtocolError):
                 self.cluster.count_error("connect")
                 self.cluster.doubt()
                 continue
-            self.session.ctx.broker_said = broker.said
+            self.session.versions_known(versions, broker.said)
             return
         raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
         """Connects to the broker behind the client's port. Finished if there is none to be had."""
         tried: list[Broker] = []
-        if self._forsaken:
+        if self.dispatch.forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
@@ -455,16 +407,14 @@ class Connection:
             tried.append(broker)
             try:
                 versions = await self.cluster.versions(broker)
-                io = await self.cluster.connect_for(self.session.ctx.client.principal, broker)
+                io = await self.cluster.connect_for(self.session.client.principal, broker)
                 break
             except (OSError, RemoteProtocolError):
                 self.cluster.count_error("connect", broker)
                 self.cluster.doubt()
         self._upstream, self._broker = io, broker
         self.stats.upstream_connections_open += 1
-        self.session.ctx.broker_versions, self.session.ctx.node_id = versions, broker.node_id
-        self.session.link.connected = True
-        self._intake.connected(broker.node_id)
+        self.session.connected(versions, broker.node_id)
         assert self._nursery is not None
         self._nursery.start_soon(self._read_upstream, io)
 
@@ -499,22 +449,23 @@ class Connection:
             self.cluster.count_error("protocol", self._broker)
             node_id = self._broker.node_id if self._broker else None
             log.warning("response of a broker cannot be used", broker=node_id, error=str(error))
-            self.session.link.finished = True
+            self.session.close()
         if self._upstream is io:
             await self._upstream_ended()
 
     async def _upstream_ended(self) -> None:
         self._drop_upstream()
         if self._streaming:
-            self.session.link.finished = True
+            self.session.close()
         if not self.session.idle:
             self.cluster.count_error("disconnected", self._broker)
         if self._broker is not None:
             self._broker.versions = None
-        self.session.upstream_lost()
+        self.session.disconnected()
         if self.config.clients_log_in:
-            self._forsaken = self.session.link.finished = True
-        await self._answered()
+            self.dispatch.forsaken = True
+            self.session.close()
+        await self.changed()
 
     async def _upstream_data(self, splitter: FrameSplitter, count: int) -> None:
         data = self._shared[:count]
@@ -534,10 +485,10 @@ class Connection:
                 await self.cluster.learn(unknown)
                 self.session.response(frame, now, learnt=True)
         if frames:
-            await self._answered()
+            await self.changed()
         else:
             self._account()
-        while self._client_gone is False and len(self.session.link.to_client) > 0 and self._writing_client:
+        while self._client_gone is False and len(self.session.to_client) > 0 and self._writing_client:
             await self._progress.park()  # the client is slow: read no more from the broker meanwhile
 
     async def _convert(self, work: Callable[[], None]) -> None:
@@ -571,17 +522,17 @@ class Connection:
                 self._client_gone = True
         if not self._streaming:
             self.session.streamed(trio.current_time() + self.wall, self._streamed)
-            await self._answered()
+            await self.changed()
         return kept
 
     # -- writing
 
-    async def _answered(self) -> None:
+    async def changed(self) -> None:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
-        if self.session.waiting:
-            self._start_waits()
+        if self.session.commands:
+            self.carry_out()
         self._push_upstream()
-        if self.session.link.to_client:
+        if self.session.to_client:
             await self.flush_client()
         self._account()
         if self._progress:
@@ -590,21 +541,8 @@ class Connection:
             self.answered(self)
         if self._draining:
             self.drain()
-        if self.session.gate.recovering and not (self._resending or self._forsaken) and self._nursery is not None:
-            self._resending = True
-            self._nursery.start_soon(self._resend)
-        if self.session.link.finished and not self.session.link.to_client and not self._writing_client:
+        if self.dispatch.ending and not self.session.to_client and not self._writing_client:
             self.client.close()
-
-    async def _resend(self) -> None:
-        try:
-            await resend_all(self)
-        except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
-            log.warning("batches cannot be sent again; connection closed", reason=str(error))
-            self.client.close()
-        finally:
-            self._resending = False
-        await self._answered()
 
     def is_connected_to(self, broker: Broker) -> bool:
         """Whether this is the broker behind the client's port."""
@@ -616,12 +554,12 @@ class Connection:
 
     async def wait_quiet(self) -> None:
         """Waits until no batch is on its way."""
-        while not self.session.gate.quiet:
+        while self.session.producer.in_flight:
             await self._progress.park()
 
     async def _settle(self) -> None:
         """After the client has gone: waits until the fate of each of its batches is definite."""
-        while self.session.gate.producer.calls and not self._forsaken:
+        while self.session.producer.is_open and not self.dispatch.forsaken:
             await self._progress.park()
 
     async def flush(self) -> None:
@@ -629,7 +567,7 @@ class Connection:
         self._account()  # before anything that may wait
         if self._write_upstream():
             await self._flush_upstream()
-        if self.session.link.to_client:
+        if self.session.to_client:
             await self.flush_client()
 
     def _push_upstream(self) -> None:
@@ -642,7 +580,7 @@ class Connection:
 
     def _write_upstream(self) -> bool:
         """Writes what the broker takes at once; whether something is left to write."""
-        out = self.session.link.to_upstream
+        out = self.session.to_upstream
         if not out or self._writing_upstream or self._upstream is None:
             return False
         try:
@@ -653,7 +591,7 @@ class Connection:
         return bool(out)
 
     async def _flush_upstream(self) -> None:
-        out = self.session.link.to_upstream
+        out = self.session.to_upstream
         if not out or self._writing_upstream or self._upstream is None:
             return
         self._writing_upstream = True
@@ -671,13 +609,13 @@ class Connection:
 
     async def flush_client(self) -> None:
         """Writes the answers that are ready, in order."""
-        out = self.session.link.to_client
+        out = self.session.to_client
         if self._client_gone:
             out.clear()
         if not out or self._writing_client:
             return
         self._writing_client = True
-        self.writing = self.session.link.position - self.written  # all of ``out``
+        self.writing = self.session.position - self.written  # all of ``out``
         try:
             size = self.client.send_at_once(out)
             if not out:  # as nearly always
@@ -712,5 +650,4 @@ class Connection:
         self.writing = 0
 
     def _count_refusal(self, reason: str) -> None:
-        self.stats.refusals[reason] = self.stats.refusals.get(reason, 0) + 1
-        self.session.ctx.fault = Fault(reason, trio.current_time() + self.wall)
+        self.session.refused(reason, trio.current_time() + self.wall)

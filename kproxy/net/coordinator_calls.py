@@ -9,6 +9,7 @@ import trio
 from kproxy.codec.messages import Message, response_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,
@@ -19,7 +20,6 @@ from kproxy.proxy.coordinator_requests import (
     TransactionalProduce,
     TransactionRequest,
 )
-from kproxy.proxy.session import CoordinatorCall
 
 if TYPE_CHECKING:
     from kproxy.net.txn.transaction_api import TransactionApi
@@ -48,11 +48,11 @@ class CoordinatorCalls:
         if self._api is not None:
             self._api.closed(connection, received_all=received_all)
 
-    def queue(self, coordinator_call: CoordinatorCall) -> Callable[[], Awaitable[Message | None]]:
-        """Runs a coordinator call; its place in the order is that of this call. Gives None if there is no answer."""
-        ask, version = coordinator_call.ask, coordinator_call.exchange.client_version
+    def queue(self, command: AskCoordinator) -> Callable[[], Awaitable[Message | None]]:
+        """Runs a request; its place in the order is that of this call. Gives None if there is no response."""
+        ask, version = command.ask, command.exchange.client_version
         if isinstance(ask, GroupRequest):
-            upstream = coordinator_call.exchange.upstream_version
+            upstream = command.exchange.upstream_version
             return partial(self._ask_group, ask.group_id, ask.request, upstream)
         if isinstance(ask, BeforeOffsetFetch):
             return partial(self._before_fetch, ask, self._last_commit)

@@ -77,12 +77,12 @@ class Draining:
         """Looks at one that has had an answer: it may have begun a transaction, or ended one."""
         if identity_of(connection) in self._producers:
             self._look()
-        elif self._transactions is not None and self._transactions.takes_part(connection.session.ctx.client.connection):
+        elif self._transactions is not None and self._transactions.takes_part(connection.session.client.connection):
             self._producers.add(identity_of(connection))
             connection.stay()
 
     def _end_or_keep(self, connection: "Connection") -> None:
-        if identity_of(connection) in self._producers or connection.session.ctx.client.client_id in self._client_ids:
+        if identity_of(connection) in self._producers or connection.session.client.client_id in self._client_ids:
             connection.stay()
         else:
             connection.drain()
@@ -95,5 +95,5 @@ class Draining:
         self._producers = {
             identity_of(connection)
             for connection in self._connections
-            if connection.coordinator_calls_open or connection.session.ctx.client.connection in parties
+            if connection.dispatch.calls_open or connection.session.client.connection in parties
         }

@@ -110,11 +110,11 @@ class Facts:
         """The last of each client and host, whether it is still connected or not."""
         faults = dict(self._server.last_faults.by_client)
         for connection in self._server.connections:
-            ctx = connection.session.ctx
-            whose = Whose(ctx.client.client_id, connection.client.peer_host)
+            session = connection.session
+            whose = Whose(session.client.client_id, connection.client.peer_host)
             known = faults.get(whose)
-            if ctx.fault is not None and (known is None or known.at < ctx.fault.at):
-                faults[whose] = ctx.fault
+            if session.fault is not None and (known is None or known.at < session.fault.at):
+                faults[whose] = session.fault
         return faults
 
     def _recent_errors(self) -> list[ClientError]:
@@ -138,7 +138,7 @@ class Facts:
         """One row for each client, the busiest first; of ``client_id`` alone, if it is given."""
         groups: dict[tuple[str, ...], list[Connection]] = {}
         for connection in self._server.connections:
-            who = connection.session.ctx.client
+            who = connection.session.client
             if client_id not in (None, who.client_id):
                 continue
             key = (who.client_id, who.software, who.software_version, connection.client.peer_host, who.principal)
@@ -151,7 +151,7 @@ class Facts:
         client_id, software, software_version, host, principal = key
         versions: dict[int, int] = {}
         for connection in group:
-            versions.update(connection.session.link.used)
+            versions.update(connection.session.used)
         fault = faults.get(Whose(client_id, host))
         return ClientFact(
             client_id=client_id,
@@ -162,7 +162,7 @@ class Facts:
             connections=len(group),
             connected_ms=int((min(connection.opened_at for connection in group) + self._wall) * 1000),
             versions={api_name(api_key): version for api_key, version in sorted(versions.items())},
-            requests=sum(connection.session.link.answered for connection in group),
+            requests=sum(connection.session.answered for connection in group),
             per_second=_sum(self._sampler.rate(connection) for connection in group),
             last_error=None if fault is None else Failure(fault.reason, int(fault.at * 1000)),
         )
@@ -172,9 +172,9 @@ class Facts:
     def lanes(self) -> Rows[LaneFact]:
         """One row for each producer id, those that wait for something first."""
         users = {
-            connection.session.gate.producer.lane: connection
+            connection.session.producer.lane: connection
             for connection in self._server.connections
-            if connection.session.gate.producer.lane is not None
+            if connection.session.producer.lane is not None
         }
         doubts = self._server.keeper.counts()
         now = self._cluster.network.wall()
@@ -182,7 +182,7 @@ class Facts:
         for lane, identity, leased in self._server.lanes.held():
             seen.add(identity)
             user = users.get(lane)
-            producer = None if user is None else user.session.gate.producer
+            producer = None if user is None else user.session.producer
             rows.append(
                 _lane(identity, doubts.get(identity, 0))._replace(
                     producer_id=lane.producer_id,

@@ -41,7 +41,7 @@ class Sampler:
     def sample(self, connections: Iterable[Connection], now: float) -> None:
         """Takes note of all counters at ``now`` (seconds)."""
         self._before = self._seen
-        self._seen = {each: (each.received, each.written, each.session.link.answered) for each in connections}
+        self._seen = {each: (each.received, each.written, each.session.answered) for each in connections}
         totals = self._read_totals()
         if self._at is not None:
             self._passed = max(now - self._at, 1e-3)

@@ -175,8 +175,8 @@ class Server:
     def _check_open(self, now: float) -> None:
         oldest: float | None = None
         for connection in self._connections:
-            producer = connection.session.gate.producer
-            if producer.calls:
+            producer = connection.session.producer
+            if producer.is_open:
                 connection.check_open(now)
                 since = producer.oldest
                 oldest = since if oldest is None or (since is not None and since < oldest) else oldest
@@ -308,9 +308,8 @@ class Server:
                 await connection.run()
             finally:
                 self._connections.discard(connection)
-                self._stats.software.left(connection.session.software)
-                ctx = connection.session.ctx
-                self.last_faults.note(ctx.client.client_id, io.peer_host, ctx.fault)
+                session = connection.session
+                self.last_faults.note(session.client.client_id, io.peer_host, session.fault)
         except OSError:
             io.close()  # it was gone before it was set up
         except Exception:

@@ -23,6 +23,7 @@ from kproxy.net.broker_log import BrokerLog, LogError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
+from kproxy.proxy.commands import Unsettled
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
@@ -42,37 +43,40 @@ _GONE = frozenset(
 )
 
 
-async def resend_all(connection: "Connection") -> None:
-    """Makes the fate of all unsettled batches of a connection definite; answers them as they become so.
+async def resend_all(connection: "Connection", batches: Unsettled) -> None:
+    """Makes the fate of all these batches of a connection definite; answers them as they become so.
 
     LocalProtocolError if that is not for this connection to do any more: then it has to end.
     """
     await connection.wait_quiet()
     # for these batches alone: one that hangs must not hold up others, nor kproxy's own requests
-    pool = Pool(connection.cluster.network_on_behalf(connection.session.ctx.client.principal), connection.config)
+    pool = Pool(connection.cluster.network_on_behalf(connection.session.client.principal), connection.config)
     broker_log = connection.keeper.broker_log
     try:
         again = True
         while again:
-            for track in connection.session.gate.unsettled():
-                await _TrackResend(connection, track, pool, broker_log).run()
-            again = connection.session.gate.requeue()
+            for track in batches.unsettled():
+                await _TrackResend(connection, batches, track, pool, broker_log).run()
+            again = batches.requeue()
     except LocalProtocolError:
-        connection.session.gate.abandon()
+        batches.abandon()
         raise
     finally:
         pool.close()
-    connection.session.gate.recovered()
+    batches.recovered()
 
 
 class _TrackResend:
-    def __init__(self, connection: "Connection", track: Track, pool: Pool, broker_log: BrokerLog) -> None:
+    def __init__(
+        self, connection: "Connection", batches: Unsettled, track: Track, pool: Pool, broker_log: BrokerLog
+    ) -> None:
         self._connection = connection
+        self._batches = batches
         self._pool = pool
         self._broker_log = broker_log
         self._cluster = connection.cluster
         self._track = track
-        self._by_id = connection.session.gate.producer.sends_topic_ids
+        self._by_id = batches.by_id
         self._backoff = Backoff(connection.config)
         self._unknown = 0
 
@@ -85,7 +89,7 @@ class _TrackResend:
                 await self._resend(step)
             self._connection.stats.epoch_bumps += self._track.epoch - epoch
             epoch = self._track.epoch
-            self._connection.session.gate.progressed()
+            self._batches.progressed()
             await self._connection.flush_client()
         self._connection.stats.epoch_bumps += self._track.epoch - epoch
 
@@ -169,8 +173,7 @@ class _TrackResend:
             return
         self._take(send, response)
         if send.settled and not self._connection.is_connected_to(broker):
-            refusals = self._connection.session.gate.producer.refusals
-            refusals.expect(self._track.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._batches.led_elsewhere(self._track.key)
 
     def _no_leader(self, send: Send, error: int) -> None:
         self._unknown = self._unknown + 1 if error in _GONE else 0
@@ -188,7 +191,7 @@ class _TrackResend:
             topic.topic_id = ref
         else:
             topic.name = ref.decode("utf-8", "replace")
-        timeout_ms = self._connection.session.gate.producer.longest_timeout_ms
+        timeout_ms = self._batches.longest_timeout_ms
         request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
         versions = _BY_ID if self._by_id else _BY_NAME
         return await client.call(request, ProduceResponse, versions, extra_ms=timeout_ms)

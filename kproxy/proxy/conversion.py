@@ -1,6 +1,6 @@
 """Message sets of old formats in one Produce request, as batches of format v2: at once where that is short.
 
-Converting takes about 1 us for each record. A long conversion is left to the shell (``Need.CONVERT``), which runs it
+Converting takes about 1 us for each record. A long conversion is left to the shell (``Convert``), which runs it
 beside its loop, so that other clients do not wait for it.
 """
 

@@ -1,8 +1,7 @@
 """Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum, auto
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from typing import Literal
 
@@ -22,8 +21,9 @@ from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import Prerequisite, Settle
+from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.unconfirmed import PendingProduce
+from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
@@ -49,27 +49,6 @@ _OWN_TOPICS = OWN_PREFIX.encode()
 _TIMEOUT_SHARE = 0.9
 _SHORTEST_TIMEOUT_SECONDS = 1.0
 _NO_REFUSALS: Mapping[TrackKey, int] = {}
-
-
-class Need(Enum):
-    """Why a frame could not be taken yet."""
-
-    UPSTREAM = auto()
-    """Connect to the broker and set ``Context.broker_versions``; then ``Link.connected``."""
-    VERSIONS = auto()
-    """Ask what the broker serves and set ``Context.broker_said``; the client is not to be connected yet."""
-    LOGIN = auto()
-    """Do what ``LoginGate.check`` says, or let time pass before the client hears of ``LoginGate.refused``."""
-    LANE = auto()
-    """Lease a lane; then ``Session.lease``."""
-    PROGRESS = auto()
-    """Wait until an answer came or a recovery ended."""
-    CONVERT = auto()
-    """A long conversion: run ``ProduceGate.conversion`` beside the loop, and report with ``ProduceGate.convert``."""
-    LOOK = auto()
-    """Something is in doubt: do what ``ProduceGate.prerequisite`` says."""
-    SETTLE = auto()
-    """Wait until the fate of batches of another connection, or of time-outs on this one, is definite."""
 
 
 class ProduceGate:
@@ -104,12 +83,8 @@ class ProduceGate:
         self.producer = Producer(ctx.policy.max_in_flight, self._count_converted)
         #: This connection among those of its producer; comes with the lane.
         self.member: ProducerConnection | None = None
-        #: Why the last frame could not be taken.
-        self.prerequisite: Prerequisite | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
         self._old: tuple[bytearray, Converted] | None = None
-        #: What has to be done for it (``Need.CONVERT``), and for which frame.
-        self._conversion: tuple[bytearray, Conversion] | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
@@ -117,7 +92,7 @@ class ProduceGate:
         """Gives the session the lane that it needed, and its place among the connections of its producer."""
         self.producer.lane, self.member = lane, member
 
-    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Need | None:
+    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Blocking | None:
         """Takes a request whose body begins at ``body`` or later, or says what has to be done first.
 
         RemoteProtocolError: end the connection.
@@ -175,10 +150,11 @@ class ProduceGate:
 
     def _capture(
         self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: ImplicitTransaction
-    ) -> Need | None:
+    ) -> Blocking | None:
         """Hands on batches for a transaction that was begun for their client."""
-        if self._is_long(slot, frame, layout):
-            return Need.CONVERT
+        conversion = self._long_conversion(slot, frame, layout)
+        if conversion is not None:
+            return conversion
         self._shape = None
         slot.silent = layout.acks == 0
         self._open(slot, slot.api_version)
@@ -195,30 +171,21 @@ class ProduceGate:
 
     # -- old formats
 
-    @property
-    def conversion(self) -> Conversion:
-        """What ``Need.CONVERT`` asks for."""
-        assert self._conversion is not None
-        return self._conversion[1]
-
-    def convert(self, converted: Converted) -> None:
-        """Takes what became of ``conversion``; the frame is to be offered again."""
-        assert self._conversion is not None
-        self._old, self._conversion = (self._conversion[0], converted), None
-
-    def _is_long(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> bool:
-        """Whether a frame has to be converted by the shell first; if it is of an old format it is converted else."""
+    def _long_conversion(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Convert | None:
+        """What the shell has to convert first; a frame of an old format that is converted fast is, here."""
         if slot.api_version >= FIRST_V2 or (self._old is not None and self._old[0] is frame):
-            return False
+            return None
         limits = self._policy
         now_ms = int(self._link.now * 1000)
         conversion = Conversion(frame, layout, now_ms, limits.max_batch_bytes, limits.max_decompressed_bytes)
         converted = conversion.at_once()
         if converted is None:
-            self._conversion = frame, conversion
-            return True
+            return Convert(conversion, partial(self._converted, frame))
         self._old = frame, converted
-        return False
+        return None
+
+    def _converted(self, frame: bytearray, converted: Converted) -> None:
+        self._old = frame, converted
 
     def _take_converted(self, slot: Slot, frame: bytearray) -> Converted | None:
         """What was made of a frame whose slot is open; None if it is of no old format."""
@@ -234,10 +201,11 @@ class ProduceGate:
 
     def drop(self) -> None:
         """Frees all requests that it holds, after the connection has ended."""
+        self._stats.sends_in_flight -= self.producer.in_flight
         self.producer.drop()
-        self._shape = self._old = self._conversion = None
+        self._shape = self._old = None
 
-    def take_like_the_last(self, frame: bytearray) -> Need | Literal[False] | None:
+    def take_like_the_last(self, frame: bytearray) -> Blocking | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
         shape, ctx = self._shape, self._ctx
         if shape is None or self._is_captured():
@@ -266,17 +234,19 @@ class ProduceGate:
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"
         return None
 
-    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Need | None:
+    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Blocking | None:
         slot.silent = layout.acks == 0
         stamps = self._policy.idempotence or upstream != slot.api_version
         counts = new_batches(frame, layout)
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
             self._pass(slot, frame, layout, upstream)
             return None
-        if slot.api_version < FIRST_V2 and self._is_long(slot, frame, layout):
-            return Need.CONVERT
+        if slot.api_version < FIRST_V2:
+            conversion = self._long_conversion(slot, frame, layout)
+            if conversion is not None:
+                return conversion
         if self.member is None:
-            return Need.LANE
+            return LeaseProducerId()
         retries, calm = None, True
         if not slot.silent:
             slot.owed = PendingProduce(layout.partitions, self._due(layout))
@@ -343,11 +313,11 @@ class ProduceGate:
             member, owed, frame, self._link.now, self._policy.max_decompressed_bytes
         )
 
-    def _look(self, member: ProducerConnection, owed: PendingProduce) -> Need | None:
-        self.prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
-        if self.prerequisite is None:
+    def _look(self, member: ProducerConnection, owed: PendingProduce) -> Blocking | None:
+        prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
+        if prerequisite is None:
             return None
-        return Need.SETTLE if isinstance(self.prerequisite, Settle) else Need.LOOK
+        return AwaitOutcomes() if isinstance(prerequisite, Settle) else Resolve(member, prerequisite)
 
     def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
         """What compares the request, if there is anything to compare it with."""
@@ -406,8 +376,9 @@ class ProduceGate:
         if self.member is not None:
             self.member.waits_no_more()
 
-    def refuse_late(self, frame: bytearray) -> None:
+    def refuse_late(self, frame: bytearray, now: float) -> None:
         """Answers a request that could not be taken in time: nothing of it was written."""
+        self._link.now = now
         layout = self._layout_of(frame)
         assert layout is not None
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
@@ -428,8 +399,9 @@ class ProduceGate:
         header = decode_request_header(memoryview(frame)[_PREFIX:])
         return walk_request(frame, _PREFIX + header.size, header.api_version)
 
-    def time_out(self) -> None:
-        """Answers what is open for too long, before the client gives up by itself; kproxy goes on to send."""
+    def time_out(self, now: float) -> None:
+        """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""
+        self._link.now = now
         member = self.member
         if member is None or member.ended:
             return
@@ -516,7 +488,7 @@ class ProduceGate:
             )
         had = self.producer.in_flight
         if self.producer.answered(group, frame, body):
-            self.recovering = True
+            self._recover()
         self._link.expected.popleft()  # only now: an answer that can't be read leaves the batches as good as lost
         self._stats.sends_in_flight += self.producer.in_flight - had
         if self.producer.waits and not self.recovering:
@@ -529,18 +501,30 @@ class ProduceGate:
         had = self.producer.in_flight
         self.producer.lost(group)
         self._stats.sends_in_flight += self.producer.in_flight - had
-        self.recovering = True
+        self._recover()
 
     def new_broker(self) -> None:
         """Notes that the next broker may serve other versions."""
         self._shape = None
 
-    # -- sending again
+    # -- sending again (``Unsettled``)
 
     @property
-    def quiet(self) -> bool:
-        """Whether no batch is on its way, so that what is unsettled may be sent again."""
-        return self.producer.in_flight == 0
+    def by_id(self) -> bool:
+        return self.producer.sends_topic_ids
+
+    @property
+    def longest_timeout_ms(self) -> int:
+        return self.producer.longest_timeout_ms
+
+    def led_elsewhere(self, key: TrackKey) -> None:
+        """Records that the broker behind the client's port does not lead a partition: a retry is told so."""
+        self.producer.refusals.expect(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _recover(self) -> None:
+        if not self.recovering:
+            self.recovering = True
+            self._link.commands.append(Resend(self))
 
     def unsettled(self) -> list[Track]:
         """The partitions whose batches have to be sent again."""

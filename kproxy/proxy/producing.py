@@ -51,6 +51,11 @@ class Producer:
         return bool(self._waiting)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a call has a batch without an outcome."""
+        return bool(self.calls)
+
+    @property
     def sends_topic_ids(self) -> bool:
         """Whether what is in flight names topics by id (Produce v13 and later)."""
         return any(call.upstream_version >= FIRST_TOPIC_ID for call in self.calls)

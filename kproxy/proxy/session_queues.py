@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
+from kproxy.proxy.commands import Close, Mute, Queued
 from kproxy.proxy.handlers.base import Exchange, Handler
 from kproxy.proxy.produce_calls import UpstreamProduce
 from kproxy.proxy.quotas.throttled import throttled
@@ -39,12 +40,12 @@ class Link:
     __slots__ = (
         "_stats",
         "answered",
+        "commands",
         "connected",
         "empty_at",
         "expected",
         "finished",
         "meter",
-        "muted_until",
         "now",
         "order",
         "position",
@@ -62,6 +63,8 @@ class Link:
         self.expected: deque[Expected] = deque()
         self.to_upstream: list[Buffer] = []
         self.to_client: list[Buffer] = []
+        #: For the shell, in the order in which they came up.
+        self.commands: list[Queued] = []
         #: Whether there is a connection to the broker.
         self.connected = False
         #: Bytes of answers for the client so far, written or not.
@@ -72,8 +75,6 @@ class Link:
         self.empty_at = 0.0
         #: What the client uses of its quotas; None: it has none.
         self.meter: Meter | None = None
-        #: The client must not be heard before.
-        self.muted_until = 0.0
         #: Is told of each request that leaves the order: its slot, the time and the bytes of its answer.
         self.trace: Callable[[Slot, float, int], None] | None = None
         #: The client's connection has to end, once ``to_client`` is written.
@@ -117,8 +118,15 @@ class Link:
                 slot.answer = (throttled(answer, slot.api_key, slot.api_version, round(wait * 1000)),)
 
     def mute(self, seconds: float) -> None:
-        """Does not hear the client for a while."""
-        self.muted_until = max(self.muted_until, self.now + seconds)
+        """Has the client muted for so long, if at all."""
+        if seconds > 0:
+            self.commands.append(Mute(self.now + seconds))
+
+    def close(self) -> None:
+        """Ends the client's connection once ``to_client`` is written: nothing is added any more."""
+        if not self.finished:
+            self.finished = True
+            self.commands.append(Close())
 
     def drop(self) -> None:
         """Frees all that is queued in both directions."""
@@ -126,6 +134,7 @@ class Link:
         self.expected.clear()
         self.to_upstream.clear()
         self.to_client.clear()
+        self.commands.clear()
 
     def fail(self, slot: Slot) -> None:
         """Notes that a request can't be answered: the connection ends when its turn comes."""
@@ -138,7 +147,7 @@ class Link:
             if self.finished:
                 return
             if slot.failed:
-                self.finished = True
+                self.close()
                 self._stats.unanswered(slot.api_key)
                 if self.trace is not None:
                     self.trace(slot, self.now, 0)

@@ -82,7 +82,7 @@ async def test_answers_that_are_there_at_the_same_time_are_written_together(monk
         return OffsetFetchResponse()
 
     async def count(self: Connection) -> None:
-        writes.append(len(self.session.link.to_client))
+        writes.append(len(self.session.to_client))
         await flush_client(self)
 
     monkeypatch.setattr(Coordinators, "ask", ask_coordinator)

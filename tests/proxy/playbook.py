@@ -9,11 +9,11 @@ from kproxy.codec.header import decode_request_header, encode_request, encode_re
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.proxy.commands import AskCoordinator, Blocking
 from kproxy.proxy.context import Client, Context, Policy, Services
 from kproxy.proxy.coordinator_rules import HomeRule
-from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.session import CoordinatorCall, Session
+from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import member
 
@@ -83,7 +83,9 @@ class Play:
         )
         ctx.know(connection=7, software=software)
         self.session = Session(ctx, self.stats)
-        self.session.link.connected = True
+        #: The inside of the session.
+        self.ctx, self.link, self.gate = ctx, self.session._link, self.session._gate
+        self.session.connected(served, -1)
         self.session.lease(Lane(PID), member())
         self.client_id = client_id
         self.correlation_id = 0
@@ -97,20 +99,20 @@ class Play:
         self._asked[self.correlation_id] = (message.API_KEY, version)
         return bytearray(encode_request(message, version, self.correlation_id, self.client_id))
 
-    def ask(self, message: Message, version: int) -> Need | None:
+    def ask(self, message: Message, version: int) -> Blocking | None:
         """Hand in a client's request."""
-        self.session.link.empty_at = self.asked_at
+        self.session.read_all(self.asked_at)
         return self.session.request(self.frame(message, version), self.asked_at)
 
     def upstream(self) -> list[tuple[int, int, Any]]:
         """What went to the broker since this was last asked: version, correlation id, request."""
         sent = []
-        for data in self.session.link.to_upstream:
+        for data in self.session.to_upstream:
             frame = bytes(data)[4:]
             header = decode_request_header(frame)
             request = request_class(header.api_key).decode(frame, header.api_version, header.size)
             sent.append((header.api_version, header.correlation_id, request))
-        self.session.link.to_upstream.clear()
+        self.session.to_upstream.clear()
         return sent
 
     def sent(self) -> tuple[int, int, Any]:
@@ -123,17 +125,23 @@ class Play:
         frame = bytearray(encode_response(message, version, correlation_id))
         return self.session.response(frame, self.answered_at)
 
-    def coordinator_call(self) -> CoordinatorCall:
+    def commands(self) -> list[Any]:
+        """What the shell was to do since this was last asked."""
+        commands = self.session.commands[:]
+        self.session.commands.clear()
+        return commands
+
+    def coordinator_call(self) -> AskCoordinator:
         """The one coordinator call that the session has for the shell."""
-        (only,) = self.session.coordinator_calls
-        self.session.coordinator_calls.clear()
+        (only,) = self.commands()
+        assert isinstance(only, AskCoordinator)
         return only
 
     def answers(self) -> list[Any]:
         """What went to the client since this was last asked, decoded at the versions it asked in."""
         answers = []
-        data = b"".join(bytes(piece) for piece in self.session.link.to_client)
-        self.session.link.to_client.clear()
+        data = b"".join(bytes(piece) for piece in self.session.to_client)
+        self.session.to_client.clear()
         while data:
             size = int.from_bytes(data[:4], "big")
             frame, data = data[4 : 4 + size], data[4 + size :]

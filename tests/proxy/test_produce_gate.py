@@ -18,7 +18,7 @@ from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
-from tests.proxy.playbook import PID, Play, batch, stamps
+from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
 
 
 def produce(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
@@ -32,7 +32,7 @@ def errors(play: Play) -> list[int]:
 
 def test_a_request_like_the_last_is_known_by_its_shape_and_another_is_not() -> None:
     play = Play()
-    gate = play.session.gate
+    gate = play.gate
     assert gate.take_like_the_last(play.frame(produce("t", batch(b"a")), 7)) is False
     play.ask(produce("t", batch(b"a")), 7)
     assert gate.take_like_the_last(play.frame(produce("u", batch(b"a")), 7)) is False
@@ -43,8 +43,8 @@ def test_a_request_like_the_last_is_known_by_its_shape_and_another_is_not() -> N
 def test_a_shape_is_forgotten_with_the_broker() -> None:
     play = Play()
     play.ask(produce("t", batch(b"a")), 7)
-    play.session.gate.new_broker()
-    assert play.session.gate.take_like_the_last(play.frame(produce("t", batch(b"b")), 7)) is False
+    play.gate.new_broker()
+    assert play.gate.take_like_the_last(play.frame(produce("t", batch(b"b")), 7)) is False
 
 
 def test_without_idempotence_a_request_is_only_relayed() -> None:
@@ -66,10 +66,9 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     book = ledger()
     plays = former, leader = Play(), Play()
     for number, play in enumerate(plays):
-        member = book.join(ONE, FakeWire(), 0.0)
-        member.moved(number)
-        play.session.lease(Lane(PID + number), member)
-    former.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        play.session.connected(KAFKA_43, number)
+        play.session.lease(Lane(PID + number), book.join(ONE, FakeWire(), 0.0))
+    former.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     former.ask(produce("t", batch(b"a")), 7)
     assert errors(former) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     leader.ask(produce("t", batch(b"b")), 7)
@@ -86,7 +85,7 @@ def test_what_was_pipelined_behind_a_refused_request_waits_for_it_until_the_whol
         return bytes(build_batch([Record(0, 1_700_000_000_000 + made_ms, None, b"a", ())]))
 
     play = Play()
-    play.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    play.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     both = produce("t", equal(0))
     both.topic_data += produce("u", batch(b"b")).topic_data
     play.ask(both, 7)
@@ -121,7 +120,7 @@ def test_a_refused_request_shows_no_client_that_went_on() -> None:
     whole = [(b"t", 0), (b"t", 1)]
     play = Play()
     play.session.lease(Lane(PID), member)
-    play.session.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    play.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     play.ask(produce("t", batch(b"b")), 7)
     assert errors(play) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert member.ledger.candidates(member, (b"t", 0), whole, 0.0) == [in_doubt]

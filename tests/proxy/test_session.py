@@ -27,7 +27,7 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.produce_gate import Need
+from kproxy.proxy.commands import AwaitProgress, Close, Connect, LeaseProducerId, Resend
 from kproxy.proxy.routing import Address
 from tests.codec.message_sets import entry, wrapper
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
@@ -80,11 +80,11 @@ def test_newer_api_versions_get_the_v0_shaped_error_with_the_range_of_api_versio
     frame = play.frame(ApiVersionsRequest(), 4)
     frame[6:8] = version.to_bytes(2, "big")
     assert play.session.request(frame, 1.0) is None
-    (answer,) = play.session.link.to_client
+    (answer,) = play.session.to_client
     told = ApiVersionsResponse.decode(bytes(answer)[8:], 0)
     assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(r.api_key, r.min_version, r.max_version) for r in told.api_keys] == [(ApiKey.API_VERSIONS, 0, newest)]
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
 
 
 def test_a_client_that_never_negotiates_is_served() -> None:
@@ -116,7 +116,7 @@ def test_two_client_ids_on_one_connection_each_have_their_own_codecs() -> None:
     play.ask(FetchRequest(session_epoch=0), 11)
     epochs = [request.session_epoch for _, _, request in play.upstream()]
     assert epochs == [-1, -1]
-    assert play.session.ctx.transcode == {3: 1}
+    assert play.ctx.transcode == {3: 1}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_version_that_the_broker_serves_is_relayed_to_the_byte() -> None:
     frame = play.frame(HeartbeatRequest(group_id="g", generation_id=3, member_id="m"), 4)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert b"".join(map(bytes, play.session.link.to_upstream)) == wanted
+    assert b"".join(map(bytes, play.session.to_upstream)) == wanted
     play.reply(HeartbeatResponse(error_code=27), 4, 1)
     assert play.answer().error_code == 27
 
@@ -164,13 +164,13 @@ def test_only_one_batch_of_a_new_producer_id_is_on_its_way_until_it_is_in_then_f
     play.ask(produce(batch(b"a")), 7)
     play.ask(produce(batch(b"b")), 7)
     _, first, _ = play.sent()
-    assert play.ask(produce(batch(b"c")), 7) is Need.PROGRESS
+    assert play.ask(produce(batch(b"c")), 7) == AwaitProgress()
     play.reply(produced(0), 7, first)
     assert stamps(play.sent()[2]) == [(PID, 0, 1)]
     for value in (b"c", b"d", b"e", b"f", b"g"):
         assert play.ask(produce(batch(value)), 7) is None
     assert len(play.upstream()) == 4
-    assert play.ask(produce(batch(b"h")), 7) is Need.PROGRESS
+    assert play.ask(produce(batch(b"h")), 7) == AwaitProgress()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -273,8 +273,8 @@ def test_the_batches_of_an_idempotent_client_pass_untouched() -> None:
     frame = play.frame(produce(batch(b"a", producer_id=5, producer_epoch=1, base_sequence=9)), 9)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert bytes(play.session.link.to_upstream[0]) == wanted
-    assert play.session.gate.producer.lane is not None
+    assert bytes(play.session.to_upstream[0]) == wanted
+    assert play.gate.producer.lane is not None
     assert play.stats.batches_stamped == 0
 
 
@@ -315,7 +315,7 @@ def test_a_relayed_answer_without_an_error_is_not_touched_though_it_could_name_a
     play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 10)
     frame = answer_frame(produced(0), 10, play.sent()[1])
     play.session.response(bytearray(frame), 2.0)
-    assert b"".join(map(bytes, play.session.link.to_client)) == frame
+    assert b"".join(map(bytes, play.session.to_client)) == frame
 
 
 def test_fetch_v16_is_asked_at_v15_so_that_no_address_comes() -> None:
@@ -345,16 +345,33 @@ def test_a_lost_connection_keeps_batches_and_fails_what_else_is_owed() -> None:
     play.ask(produce(batch(b"a")), 8)
     play.ask(HeartbeatRequest(), 0)
     play.upstream()
-    play.session.upstream_lost()
-    assert play.session.gate.recovering
-    assert play.session.gate.quiet
+    play.session.disconnected()
+    assert play.gate.recovering
+    assert play.gate.producer.in_flight == 0
     assert play.stats.sends_in_flight == 0
-    assert not play.session.link.finished  # the batch's answer comes first
-    (track,) = play.session.gate.unsettled()
+    assert play.commands() == [Resend(play.gate)]  # the connection stays open: the batch's response comes first
+    (track,) = play.gate.unsettled()
     track.answered(track.sends[0], 0, 5, -1)
-    play.session.gate.progressed()
+    play.gate.progressed()
     assert results(play.answer()) == [(0, 5)]
-    assert play.session.link.finished
+    assert play.commands() == [Close()]
+
+
+def test_batches_are_sent_again_once_whatever_else_is_lost() -> None:
+    play = Play()
+    play.ask(produce(batch(b"a")), 8)
+    play.ask(produce(batch(b"b")), 8)
+    play.session.disconnected()
+    assert play.commands() == [Resend(play.gate)]
+    play.gate.abandon()
+    assert not play.commands()
+
+
+def test_the_shell_is_asked_once_to_end_the_connection() -> None:
+    play = Play()
+    play.session.close()
+    play.session.close()
+    assert play.commands() == [Close()]
 
 
 def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_them() -> None:
@@ -362,17 +379,17 @@ def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_the
     play.ask(produce(batch(b"a")), 8)
     play.ask(produce(batch(b"b")), 8)
     play.upstream()
-    play.session.upstream_lost()
-    assert play.ask(HeartbeatRequest(), 0) is Need.PROGRESS
+    play.session.disconnected()
+    assert play.ask(HeartbeatRequest(), 0) == AwaitProgress()
     for offset in (5, 6):
-        (track,) = play.session.gate.unsettled()
+        (track,) = play.gate.unsettled()
         track.answered(track.sends[0], 0, offset, -1)
-        assert play.session.gate.requeue() is (offset == 5)
-    play.session.gate.recovered()
+        assert play.gate.requeue() is (offset == 5)
+    play.gate.recovered()
     assert [results(answer) for answer in play.answers()] == [[(0, 5)], [(0, 6)]]
     assert play.stats.sends_in_flight == 0
     assert play.stats.batches_stamped == 2
-    assert play.ask(HeartbeatRequest(), 0) is Need.UPSTREAM
+    assert play.ask(HeartbeatRequest(), 0) == Connect()
 
 
 def test_an_unreadable_answer_leaves_its_batches_to_be_sent_again() -> None:
@@ -381,9 +398,9 @@ def test_an_unreadable_answer_leaves_its_batches_to_be_sent_again() -> None:
     _, correlation_id, _ = play.sent()
     with pytest.raises(RemoteProtocolError):
         play.session.response(bytearray(b"\0\0\0\x0c" + correlation_id.to_bytes(4, "big") + b"\x7f" * 8), 2.0)
-    play.session.upstream_lost()
-    assert play.session.gate.quiet
-    assert len(play.session.gate.unsettled()) == 1
+    play.session.disconnected()
+    assert play.gate.producer.in_flight == 0
+    assert len(play.gate.unsettled()) == 1
 
 
 @pytest.mark.parametrize("correlation_id", [0, 2, -1])
@@ -402,7 +419,7 @@ def test_an_answer_that_nobody_asked_for_is_refused() -> None:
 def test_requests_are_held_up_beyond_the_limit_and_one_that_is_longer_passes_alone() -> None:
     play = Play(held_bytes=100)
     assert play.ask(HeartbeatRequest(group_id="g" * 500), 0) is None
-    assert play.ask(HeartbeatRequest(), 0) is Need.PROGRESS
+    assert play.ask(HeartbeatRequest(), 0) == AwaitProgress()
     assert play.session.blocked
     play.reply(HeartbeatResponse(), 0, play.sent()[1])
     assert play.session.held_bytes == 0
@@ -411,10 +428,10 @@ def test_requests_are_held_up_beyond_the_limit_and_one_that_is_longer_passes_alo
 
 def test_a_lane_is_needed_only_for_what_is_stamped() -> None:
     play = Play()
-    play.session.gate.producer.lane = play.session.gate.member = None
+    play.gate.producer.lane = play.gate.member = None
     assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_43 else True
     assert play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 8) is None
-    assert play.ask(produce(batch(b"a")), 8) is Need.LANE
+    assert play.ask(produce(batch(b"a")), 8) == LeaseProducerId()
 
 
 # -- SASL
@@ -433,8 +450,8 @@ def test_bare_tokens_follow_a_handshake_v0() -> None:
         version, correlation_id, request = play.sent()
         assert request.auth_bytes == token
         play.reply(SaslAuthenticateResponse(auth_bytes=back), version, correlation_id)
-        assert b"".join(map(bytes, play.session.link.to_client)) == len(back).to_bytes(4, "big") + back
-        play.session.link.to_client.clear()
+        assert b"".join(map(bytes, play.session.to_client)) == len(back).to_bytes(4, "big") + back
+        play.session.to_client.clear()
     play.ask(HeartbeatRequest(), 0)
     assert isinstance(play.sent()[2], HeartbeatRequest)
 
@@ -447,7 +464,7 @@ def test_a_refused_bare_token_ends_the_connection_as_in_the_old_way() -> None:
     play.session.request(bytearray(b"\0\0\0\x04\0u\0p"), 1.0)
     version, correlation_id, _ = play.sent()
     play.reply(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED), version, correlation_id)
-    assert play.session.link.finished
+    assert play.link.finished
 
 
 def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
@@ -456,6 +473,6 @@ def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
     frame = play.frame(MetadataRequest(topics=None), 13) + b"\x01\x00\x00"
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
     assert play.session.request(frame, 1.0) is None
-    assert bytes(play.session.link.to_upstream.pop()) == bytes(frame)
+    assert bytes(play.session.to_upstream.pop()) == bytes(frame)
     play.reply(MetadataResponse(), 13, 1)
     assert play.answer().brokers == []

@@ -1,6 +1,7 @@
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey
+from kproxy.proxy.commands import Mute
 from kproxy.proxy.handlers import DEFAULT
 from kproxy.proxy.handlers.base import Exchange
 from kproxy.proxy.session_queues import Link
@@ -36,6 +37,14 @@ def test_a_request_that_can_not_be_answered_ends_the_connection_when_its_turn_co
     link.answer_raw(first, b"seen")
     assert link.to_client == [b"seen"]
     assert link.finished
+
+
+def test_a_client_is_muted_from_now_on_if_at_all() -> None:
+    link = Link(Stats())
+    link.now = 10.0
+    link.mute(0)
+    link.mute(1.5)
+    assert link.commands == [Mute(11.5)]
 
 
 def test_a_silent_request_has_its_turn_but_no_answer() -> None:

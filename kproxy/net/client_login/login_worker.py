@@ -13,9 +13,10 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
 from kproxy.net.senders import sender_of
-from kproxy.proxy.client_login.gate import LoginGate, LoginPolicy
-from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck, Verdict
+from kproxy.proxy.client_login.policy import LoginPolicy
+from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, Verdict
 from kproxy.proxy.client_login.stored_credentials import DECOY_BYTES, Credentials, Verifier
+from kproxy.proxy.commands import CheckLogin, DelayRefusal
 
 if TYPE_CHECKING:
     from kproxy.net.client_login.token_checker import TokenChecker
@@ -58,16 +59,21 @@ class LoginWorker:
         )
 
     async def serve(
-        self, gate: LoginGate, client_id: str, peer: str, has_gone: Callable[[], bool] = lambda: False
+        self,
+        command: CheckLogin | DelayRefusal,
+        client_id: str,
+        peer: str,
+        has_gone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Does what a gate waits for; then the frame is offered again. ``has_gone``: the client has disconnected."""
-        if gate.refused is not None:
-            self._log(gate.refused.reason, mechanism=gate.mechanism, client_id=client_id, peer=peer)
+        """Carries out what a login waits for. ``has_gone``: the client has disconnected."""
+        if isinstance(command, DelayRefusal):
+            self._log(command.reason, mechanism=command.mechanism, client_id=client_id, peer=peer)
             await trio.sleep(self._delay_seconds)
-        elif isinstance(gate.check, PasswordCheck):
-            gate.checked(await self._password(gate.check, sender_of(peer.rpartition(":")[0]), has_gone))
-        elif isinstance(gate.check, TokenCheck) and self._tokens is not None:
-            gate.checked(await self._tokens.check(gate.check))
+        elif isinstance(command.check, PasswordCheck):
+            address = sender_of(peer.rpartition(":")[0])
+            command.checked(await self._password(command.check, address, has_gone))
+        elif self._tokens is not None:
+            command.checked(await self._tokens.check(command.check))
 
     def _log(self, reason: str, **who: str) -> None:
         """Logs a refusal, but not each of many: a client that guesses passwords must not fill the disk."""

@@ -7,9 +7,9 @@ import trio
 
 from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.proxy.commands import WaitForLog
 from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch
-from kproxy.proxy.handlers.base import Stable
-from kproxy.proxy.session import NOTHING_TOLD, Session, Waiting
+from kproxy.proxy.session import NOTHING_TOLD, Session
 from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 
@@ -50,25 +50,25 @@ class Reading(NamedTuple):
     groups: Groups | None = None
 
 
-async def wait(session: Session, waiting: Waiting, reading: Reading | None, wall: float) -> None:
+async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, wall: float) -> None:
     """Goes on with an answer when what it waits for is there. ``wall``: trio's clock to seconds since the epoch.
 
     Without ``reading`` nothing is ever decided, and the answer comes when the client's time is over.
     """
     told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
-    if isinstance(waiting.reason, Stable):
-        question = waiting.reason.question
+    question = waiting.question
+    if question is not None:
         told = dict.fromkeys((*question.ends, *question.hints))
         if reading is not None:
             with trio.move_on_at(waiting.reason.until - wall):
                 told = await reading.stable(question)
-    still: Waiting | None = waiting
+    still: WaitForLog | None = waiting
     due = 0.0
     while still is not None:
         seen = 0 if reading is None else reading.changes.version
         # asked again even before the first wait: what came since the answer must not be missed
         still = session.resume(still, max(trio.current_time() + wall, due), told)
-        if still is None or isinstance(still.reason, Stable):
+        if still is None or still.question is not None:
             return
         with trio.move_on_at(still.reason.until - wall) as scope:
             if reading is None:

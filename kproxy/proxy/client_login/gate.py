@@ -1,10 +1,10 @@
 """A client's login at kproxy, as Kafka's ``SaslServerAuthenticator`` has it: KIP-43, KIP-152 and KIP-368.
 
 Before the login only ApiVersions, SaslHandshake and SaslAuthenticate are taken; behind it the last two begin another.
-The broker hears of none of it. A frame that needs something first (``Need``) is offered again when that is done.
+The broker hears of none of it. A frame that needs something first is offered again when that is done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,28 +16,25 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message, api_name
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.client_mechanisms import begin
+from kproxy.proxy.client_login.policy import LoginPolicy
 from kproxy.proxy.client_login.steps import (
     Accepted,
     Challenge,
-    Check,
     Exchange,
     PasswordCheck,
     Refused,
     TokenCheck,
     Verdict,
 )
-from kproxy.proxy.client_login.stored_credentials import Credentials
+from kproxy.proxy.commands import AskVersions, Blocking, CheckLogin, DelayRefusal
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
 from kproxy.proxy.principals import user
-from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.session_queues import Link
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.versions import LOGINS
 
-#: The longest request of a client that has not logged in, as Kafka's sasl.server.max.receive.size is by default.
-LARGEST_BEFORE_LOGIN: Final = 524_288
 #: Stands for mechanisms that are not enabled: clients can think of any number of them.
 OTHER_MECHANISM: Final = "(other)"
 
@@ -50,19 +47,6 @@ class NotLoggedInError(RemoteProtocolError):
     """A client asks for something before it has logged in, or when its login is over."""
 
     refusal = "unauthenticated"
-
-
-@dataclass(frozen=True, slots=True)
-class LoginPolicy:
-    """How clients log in."""
-
-    #: The mechanisms that are enabled, at least one.
-    mechanisms: Sequence[str]
-    #: After so long a client must log in again (KIP-368), in ms; 0: as long as its credentials last.
-    max_reauth_ms: int
-    credentials: Callable[[], Credentials]
-    #: Gives a text that was never given before and can't be guessed.
-    nonce: Callable[[], str]
 
 
 @dataclass(slots=True)
@@ -110,22 +94,15 @@ class LoginGate:
         self._who: str | None = None
         self._mechanism = ""
         self._expires_at: float | None = None
-        #: What must be found out elsewhere (``Need.LOGIN``); to be told by ``checked``.
-        self.check: Check | None = None
-        #: Why the client is turned away, which it hears after a while (``Need.LOGIN``).
-        self.refused: Refused | None = None
+        #: Why the client is turned away, which it hears after a while.
+        self._refused: Refused | None = None
 
     @property
     def passed(self) -> bool:
         """Whether the client has logged in."""
         return self._who is not None
 
-    @property
-    def mechanism(self) -> str:
-        """The mechanism of the login at hand."""
-        return self._mechanism if self._login is None else self._login.mechanism
-
-    def take(self, frame: bytearray, now: float) -> Need | Literal[False] | None:
+    def take(self, frame: bytearray, now: float) -> Blocking | Literal[False] | None:
         """None: taken; False: it is not about the login, and the client may ask it; else what is needed first.
 
         NotLoggedInError, RemoteProtocolError: the connection has to end.
@@ -143,13 +120,15 @@ class LoginGate:
         self._ctx.know(client_id=kept_client_id(header.client_id or ""))
         return self._request(_Asked(header, len(frame), now), header, view[header.size :])
 
-    def checked(self, verdict: Verdict) -> None:
-        """Takes what became of ``check``; the frame is to be offered again."""
+    def _checked(self, verdict: Verdict) -> None:
         assert self._login is not None
-        self.check = None
         self._outcome = self._login.exchange.checked(verdict)
 
-    def _request(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Need | None:
+    def _refuse(self, refused: Refused, mechanism: str) -> DelayRefusal:
+        self._refused = refused
+        return DelayRefusal(refused.reason, mechanism)
+
+    def _request(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Blocking | None:
         login = self._login
         if header.api_key == ApiKey.API_VERSIONS and login is None:
             return self._api_versions(asked, header, body)
@@ -165,10 +144,10 @@ class LoginGate:
             return None
         raise NotLoggedInError(f"{api_name(header.api_key)} was asked before the client has logged in by SASL")
 
-    def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Need | None:
+    def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Blocking | None:
         said = self._ctx.broker_said
         if said is None:
-            return Need.VERSIONS
+            return AskVersions()
         newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
         if header.api_version > newest:
             self._answer(asked, unsupported_version(newest), version=0)
@@ -178,38 +157,36 @@ class LoginGate:
         self._answer(asked, own_answer(self._ctx, said))
         return None
 
-    def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Need | None:
+    def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Blocking | None:
         enabled = list(self._policy.mechanisms)
-        if self.refused is not None:
+        if self._refused is not None:
             refusal = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
             self._answer(asked, refusal, ends=True)
             return None
         if mechanism not in enabled:
             self._count(OTHER_MECHANISM, "unsupported")
-            self.refused = Refused(f"the mechanism {mechanism[:40]!r} is not one of {', '.join(enabled)}")
-            return Need.LOGIN
+            reason = f"the mechanism {mechanism[:40]!r} is not one of {', '.join(enabled)}"
+            return self._refuse(Refused(reason), self._mechanism)
         self._login = _Login(mechanism, begin(mechanism, self._policy.credentials, self._policy.nonce), bare)
         self._answer(asked, SaslHandshakeResponse(ErrorCode.NONE, enabled))
         return None
 
-    def _token(self, asked: _Asked, login: _Login, token: bytes) -> Need | None:
-        if self.refused is not None:
-            self._turn_away(asked, login.mechanism, self.refused)
+    def _token(self, asked: _Asked, login: _Login, token: bytes) -> Blocking | None:
+        if self._refused is not None:
+            self._turn_away(asked, login.mechanism, self._refused)
             return None
         outcome, self._outcome = self._outcome, None
         if outcome is None:
             step = login.exchange.step(token) if self._may_renew(login) else self._other_mechanism(login)
             if isinstance(step, PasswordCheck | TokenCheck):
-                self.check = step
-                return Need.LOGIN
+                return CheckLogin(step, self._checked)
             outcome = step
         if isinstance(outcome, Accepted):
             outcome = self._same_user(outcome)
         if isinstance(outcome, Refused):
             self._count(login.mechanism, "refused")
             self._ctx.fault = Fault(f"login by {login.mechanism} refused", asked.now)
-            self.refused = outcome
-            return Need.LOGIN
+            return self._refuse(outcome, login.mechanism)
         lifetime_ms = self._accept(login, outcome, asked.now) if isinstance(outcome, Accepted) else 0
         if asked.header is None:
             self._answer_bare(asked, outcome.token)

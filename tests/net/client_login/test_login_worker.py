@@ -230,7 +230,7 @@ async def test_a_password_is_hashed_once_and_a_guess_each_time(
         play = Play()
         play.handshake("PLAIN")
         play.token(f"\0alice\0{password}".encode())
-        await desk.serve(play.gate, "client", "peer")
+        await desk.serve(play.command, "client", "peer")
         play.token(f"\0alice\0{password}".encode())
         return play.gate.passed
 
@@ -264,7 +264,7 @@ async def test_guesses_from_one_sender_leave_a_processor_to_others(
         play = Play()
         play.handshake("PLAIN")
         play.token(f"\0alice\0{password}".encode())
-        await desk.serve(play.gate, "client", address)
+        await desk.serve(play.command, "client", address)
         play.token(f"\0alice\0{password}".encode())
         return play.gate.passed
 

@@ -11,10 +11,11 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.client_login.gate import OTHER_MECHANISM, LoginGate, LoginPolicy, NotLoggedInError
+from kproxy.proxy.client_login.gate import OTHER_MECHANISM, LoginGate, NotLoggedInError
+from kproxy.proxy.client_login.policy import LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, TokenCheck
+from kproxy.proxy.commands import AskVersions, CheckLogin, DelayRefusal
 from kproxy.proxy.context import Context, Policy, Services
-from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.session_queues import Link
 from kproxy.proxy.stats import Stats
@@ -36,16 +37,22 @@ class Play:
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
         self.gate = LoginGate(self.ctx, self.link, self.stats, policy, self._note_versions)
         self.now = 1000.0
+        #: What became of the last frame.
+        self.command: Any = None
 
     def _note_versions(self, request: ApiVersionsRequest, version: int) -> None:
         self.software.append((request.client_software_name, request.client_software_version, version))
 
     def ask(self, request: Message, version: int) -> Any:
         """What becomes of a request."""
-        return self.gate.take(bytearray(encode_request(request, version, 7, "client")), self.now)
+        return self.take(bytearray(encode_request(request, version, 7, "client")))
 
     def bare(self, token: bytes) -> Any:
-        return self.gate.take(bytearray(len(token).to_bytes(4, "big") + token), self.now)
+        return self.take(bytearray(len(token).to_bytes(4, "big") + token))
+
+    def take(self, frame: bytearray) -> Any:
+        self.command = self.gate.take(frame, self.now)
+        return self.command
 
     def answer(self, kind: type[Message], version: int) -> Any:
         """The only answer."""
@@ -73,8 +80,8 @@ class Play:
     def log_in(self, name: str = "alice", expires_at: float | None = None) -> Any:
         """A whole login by PLAIN."""
         self.handshake("PLAIN")
-        assert self.token(PLAIN) is Need.LOGIN
-        self.gate.checked(Accepted(name, expires_at=expires_at))
+        assert isinstance(self.token(PLAIN), CheckLogin | DelayRefusal)
+        self.command.checked(Accepted(name, expires_at=expires_at))
         assert self.token(PLAIN) is None
         return self.answered()
 
@@ -82,9 +89,9 @@ class Play:
 def test_plain_is_checked_elsewhere_and_the_frame_offered_again() -> None:
     play = Play()
     play.handshake("PLAIN")
-    assert play.token(PLAIN) is Need.LOGIN
-    assert play.gate.check == PasswordCheck("alice", PASSWORD)
-    play.gate.checked(Accepted("alice"))
+    assert isinstance(play.token(PLAIN), CheckLogin | DelayRefusal)
+    assert play.command.check == PasswordCheck("alice", PASSWORD)
+    play.command.checked(Accepted("alice"))
     assert play.token(PLAIN) is None
     said = play.answered()
     assert (said.error_code, said.auth_bytes, said.session_lifetime_ms) == (0, b"", 0)
@@ -115,8 +122,8 @@ def test_bare_tokens_behind_the_old_handshake() -> None:
 def test_an_old_login_by_plain_is_answered_with_nothing() -> None:
     play = Play()
     play.handshake("PLAIN", 0)
-    assert play.bare(PLAIN) is Need.LOGIN
-    play.gate.checked(Accepted("alice"))
+    assert isinstance(play.bare(PLAIN), CheckLogin | DelayRefusal)
+    play.command.checked(Accepted("alice"))
     assert play.bare(PLAIN) is None
     assert play.frame() == b""
 
@@ -126,10 +133,10 @@ def test_who_is_refused_hears_of_it_later_and_the_connection_ends(bare: bool) ->
     play = Play()
     play.handshake("PLAIN", 0 if bare else 1)
     offer = play.bare if bare else play.token
-    assert offer(PLAIN) is Need.LOGIN
-    play.gate.checked(Refused("wrong password of 'alice'"))
-    assert offer(PLAIN) is Need.LOGIN
-    assert play.gate.refused == Refused("wrong password of 'alice'")
+    assert isinstance(offer(PLAIN), CheckLogin | DelayRefusal)
+    play.command.checked(Refused("wrong password of 'alice'"))
+    assert isinstance(offer(PLAIN), CheckLogin | DelayRefusal)
+    assert play.command == DelayRefusal("wrong password of 'alice'", "PLAIN")
     assert not play.link.to_client
     assert offer(PLAIN) is None
     if bare:
@@ -146,12 +153,12 @@ def test_who_is_refused_hears_of_it_later_and_the_connection_ends(bare: bool) ->
 def test_a_token_that_is_refused_is_told_as_a_challenge_first() -> None:
     play = Play()
     play.handshake("OAUTHBEARER")
-    assert play.token(BEARER) is Need.LOGIN
-    assert play.gate.check == TokenCheck("t", "")
-    play.gate.checked(Refused("expired"))
+    assert isinstance(play.token(BEARER), CheckLogin | DelayRefusal)
+    assert play.command.check == TokenCheck("t", "")
+    play.command.checked(Refused("expired"))
     assert play.token(BEARER) is None
     assert play.answered().auth_bytes == b'{"status": "invalid_token"}'
-    assert play.token(b"\x01") is Need.LOGIN
+    assert isinstance(play.token(b"\x01"), CheckLogin | DelayRefusal)
     assert play.token(b"\x01") is None
     assert play.answered().error_message == "Authentication by OAUTHBEARER failed: the token is not accepted"
     assert play.link.finished
@@ -160,7 +167,7 @@ def test_a_token_that_is_refused_is_told_as_a_challenge_first() -> None:
 def test_a_mechanism_that_is_not_enabled_is_told_those_that_are() -> None:
     play = Play("PLAIN", "OAUTHBEARER")
     request = SaslHandshakeRequest("GSSAPI")
-    assert play.ask(request, 1) is Need.LOGIN
+    assert isinstance(play.ask(request, 1), CheckLogin | DelayRefusal)
     assert play.ask(request, 1) is None
     said = play.answer(SaslHandshakeResponse, 1)
     assert said.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -199,7 +206,7 @@ def test_what_is_no_request_ends_the_connection(data: bytes) -> None:
 def test_versions_are_told_without_a_broker() -> None:
     play = Play()
     asked = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2")
-    assert play.ask(asked, 3) is Need.VERSIONS
+    assert play.ask(asked, 3) == AskVersions()
     rows = [ApiVersionsResponseApiVersion(key, 0, 3) for key in (ApiKey.METADATA, ApiKey.API_VERSIONS)]
     play.ctx.broker_said = ApiVersionsResponse(api_keys=rows, finalized_features_epoch=5)
     play.ctx.broker_versions = {row.api_key: (row.min_version, row.max_version) for row in rows}
@@ -239,8 +246,8 @@ def test_another_user_cannot_take_a_connection_over() -> None:
     play.log_in()
     play.handshake("PLAIN")
     play.token(PLAIN)
-    play.gate.checked(Accepted("bob"))
-    assert play.token(PLAIN) is Need.LOGIN
+    play.command.checked(Accepted("bob"))
+    assert isinstance(play.token(PLAIN), CheckLogin | DelayRefusal)
     assert play.token(PLAIN) is None
     assert "a login of User:alice can't be renewed by User:bob" in play.answered().error_message
     assert play.ctx.client.principal == "User:alice"
@@ -251,8 +258,8 @@ def test_a_login_is_renewed_by_its_own_mechanism_only() -> None:
     play = Play()
     play.log_in()
     play.handshake("OAUTHBEARER")
-    assert play.token(BEARER) is Need.LOGIN
-    assert play.gate.check is None
+    assert isinstance(play.token(BEARER), CheckLogin | DelayRefusal)
+    assert isinstance(play.command, DelayRefusal)
     assert play.token(BEARER) is None
     assert "a login by PLAIN can't be renewed by OAUTHBEARER" in play.answered().error_message
 
@@ -275,9 +282,9 @@ def test_whatever_is_sent_nobody_comes_in(version: int | None, mechanism: str, f
             taken = play.bare(frame)
         except RemoteProtocolError:
             break
-        assert taken is None or isinstance(taken, Need)
-        if play.gate.check is not None:
-            play.gate.checked(Refused("nobody"))
+        assert taken is None or isinstance(taken, CheckLogin | DelayRefusal)
+        if isinstance(taken, CheckLogin):
+            play.command.checked(Refused("nobody"))
     assert not play.gate.passed
     assert play.ctx.client.principal == "User:ANONYMOUS"
 

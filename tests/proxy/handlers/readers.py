@@ -65,7 +65,7 @@ class Broker:
 
     def pass_time(self) -> bool:
         """Lets the time come for which the session waits; False if it waits for nothing."""
-        waiting, self.play.session.waiting = self.play.session.waiting, []
+        waiting = self.play.commands()
         for each in waiting:
             if isinstance(each.reason, Stable):
                 self.tell_stable(each)
@@ -80,14 +80,14 @@ class Broker:
         found: dict[tuple[str, int], int | None] = {
             place: min(end, self.logs[place[1]].stable) for place, end in {**question.hints, **question.ends}.items()
         }
-        told = self.play.session.ctx.services.stable.found(question, found)
+        told = self.play.ctx.services.stable.found(question, found)
         assert self.play.session.resume(waiting, self.play.answered_at, told) is None
 
     def resume(self, waiting: Any) -> None:
         """Something may have been decided."""
         again = self.play.session.resume(waiting, self.play.answered_at)
         if again is not None:
-            self.play.session.waiting.append(again)
+            self.play.session.commands.append(again)
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Reader:
     def poll(self) -> FetchResponse:
         """One Fetch, as long as it takes."""
         self.ask()
-        while not self.play.session.link.to_client:
+        while not self.play.session.to_client:
             assert self.broker.serve() or self.broker.pass_time(), "nobody answers"
         return self.take(self.play.answer())
 

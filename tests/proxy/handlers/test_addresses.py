@@ -115,7 +115,7 @@ def test_describe_cluster_names_brokers_and_hides_controllers(
 
 def test_an_advertised_host_and_ports_stand_for_the_bound_ones() -> None:
     play = Play()
-    play.session.ctx.cluster.advertised_host, play.session.ctx.cluster.port_shift = "public", 30_000
+    play.ctx.cluster.advertised_host, play.ctx.cluster.port_shift = "public", 30_000
     play.ask(MetadataRequest(), 1)
     play.sent()
     play.reply(MetadataResponse(brokers=[MetadataResponseBroker(1, "h1", 9091)]), 1, 1)
@@ -154,15 +154,15 @@ def test_the_coordinator_of_an_id_of_kproxys_is_told_as_metadata_tells_a_broker(
     play.ask(coordinator_question(version, "id"), version)
     answer = play.answer()
     (row,) = answer.coordinators if version >= 4 else [answer]
-    node_id = play.session.ctx.cluster.coordinator("id")
+    node_id = play.ctx.cluster.coordinator("id")
     assert (row.error_code, row.node_id, row.host, row.port) == (0, node_id, "proxy", 1000 + node_id)
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
 
 
 @pytest.mark.parametrize("version", [1, 4])
 def test_a_port_that_was_not_opened_yet_is_no_coordinator(version: int) -> None:
     play = Play(homes=HOMES)
-    for broker in play.session.ctx.cluster.brokers.values():
+    for broker in play.ctx.cluster.brokers.values():
         broker.port = None
     play.ask(coordinator_question(version, "id"), version)
     answer = play.answer()
@@ -179,7 +179,7 @@ def test_a_question_for_both_kinds_of_ids_is_split_and_answered_in_order(version
     rows = [FindCoordinatorResponseCoordinator(key, 1, "h1", 9091) for key in reversed(sent.coordinator_keys)]
     play.reply(FindCoordinatorResponse(coordinators=rows), asked, correlation_id)
     told = [(row.key, row.node_id, row.host, row.port) for row in play.answer().coordinators]
-    nodes = {key: play.session.ctx.cluster.coordinator(key) for key in ("a", "b")} | {"theirs-1": 1, "theirs-2": 1}
+    nodes = {key: play.ctx.cluster.coordinator(key) for key in ("a", "b")} | {"theirs-1": 1, "theirs-2": 1}
     assert told == [(key, nodes[key], "proxy", 1000 + nodes[key]) for key in ("a", "theirs-1", "b", "theirs-2")]
 
 

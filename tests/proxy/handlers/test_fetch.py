@@ -182,7 +182,7 @@ def test_what_needs_no_change_is_relayed_to_the_byte_session_and_all(version: in
     frame = play.frame(request, version)
     wanted = bytes(frame)
     play.session.request(frame, 1.0)
-    assert bytes(play.session.link.to_upstream[0]) == wanted
+    assert bytes(play.session.to_upstream[0]) == wanted
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])
@@ -301,9 +301,9 @@ def test_what_takes_long_is_done_before_the_answer_is_taken(
             monkeypatch.setattr("kproxy.codec.downconvert._convert_all", _never)
             monkeypatch.setattr("kproxy.codec.recode.compress", _never)
         else:
-            play.session.ctx.fetched.conversions = None
+            play.ctx.fetched.conversions = None
         play.session.response(frame, 2.0)
-        assert play.session.ctx.fetched.conversions is None
+        assert play.ctx.fetched.conversions is None
         answers.append((values(play.answer()), play.stats.records_converted))
     assert answers[0] == answers[1]
     assert answers[0][0] == [b"a" * size, b"b", b"c"]

@@ -56,16 +56,16 @@ CLIENTS = [
 def reader(software: str, version: int, by_record: bool, *logs: MixedLog, **more: Any) -> Reader:
     play = Play()
     if software == OLD_JAVA:
-        configure(play.session.ctx, api_versions=1 if version < 8 else 2)
+        configure(play.ctx, api_versions=1 if version < 8 else 2)
         more["session_epoch"] = 0
     elif software:
         play.ask(ApiVersionsRequest(client_software_name=software), 3)
         asked, correlation_id, _ = play.sent()
         play.reply(ApiVersionsResponse(), asked, correlation_id)
         play.answer()
-    configure(play.session.ctx, decisions=logs[0])
+    configure(play.ctx, decisions=logs[0])
     begin = {(more.get("topic", "t"), index): 0 for index in range(len(logs))}
-    play.session.ctx.services.stable.found(Question(begin), begin)
+    play.ctx.services.stable.found(Question(begin), begin)
     return Reader(play, Broker(play, list(logs)), version, by_record, **more)
 
 
@@ -118,7 +118,7 @@ def test_the_log_of_the_tested_clients(kind: tuple[str, int, bool]) -> None:
     client = reader(*kind, log)
     read_all(client, log)
     assert len(client.got[0]) == 15
-    last = client.play.session.ctx.fetched.passed
+    last = client.play.ctx.fetched.passed
     software, version, _ = kind
     if software in (OLD_JAVA, "apache-kafka-java", "librdkafka", "kgo"):
         assert client.positions[0] == 355
@@ -132,7 +132,7 @@ def test_what_needs_no_change_is_passed_on_to_the_byte() -> None:
     client = java(log)
     client.ask()
     client.broker.serve()
-    (answer,) = client.play.session.link.to_client
+    (answer,) = client.play.session.to_client
     assert isinstance(answer, bytearray)
     client.take(client.play.answer())
     assert client.got[0] == [0, 1, 2, 3, 4, 5]
@@ -141,12 +141,12 @@ def test_what_needs_no_change_is_passed_on_to_the_byte() -> None:
 def test_where_only_the_last_stable_offset_differs_it_is_put_into_the_brokers_answer() -> None:
     log = log_of([("plain", 1, 0), ("plain", 1, 0), ("plain", 1, 0), ("undecided", 1, 0)])
     client = java(log, max_bytes=1)
-    ctx = client.play.session.ctx
+    ctx = client.play.ctx
     ctx.services.stable.found(Question({("t", 0): 3}), {("t", 0): 3})
     ctx.services.stable.failed(Question({("t", 0): 3}), client.play.answered_at)
     client.ask()
     client.broker.serve()
-    (answer,) = client.play.session.link.to_client
+    (answer,) = client.play.session.to_client
     assert isinstance(answer, bytearray)
     row = client.take(client.play.answer()).responses[0].partitions[0]
     assert (row.last_stable_offset, row.high_watermark, row.records) == (3, log.end, log.read(0, 1))
@@ -158,15 +158,15 @@ def test_a_response_does_not_wait_while_the_broker_owes_others() -> None:
     client.ask()
     client.ask()
     client.broker.serve()
-    assert len(client.play.session.link.to_client) == 1
-    assert len(client.play.session.waiting) == 1
+    assert len(client.play.session.to_client) == 1
+    assert len(client.play.session.commands) == 1
 
 
 def test_a_request_that_asks_for_just_that_goes_as_it_came() -> None:
     client = java(log_of([("plain", 1, 0)]))
     frame = client.play.frame(client.request(), 12)
     client.play.session.request(frame, 2.0)
-    (sent,) = client.play.session.link.to_upstream
+    (sent,) = client.play.session.to_upstream
     assert sent is frame
     client.broker.serve()
     client.take(client.play.answer())
@@ -210,7 +210,7 @@ def test_where_something_of_kproxys_is_hidden_the_rest_is_too() -> None:
 def test_who_asked_for_everything_does_not_leave_out_what_is_aborted() -> None:
     log = log_of([("native", 1, 1), ("native-abort", 1, 1), ("plain", 1, 0)])
     client = java(log, isolation=0)
-    configure(client.play.session.ctx, committed_for=lambda _: True)
+    configure(client.play.ctx, committed_for=lambda _: True)
     client.poll()
     assert client.got[0] == [2]
 
@@ -227,17 +227,17 @@ def test_who_reads_everything_is_relayed() -> None:
     frame = client.play.frame(client.request(), 12)
     wanted = bytes(frame)
     client.play.session.request(frame, 1.0)
-    assert [bytes(piece) for piece in client.play.session.link.to_upstream] == [wanted]
+    assert [bytes(piece) for piece in client.play.session.to_upstream] == [wanted]
 
 
 @pytest.mark.parametrize(("version", "level"), [(4, 1), (11, 1), (12, 1), (15, 1), (17, 1), (2, 0)])
 def test_without_a_transaction_log_native_clients_are_the_brokers_business(version: int, level: int) -> None:
     client = reader("apache-kafka-java", version, False, log_of([("plain", 1, 0)]), isolation=level)
-    configure(client.play.session.ctx, decisions=None)
+    configure(client.play.ctx, decisions=None)
     client.ask()
     ((_, _, request),) = client.play.upstream()
     assert request.isolation_level == 1
-    assert client.play.session.link.expected[0].handler is None or version < 10
+    assert client.play.link.expected[0].handler is None or version < 10
 
 
 #: Named clients that skip control batches, and so are relayed: kproxy leaves the markers to them.
@@ -252,7 +252,7 @@ def test_no_reader_of_all_is_given_a_control_batch_unless_it_is_proven_to_skip_t
     """Whatever its version, with kproxy's transactions and without; but one at the end for old Java clients."""
     log = log_of(content)
     client = reader(*kind, log, max_bytes=max_bytes, isolation=0)
-    ctx = client.play.session.ctx
+    ctx = client.play.ctx
     configure(ctx, legacy_committed=False, committed_for=lambda _: False if override == 0 else None)
     if not has_log:
         configure(ctx, decisions=None)
@@ -272,7 +272,7 @@ def test_read_committed_without_a_transaction_log_hides_what_the_broker_says_is_
     """From clients that show all they get: kafka-go does so whatever its isolation level."""
     log = log_of([("plain", 1, 0), ("native", 2, 1), ("plain", 1, 0), ("native-abort", 1, 1), ("lane", 1, 0)])
     client = kafka_go(log)
-    configure(client.play.session.ctx, decisions=None)
+    configure(client.play.ctx, decisions=None)
     answer = client.poll()
     assert client.got[0] == [0, 3, 5]
     assert answer.responses[0].partitions[0].aborted_transactions == []
@@ -307,7 +307,7 @@ def test_a_reader_of_all_that_has_no_hidden_batch_gets_the_answer_to_the_byte() 
     client = kafka_go(log_of([("plain", 2, 0), ("aborted", 3, 0), ("undecided", 1, 0)]), isolation=0)
     client.ask()
     client.broker.serve()
-    (answer,) = client.play.session.link.to_client
+    (answer,) = client.play.session.to_client
     assert isinstance(answer, bytearray)
 
 
@@ -332,7 +332,7 @@ def test_a_session_is_refused_to_a_client_that_is_not_proven_to_skip_control_bat
 def test_old_clients_may_be_set_to_read_everything() -> None:
     log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("undecided", 1, 0), ("plain", 1, 0)])
     client = reader("", 2, True, log)
-    configure(client.play.session.ctx, legacy_committed=False)
+    configure(client.play.ctx, legacy_committed=False)
     read_all(client, log)
     assert client.got[0] == [0, 1, 2, 3]
 
@@ -342,7 +342,7 @@ def test_old_clients_may_be_set_to_read_everything() -> None:
 def test_the_setting_for_a_client_id_is_above_what_it_asks_for(version: int, chosen: bool) -> None:
     log = log_of([("plain", 1, 0), ("aborted", 1, 0), ("plain", 1, 0), ("native", 1, 1), ("native-abort", 1, 1)])
     client = reader("", version, False, log, isolation=0 if chosen else 1)
-    configure(client.play.session.ctx, committed_for=lambda client_id: chosen if client_id == "me" else None)
+    configure(client.play.ctx, committed_for=lambda client_id: chosen if client_id == "me" else None)
     read_all(client, log)
     assert client.got[0] == ([0, 2] if chosen else [0, 1, 2, 3])
 
@@ -366,11 +366,11 @@ def test_a_decision_wakes_who_waits_for_it() -> None:
     client = java(log)
     client.ask()
     client.broker.serve()
-    (waiting,) = client.play.session.waiting
-    client.play.session.waiting.clear()
+    (waiting,) = client.play.session.commands
+    client.play.session.commands.clear()
     client.broker.resume(waiting)  # another transaction was decided
-    (waiting,) = client.play.session.waiting
-    client.play.session.waiting.clear()
+    (waiting,) = client.play.session.commands
+    client.play.session.commands.clear()
     log.verdicts[UNDECIDED] = Verdict.COMMITTED
     client.broker.resume(waiting)
     client.broker.serve()
@@ -430,7 +430,7 @@ def test_a_long_hidden_run_is_read_in_pieces_until_the_time_is_over() -> None:
     polls = 0
     while not client.got[0]:
         client.ask()
-        while not client.play.session.link.to_client:
+        while not client.play.session.to_client:
             takes_time()
             assert client.broker.serve() or client.broker.pass_time()
             assert client.play.session.held_bytes < 5000
@@ -456,7 +456,7 @@ def test_old_clients_take_the_high_watermark_for_the_end(version: int) -> None:
 def test_an_old_reader_of_all_comes_to_the_end_where_control_batches_end_the_log(version: int) -> None:
     log = log_of([("plain", 1, 0), ("native-abort", 1, 1), ("native-abort", 1, 1)])
     client = reader("", version, True, log)
-    configure(client.play.session.ctx, legacy_committed=False)
+    configure(client.play.ctx, legacy_committed=False)
     row = client.poll().responses[0].partitions[0]
     assert (client.positions[0], row.high_watermark) == (1, 3)
     row = client.poll().responses[0].partitions[0]
@@ -593,7 +593,7 @@ def test_what_is_no_record_set_is_an_error_of_its_partition_alone() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     client = kafka_go(log_of([("aborted", 1, 0)]))
-    passed = client.play.session.ctx.fetched.passed
+    passed = client.play.ctx.fetched.passed
     passed.update((("other", n), Passed(0, 1, None)) for n in range(10_000))
     client.poll()
     assert list(passed) == [("t", 0)]

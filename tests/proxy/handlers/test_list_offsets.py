@@ -108,7 +108,7 @@ def test_only_what_is_needed_is_asked_again() -> None:
 def test_without_a_transaction_log_later_versions_are_relayed(version: int, level: int) -> None:
     play = Play()
     play.ask(ListOffsetsRequest(isolation_level=level), version)
-    assert play.session.link.expected[0].handler is None
+    assert play.link.expected[0].handler is None
     asked, correlation_id, _ = play.sent()
     assert asked == version
     play.reply(ListOffsetsResponse(), version, correlation_id)
@@ -123,7 +123,7 @@ MAX_TIMESTAMP = -3
 def committed(version: int, *partitions: tuple[int, int], isolation: int = 1) -> Play:
     """A client that asked for times of partitions, whose broker has answered."""
     play = Play()
-    configure(play.session.ctx, decisions=NothingKnown())
+    configure(play.ctx, decisions=NothingKnown())
     rows = [ListOffsetsRequestListOffsetsPartition(partition_index=p, timestamp=t) for p, t in partitions]
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -139,8 +139,8 @@ def committed(version: int, *partitions: tuple[int, int], isolation: int = 1) ->
 
 def stable(play: Play, told: dict[int, int | None]) -> dict[int, tuple[int, int]]:
     """The answer, when it is told up to where partitions are decided: error and offset."""
-    (waiting,) = play.session.waiting
-    play.session.waiting.clear()
+    (waiting,) = play.session.commands
+    play.session.commands.clear()
     assert isinstance(waiting.reason, Stable)
     assert waiting.reason.question.ends.keys() == {("t", partition) for partition in told}
     assert play.session.resume(waiting, 3.0, {("t", partition): offset for partition, offset in told.items()}) is None
@@ -156,7 +156,7 @@ def test_the_end_is_where_something_is_undecided(version: int) -> None:
 
 def test_what_a_time_finds_behind_that_is_not_there() -> None:
     play = committed(5, (0, 50), (1, 20))
-    (waiting,) = play.session.waiting
+    (waiting,) = play.session.commands
     assert waiting.reason.question.ends == {("t", 0): 151, ("t", 1): 21}  # type: ignore[union-attr]
     assert stable(play, {0: 150, 1: 21}) == {0: (0, -1), 1: (0, 20)}
 
@@ -180,16 +180,16 @@ def test_nothing_found_needs_no_question() -> None:
 
 def test_v0_gets_the_stable_end() -> None:
     play = Play()
-    configure(play.session.ctx, decisions=NothingKnown())
+    configure(play.ctx, decisions=NothingKnown())
     rows = [
         ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=LATEST, max_num_offsets=2),
         ListOffsetsRequestListOffsetsPartition(partition_index=1, timestamp=20, max_num_offsets=1),
     ]
     play.ask(ListOffsetsRequest(topics=[ListOffsetsRequestListOffsetsTopic(name="t", partitions=rows)]), 0)
-    while not play.session.link.to_client:
+    while not play.session.to_client:
         for version, correlation_id, request in play.upstream():
             play.reply(broker(request), version, correlation_id)
-        waiting, play.session.waiting = play.session.waiting, []
+        waiting = play.commands()
         for each in waiting:
             assert isinstance(each.reason, Stable)
             play.session.resume(each, 3.0, {place: 10 for place in each.reason.question.ends} | {("t", 0): 700})

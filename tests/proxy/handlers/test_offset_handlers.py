@@ -53,21 +53,21 @@ def test_offset_commit_v0_goes_to_the_groups_coordinator() -> None:
     """Version 0 meant ZooKeeper, at any broker."""
     play = Play()
     play.ask(commit(), 0)
-    assert not play.session.link.to_upstream
-    (coordinator_call,) = play.session.coordinator_calls
+    assert not play.session.to_upstream
+    (coordinator_call,) = play.session.commands
     assert isinstance(coordinator_call.ask, GroupRequest)
     assert (coordinator_call.ask.group_id, coordinator_call.exchange.upstream_version) == ("g", 2)
     assert coordinator_call.ask.request.encode(2)
-    play.session.coordinator_call_done(coordinator_call, COMMITTED, 2.0)
+    play.session.coordinator_answered(coordinator_call, COMMITTED, 2.0)
     assert play.answer() == COMMITTED
 
 
 def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_error() -> None:
     play = Play()
     play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0, 1])]), 0)
-    (coordinator_call,) = play.session.coordinator_calls
+    (coordinator_call,) = play.session.commands
     rows = [OffsetFetchResponsePartition(0, 5, -1, "m", 0), OffsetFetchResponsePartition(1, -1, -1, "", 0)]
-    play.session.coordinator_call_done(
+    play.session.coordinator_answered(
         coordinator_call, OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]), 2.0
     )
     told = [(row.committed_offset, row.error_code) for row in play.answer().topics[0].partitions]
@@ -77,8 +77,8 @@ def test_offset_fetch_v0_goes_to_the_coordinator_and_nothing_committed_is_an_err
 def test_an_errand_that_fails_ends_the_connection_in_its_turn() -> None:
     play = Play()
     play.ask(commit(), 0)
-    play.session.coordinator_call_done(play.session.coordinator_calls[0], None, 2.0)
-    assert play.session.link.finished
+    play.session.coordinator_answered(play.session.commands[0], None, 2.0)
+    assert play.link.finished
 
 
 @pytest.mark.parametrize("version", [1, 2, 5])
@@ -95,7 +95,7 @@ def test_offset_fetch_from_v1_on_says_minus_one_without_an_error(version: int) -
 def following() -> Play:
     """A session where offsets may stand in kproxy's transaction log."""
     play = Play()
-    configure(play.session.ctx, follows_groups=True)
+    configure(play.ctx, follows_groups=True)
     return play
 
 
@@ -105,10 +105,10 @@ class TestWithALog:
     def test_a_commit_waits_for_what_was_committed_before(self) -> None:
         play = following()
         play.ask(commit(), 7)
-        assert not play.session.link.to_upstream
-        (coordinator_call,) = play.session.coordinator_calls
+        assert not play.session.to_upstream
+        (coordinator_call,) = play.session.commands
         assert coordinator_call.ask == BeforeOffsetCommit("g")
-        play.session.coordinator_call_done(coordinator_call, OffsetFetchResponse(), 2.0)
+        play.session.coordinator_answered(coordinator_call, OffsetFetchResponse(), 2.0)
         version, correlation_id, sent = play.sent()
         assert (version, sent.group_id) == (7, "g")
         play.reply(COMMITTED, version, correlation_id)
@@ -118,17 +118,17 @@ class TestWithALog:
         play = following()
         play.ask(commit(), 7)
         later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        play.session.coordinator_call_done(play.session.coordinator_calls[0], later, 2.0)
-        assert not play.session.link.to_upstream
+        play.session.coordinator_answered(play.session.commands[0], later, 2.0)
+        assert not play.session.to_upstream
         assert play.answer().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def test_v0_goes_to_the_coordinator_behind_it(self) -> None:
         play = following()
         play.ask(commit(), 0)
-        play.session.coordinator_call_done(play.session.coordinator_calls.pop(), OffsetFetchResponse(), 2.0)
-        (coordinator_call,) = play.session.coordinator_calls
+        play.session.coordinator_answered(play.session.commands.pop(), OffsetFetchResponse(), 2.0)
+        (coordinator_call,) = play.session.commands
         assert isinstance(coordinator_call.ask, GroupRequest)
-        play.session.coordinator_call_done(coordinator_call, COMMITTED, 3.0)
+        play.session.coordinator_answered(coordinator_call, COMMITTED, 3.0)
         assert play.answer() == COMMITTED
 
     @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ class TestWithALog:
         play = following()
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=stable)
         play.ask(request, version)
-        (coordinator_call,) = play.session.coordinator_calls
+        (coordinator_call,) = play.session.commands
         places = [("t", 0)] if unstable is UnstableOffsets.WAIT else None
         assert coordinator_call.ask == BeforeOffsetFetch(["g"], unstable, False, places)
         rows = [OffsetFetchResponsePartitions(0, 9, 4, "log's")]
         said = [OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=rows)])]
-        play.session.coordinator_call_done(coordinator_call, OffsetFetchResponse(groups=said), 2.0)
+        play.session.coordinator_answered(coordinator_call, OffsetFetchResponse(groups=said), 2.0)
         asked, correlation_id, _ = play.sent()
         broker = OffsetFetchResponsePartition(0, 5, -1, "m", 0)
         play.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [broker])]), asked, correlation_id)
@@ -157,5 +157,5 @@ class TestWithALog:
         play = following()
         play.ask(OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])]), 5)
         later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        play.session.coordinator_call_done(play.session.coordinator_calls[0], later, 2.0)
+        play.session.coordinator_answered(play.session.commands[0], later, 2.0)
         assert play.answer().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

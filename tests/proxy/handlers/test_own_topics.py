@@ -142,7 +142,7 @@ def test_a_request_on_others_passes_to_the_byte(make: Callable[..., Message], ve
     frame = play.frame(make("t"), version)
     sent = bytes(frame)
     play.session.request(frame, 1.0)
-    assert [bytes(each) for each in play.session.link.to_upstream] == [sent]
+    assert [bytes(each) for each in play.session.to_upstream] == [sent]
 
 
 def test_a_topic_is_not_deleted_by_an_id_that_a_client_was_told() -> None:

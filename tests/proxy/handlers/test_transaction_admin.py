@@ -59,7 +59,7 @@ def play(**options: object) -> Play:
     read("open", bodies.claim(1, OPEN, client=CLIENT), bodies.partitions(1, OPEN, {("t", 1): 40, ("u", 0): 7}))
     read("done", bodies.claim(2, DONE, client=Producer(7, 0)), bodies.decision(2, DONE, True, [DONE]))
     made = Play(served=SERVED)
-    ctx = made.session.ctx
+    ctx = made.ctx
     configure(ctx, views=views)
     ctx.permits = Permits(is_admin=True)
     for name, value in options.items():
@@ -72,7 +72,7 @@ class TestList:
         """What is listed, over all brokers."""
         found: list[tuple[str, int, str]] = []
         for node_id in (1, 2):
-            made.session.ctx.node_id = node_id
+            made.ctx.node_id = node_id
             made.ask(ListTransactionsRequest(**filters), 2)  # type: ignore[arg-type]
             version, correlation_id, _ = made.sent()
             brokers = [ListTransactionsResponseTransactionState(f"native-{node_id}", 9, "Ongoing")]
@@ -169,5 +169,5 @@ class TestMarkers:
         made.ask(self.markers(client, committed=committed), 1)
         (marker,) = made.answer().markers
         assert marker.topics[0].partitions[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert not made.session.coordinator_calls
+        assert not made.session.commands
         assert not made.upstream()

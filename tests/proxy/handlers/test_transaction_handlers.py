@@ -32,9 +32,9 @@ from kproxy.codec._generated.write_txn_markers import (
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.commands import AwaitProgress, Close
 from kproxy.proxy.coordinator_requests import TransactionalProduce, TransactionRequest
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.proxy.produce_gate import Need
 from kproxy.proxy.transaction_messages import failed, produced
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
@@ -97,9 +97,9 @@ def test_each_version_is_served_whatever_the_broker_serves(
     assert coordinator_call.ask.who == (
         WHO if version >= 3 or api_key != ApiKey.INIT_PRODUCER_ID else WHO._replace(client=(-1, -1))
     )
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
     answer = failed(request, version, ErrorCode.NOT_COORDINATOR)
-    play.session.coordinator_call_done(coordinator_call, answer, 2.0)
+    play.session.coordinator_answered(coordinator_call, answer, 2.0)
     assert play.answer() == answer
 
 
@@ -112,8 +112,8 @@ def test_what_is_the_brokers_is_relayed_to_the_byte(api_key: int, version: int, 
     frame = play.frame(request_of(api_key, "theirs", version), version)
     sent = bytes(frame)
     assert play.session.request(frame, 1.0) is None
-    assert b"".join(map(bytes, play.session.link.to_upstream)) == sent
-    assert not play.session.coordinator_calls
+    assert b"".join(map(bytes, play.session.to_upstream)) == sent
+    assert not play.session.commands
 
 
 def test_auto_is_kproxy_where_the_broker_has_no_transactions() -> None:
@@ -169,7 +169,7 @@ def test_producers_that_kafka_refuses_at_once(request_: Message, version: int, e
     play = Play(served=SERVED, homes=OURS)
     play.ask(request_, version)
     assert play.answer().error_code == error
-    assert not play.session.coordinator_calls
+    assert not play.session.commands
 
 
 @pytest.mark.parametrize("homes", [None, OURS])
@@ -180,7 +180,7 @@ def test_brokers_requests_from_clients_are_refused(version: int, homes: Any) -> 
     rows = [AddPartitionsToTxnRequestAddPartitionsToTxnTransaction("theirs", 4000, 3)]
     play.ask(AddPartitionsToTxnRequest(transactions=rows), version)
     assert play.answer().error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
 
 
 @pytest.mark.parametrize("served", [SERVED, KAFKA_43])
@@ -194,13 +194,13 @@ def test_markers_of_clients_are_refused_each(version: int, served: Any) -> None:
     assert [marker.producer_id for marker in answer.markers] == [5, 6]
     rows = [row for marker in answer.markers for topic in marker.topics for row in topic.partitions]
     assert [row.error_code for row in rows] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 4
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
 
 
 def told(play: Play) -> dict[int, tuple[int, int]]:
     play.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
     version, correlation_id, _ = play.sent()
-    ranges = play.session.ctx.broker_versions.items()
+    ranges = play.ctx.broker_versions.items()
     rows = [ApiVersionsResponseApiVersion(key, first, last) for key, (first, last) in ranges]
     play.reply(ApiVersionsResponse(api_keys=rows), version, correlation_id)
     return {row.api_key: (row.min_version, row.max_version) for row in play.answer().api_keys}
@@ -241,11 +241,11 @@ def test_batches_of_a_transaction_go_to_its_coordinator(version: int) -> None:
         5,
     )
     assert bytes(part.batch) == data()
-    play.session.coordinator_call_done(
+    play.session.coordinator_answered(
         coordinator_call, produced(coordinator_call.ask.parts, [Written(0, 77, -1)], version), 2.0
     )
     assert results(play.answer()) == [(0, 77)]
-    assert not play.session.link.to_upstream
+    assert not play.session.to_upstream
 
 
 def test_one_shape_of_request_is_not_taken_for_another_ones_home() -> None:
@@ -271,8 +271,7 @@ def test_without_waiting_for_answers_there_is_no_transaction() -> None:
     """A broker that can't tell an error hangs up, too; else the records would be missing in a committed transaction."""
     play = Play(served=SERVED, homes=OURS)
     play.ask(produce(data(), transactional_id="id", acks=0), 8)
-    assert play.session.link.finished
-    assert not play.session.coordinator_calls
+    assert play.commands() == [Close()]
     assert play.stats.refusals == {"acks": 1}
 
 
@@ -288,7 +287,7 @@ def test_forged_batches_are_refused_before_anybody_is_asked(request_: Message, e
     play = Play(served=SERVED, homes=OURS)
     play.ask(request_, 8)
     assert results(play.answer()) == [(error, -1)]
-    assert not play.session.coordinator_calls
+    assert not play.session.commands
 
 
 def test_answers_keep_the_order_of_the_requests() -> None:
@@ -296,12 +295,12 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     play.ask(produce(data(), transactional_id="id"), 8)
     play.ask(HeartbeatRequest(), 0)
     play.ask(EndTxnRequest("id", 4000, 3, True), 3)
-    first, last = play.session.coordinator_calls
+    first, last = play.session.commands
     play.reply(HeartbeatResponse(), 0, play.sent()[1])
-    play.session.coordinator_call_done(last, EndTxnResponse(), 2.0)
+    play.session.coordinator_answered(last, EndTxnResponse(), 2.0)
     assert not play.answers()
     assert isinstance(first.ask, TransactionalProduce)
-    play.session.coordinator_call_done(first, produced(first.ask.parts, [Written(0, 1, -1)], 8), 2.0)
+    play.session.coordinator_answered(first, produced(first.ask.parts, [Written(0, 1, -1)], 8), 2.0)
     assert [answer.API_KEY for answer in play.answers()] == [ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.END_TXN]
     assert play.session.idle
 
@@ -309,7 +308,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 def test_what_waits_for_the_coordinator_holds_the_client_back() -> None:
     play = Play(served=SERVED, homes=OURS, held_bytes=100)
     assert play.ask(produce(data(), transactional_id="id"), 8) is None
-    assert play.ask(HeartbeatRequest(), 0) is Need.PROGRESS
+    assert play.ask(HeartbeatRequest(), 0) == AwaitProgress()
 
 
 @pytest.mark.parametrize("homes", [None, OURS])
@@ -337,7 +336,7 @@ def test_partitions_of_a_topic_that_there_cannot_be_are_not_added(name: str) -> 
     request = add_partitions("id")
     request.v3_and_below_topics.append(AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name, [0]))
     play.ask(request, 3)
-    assert not play.session.coordinator_calls
+    assert not play.session.commands
     found = [row.results_by_partition[0].partition_error_code for row in play.answer().results_by_topic_v3_and_below]
     assert found == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -346,11 +345,11 @@ def test_partitions_of_a_topic_that_there_cannot_be_are_not_added(name: str) -> 
 def test_offsets_of_a_topic_that_there_cannot_be_are_refused_and_the_others_committed(name: str) -> None:
     play = Play(served=SERVED, homes=OURS)
     play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=[_offset(name), _offset("t")]), 3)
-    [call] = play.session.coordinator_calls
+    [call] = play.session.commands
     assert isinstance(call.ask, TransactionRequest)
     request: Any = call.ask.request
     assert [topic.name for topic in request.topics] == ["t"]
-    play.session.coordinator_call_done(call, failed(request, 3, ErrorCode.NONE), 2.0)
+    play.session.coordinator_answered(call, failed(request, 3, ErrorCode.NONE), 2.0)
     found = [(topic.name, topic.partitions[0].error_code) for topic in play.answer().topics]
     assert found == [("t", ErrorCode.NONE), (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
@@ -358,7 +357,7 @@ def test_offsets_of_a_topic_that_there_cannot_be_are_refused_and_the_others_comm
 def test_offsets_of_no_topic_that_there_can_be_are_refused_at_once() -> None:
     play = Play(served=SERVED, homes=OURS)
     play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=[_offset(name) for name in ILLEGAL]), 3)
-    assert not play.session.coordinator_calls
+    assert not play.session.commands
     codes = {row.error_code for topic in play.answer().topics for row in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
