@@ -12,34 +12,23 @@ import trio
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config import Config
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.budget import Budget, Unfinished
-from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
-from kproxy.net.lane_leases import Lanes
 from kproxy.net.network import ByteIO
-from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
-from kproxy.net.txn.waits import Reading
+from kproxy.net.shared import READ_BYTES, Shared
+from kproxy.net.upstream import LARGEST_FRAME, Upstream
 from kproxy.proxy.client_login.policy import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import Session
-from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.transaction_api import TransactionApi
     from kproxy.proxy.slots import Buffer
 
 log = structlog.get_logger("kproxy.connection")
 
-#: One read takes at most so much; one buffer serves all connections, since its content is used before anyone waits.
-READ_BYTES = 262_144
-#: Answers longer than this go to the client while they come.
-_STREAM_FROM = 32_768
-_LARGEST_ANSWER = (1 << 31) - 1
 #: What makes an unfinished request the first to go when others wait for memory: its client has sent nothing for so
 #: long, or is slower than this for so long.
 _SILENT_SECONDS = 1.0
@@ -56,31 +45,17 @@ class Connection:
         self,
         client: ByteIO,
         session: Session,
-        cluster: Cluster,
-        lanes: Lanes,
-        keeper: RetryLedgerKeeper,
+        shared: Shared,
         config: Config,
-        stats: Stats,
-        budget: Budget,
-        unfinished: Unfinished,
-        shared: memoryview,
         choose: Callable[[], Broker | None],
-        wall: float,
-        api: "TransactionApi | None" = None,
-        reading: Reading | None = None,
-        logins: LoginWorker | None = None,
     ) -> None:
-        """``shared`` is the read buffer of all connections; ``choose`` gives the broker to connect to.
-
-        ``wall`` added to trio's clock gives the time since the epoch, in seconds.
-        ``api``: kproxy's own coordinator, if it decides transactions. ``logins``: if clients log in at kproxy.
-        """
-        self.wall = wall
+        """``choose`` gives the broker to connect to."""
+        self.wall = shared.wall
         self._frame_since = 0.0
-        self.heard = self._emptied_at = self.answered_at = trio.current_time()
+        self.heard = self._emptied_at = trio.current_time()
         self._opened_at = self.heard
         self.session = session
-        session.read_all(self.heard + wall)
+        session.read_all(self.heard + self.wall)
         #: Whether something was there to read already when a long wait was over.
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
@@ -89,46 +64,39 @@ class Connection:
         self.written = 0
         #: Bytes behind these of which the kernel may have taken some.
         self.writing = 0
-        self.cluster = cluster
-        self.keeper = keeper
+        self.cluster, self.keeper, self.stats, self.budget = shared.cluster, shared.keeper, shared.stats, shared.budget
         self.config = config
-        self.stats = stats
         self.client = client
-        self._choose = choose
-        self.budget = budget
-        self._unfinished = unfinished
+        self._unfinished = shared.unfinished
         #: As whose bytes what has come of an unfinished request is counted; empty: none is.
         self._sender = ""
         #: Waits for memory, and since when it does so no more.
         self._waits, self._went_on_at = False, self.heard
-        self._shared = shared
-        largest = LARGEST_BEFORE_LOGIN if session.logs_in else _LARGEST_ANSWER
+        self._buffer = shared.buffer
+        largest = LARGEST_BEFORE_LOGIN if session.logs_in else LARGEST_FRAME
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
-        self._answers = FrameSplitter(_LARGEST_ANSWER)
         #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
         self._pending = 0
         self._unwritten = 0
-        self._upstream: ByteIO | None = None
-        self._broker: Broker | None = None
-        self._nursery: trio.Nursery | None = None
+        self.nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
-        self._client_gone = False
+        self.client_gone = False
         self._draining = False
         #: In a drain: what says, when something was answered, whether it goes now.
         self.answered: Callable[[Connection], None] | None = None
-        self._writing_client = False
-        self._writing_upstream = False
+        self.writing_client = False
         self._listening = False
-        self._streaming = self._streamed = 0
-        self._coordinator_calls = CoordinatorCalls(cluster, api, None if reading is None else reading.groups)
-        self.dispatch = Dispatch(self, self._coordinator_calls, reading)
-        self._intake = Intake(self, lanes, keeper, logins)
+        groups = None if shared.reading is None else shared.reading.groups
+        self._coordinator_calls = CoordinatorCalls(shared.cluster, shared.api, groups)
+        self.dispatch = Dispatch(self, self._coordinator_calls, shared.reading)
+        self.upstream = Upstream(self, shared, choose)
+        self._intake = Intake(self, shared.lanes, shared.keeper, shared.logins)
 
     async def run(self) -> None:
         """Serves the client until one side ends, then makes the fate of what is in flight definite."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self.nursery = nursery
                 await self._read_client()
                 nursery.cancel_scope.cancel()
         finally:
@@ -136,14 +104,13 @@ class Connection:
 
     def _close(self) -> None:
         self.client.close()
-        self._drop_upstream()
+        self.upstream.close()
         self.budget.hold(self, 0)
         self.stats.buffered_bytes = self.budget.used
         self._intake.close(trio.current_time() + self.wall)
         # The connection, its session and their callbacks refer to each other: without this the buffers would stay
         # in memory until the next full garbage collection, while the budget counts them as free.
         self._splitter.drop()
-        self._answers.drop()
         self.session.drop()
         if self._sender:
             self._account_unfinished()
@@ -152,11 +119,11 @@ class Connection:
 
     @property
     def node_id(self) -> int:
-        return -1 if self._broker is None else self._broker.node_id
+        return self.upstream.node_id
 
     def _received_all(self) -> bool:
         """Whether the client ended the connection in good order, behind the last byte of the last answer."""
-        unsaid = self.session.to_client or self._writing_client
+        unsaid = self.session.to_client or self.writing_client
         return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
 
     def unacked(self) -> int:
@@ -185,7 +152,7 @@ class Connection:
         finally:
             self._coordinator_calls.closed(self.session.client.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)
-        self._client_gone = True
+        self.client_gone = True
         self.client.close()
         self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
@@ -196,7 +163,7 @@ class Connection:
             if self.budget.full or (self._sender and self._unfinished.full(self._sender)):
                 await self._admitted()
             room = self._splitter.room()
-            count = self.client.receive_now([self._shared] if room is None else [room, self._shared])
+            count = self.client.receive_now([self._buffer] if room is None else [room, self._buffer])
             if count is None:
                 room = None  # must not outlive its frame
                 await self._listen()
@@ -252,7 +219,7 @@ class Connection:
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
         self._draining = True
-        unsaid = self.session.to_client or self._writing_client
+        unsaid = self.session.to_client or self.writing_client
         if self._listening and self.session.idle and not unsaid:
             self.client.close()
 
@@ -299,18 +266,13 @@ class Connection:
         if reason is not None and not self.client.closed:
             self._count_refusal(reason)
             self.client.close()
-        producer = self.session.producer
-        limit_ms = self.config.upstream_request_timeout_ms + producer.longest_timeout_ms
-        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and self._upstream is not None:
-            # batches that get no answer in time are as good as lost: they are sent again over another connection
-            self.cluster.count_error("timeout", self._broker)
-            self._upstream.close()
+        self.upstream.check(now)
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
         self.session.time_out(now + self.wall)
-        if self.session.to_client and not self._writing_client and self._nursery is not None:
-            self._nursery.start_soon(self.flush_client)
+        if self.session.to_client and not self.writing_client and self.nursery is not None:
+            self.nursery.start_soon(self.flush_client)
 
     def _frames(self, count: int, room: memoryview | None) -> list[bytearray]:
         frames: list[bytearray] = []
@@ -323,7 +285,7 @@ class Connection:
                 frames.append(whole)
             count -= direct
         if count:
-            frames += self._splitter.feed(self._shared[:count])
+            frames += self._splitter.feed(self._buffer[:count])
         if self._splitter.in_frame and (frames or not began):
             self._frame_since = self.heard
         self._pending = sum(map(len, frames))
@@ -358,172 +320,24 @@ class Connection:
         self._unfinished.hold(sender, self, count)
         self._sender = sender if count else ""
 
-    def _account(self) -> None:
+    def account(self) -> None:
         if self._sender or self._splitter.in_frame:
             self._account_unfinished()
         requests = self.session.held_bytes + self._splitter.held + self._pending
-        answers = self._answers.held + self._unwritten
-        if self._writing_client:
+        answers = self.upstream.held + self._unwritten
+        if self.writing_client:
             answers += sum(map(len, self.session.to_client))
         self.budget.hold(self, requests + answers)
         self.stats.buffered_bytes = self.budget.used
 
     def carry_out(self) -> None:
         """Begins what the session has asked for."""
-        if self._nursery is not None:
-            self.dispatch.run(self._nursery)
+        if self.nursery is not None:
+            self.dispatch.run(self.nursery)
 
     def logged_in(self) -> None:
         """Takes longer requests from now on."""
-        self._splitter.max_frame_bytes = min(self.config.max_frame_bytes, _LARGEST_ANSWER)
-
-    # -- the broker's side
-
-    async def ask_versions(self) -> None:
-        """Learns what the brokers serve, without a connection for the client yet. Finished if none says."""
-        for _ in range(max(1, len(self.cluster.map.members))):
-            broker = self._choose()
-            if broker is None:
-                break
-            try:
-                versions = await self.cluster.versions(broker)
-            except (OSError, RemoteProtocolError):
-                self.cluster.count_error("connect")
-                self.cluster.doubt()
-                continue
-            self.session.versions_known(versions, broker.said)
-            return
-        raise Finished("no broker says what it serves")
-
-    async def connect(self) -> None:
-        """Connects to the broker behind the client's port. Finished if there is none to be had."""
-        tried: list[Broker] = []
-        if self.dispatch.forsaken:
-            raise Finished("the connection on which the client had logged in at the broker has ended")
-        while True:
-            broker = self._choose()
-            if broker is None or broker in tried:
-                raise Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
-            tried.append(broker)
-            try:
-                versions = await self.cluster.versions(broker)
-                io = await self.cluster.connect_for(self.session.client.principal, broker)
-                break
-            except (OSError, RemoteProtocolError):
-                self.cluster.count_error("connect", broker)
-                self.cluster.doubt()
-        self._upstream, self._broker = io, broker
-        self.stats.upstream_connections_open += 1
-        self.session.connected(versions, broker.node_id)
-        assert self._nursery is not None
-        self._nursery.start_soon(self._read_upstream, io)
-
-    def _drop_upstream(self) -> None:
-        if self._upstream is not None:
-            self._upstream.close()
-            self._upstream = None
-            self.stats.upstream_connections_open -= 1
-
-    async def _read_upstream(self, io: ByteIO) -> None:
-        self._answers = splitter = FrameSplitter(_LARGEST_ANSWER)
-        try:
-            while True:
-                if self.budget.full:
-                    await self.budget.admit(self)
-                count = io.receive_now([self._shared])
-                if count is None:
-                    await io.readable()
-                    continue
-                if count == 0:
-                    break
-                self.answered_at = trio.current_time()
-                self.stats.upstream_bytes_in += count
-                await self._upstream_data(splitter, count)
-                if count < READ_BYTES:
-                    await io.readable()
-                elif io.had_its_turn():
-                    await trio.lowlevel.checkpoint()
-        except (OSError, trio.ClosedResourceError):
-            pass
-        except (RemoteProtocolError, LocalProtocolError) as error:
-            self.cluster.count_error("protocol", self._broker)
-            node_id = self._broker.node_id if self._broker else None
-            log.warning("response of a broker cannot be used", broker=node_id, error=str(error))
-            self.session.close()
-        if self._upstream is io:
-            await self._upstream_ended()
-
-    async def _upstream_ended(self) -> None:
-        self._drop_upstream()
-        if self._streaming:
-            self.session.close()
-        if not self.session.idle:
-            self.cluster.count_error("disconnected", self._broker)
-        if self._broker is not None:
-            self._broker.versions = None
-        self.session.disconnected()
-        if self.config.clients_log_in:
-            self.dispatch.forsaken = True
-            self.session.close()
-        await self.changed()
-
-    async def _upstream_data(self, splitter: FrameSplitter, count: int) -> None:
-        data = self._shared[:count]
-        if self._streaming or (not splitter.in_frame and self._starts_stream(data)):
-            data = await self._stream(data)
-        if not data:
-            return
-        frames = splitter.feed(data)
-        now = self.answered_at + self.wall
-        for frame in frames:
-            work = self.session.long_work(frame)
-            if work is not None:
-                await self._convert(work)
-                work = None  # it holds the records
-            unknown = self.session.response(frame, now)
-            if unknown:
-                await self.cluster.learn(unknown)
-                self.session.response(frame, now, learnt=True)
-        if frames:
-            await self.changed()
-        else:
-            self._account()
-        while self._client_gone is False and len(self.session.to_client) > 0 and self._writing_client:
-            await self._progress.park()  # the client is slow: read no more from the broker meanwhile
-
-    async def _convert(self, work: Callable[[], None]) -> None:
-        """Converts an answer beside the loop, as long requests: one at a time, since each may hold much."""
-        await trio.to_thread.run_sync(work, limiter=self.budget.converting)
-        self.budget.peak = max(self.budget.peak, self.budget.used + self.config.decompression_max_bytes)
-
-    def _starts_stream(self, data: memoryview) -> bool:
-        size = 4 + int.from_bytes(data[:4], "big", signed=True)
-        if size <= max(_STREAM_FROM, len(data)) or len(data) < 8 or self._writing_client:
-            return False
-        if not self.session.may_stream() or not self.session.is_next_answer(data):
-            return False
-        self._streaming, self._streamed = size, 0
-        return True
-
-    async def _stream(self, data: memoryview) -> memoryview:
-        """Passes on what belongs to the answer that goes to the client as it comes; what is behind it."""
-        part = data[: self._streaming]
-        # when the client is slow others use the shared buffer meanwhile: keep what comes behind the answer
-        rest = data[len(part) :]
-        kept = memoryview(bytes(rest)) if rest else rest
-        self._streaming -= len(part)
-        self._streamed += len(part)
-        if not self._client_gone:
-            try:
-                size = await self.client.send_shared(part)
-                self.stats.client_bytes_out += size
-                self.written += size
-            except (OSError, trio.ClosedResourceError):
-                self._client_gone = True
-        if not self._streaming:
-            self.session.streamed(trio.current_time() + self.wall, self._streamed)
-            await self.changed()
-        return kept
+        self._splitter.max_frame_bytes = min(self.config.max_frame_bytes, LARGEST_FRAME)
 
     # -- writing
 
@@ -531,22 +345,22 @@ class Connection:
         """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
         if self.session.commands:
             self.carry_out()
-        self._push_upstream()
+        self.upstream.push()
         if self.session.to_client:
             await self.flush_client()
-        self._account()
+        self.account()
         if self._progress:
             self._progress.unpark_all()
         if self.answered is not None:
             self.answered(self)
         if self._draining:
             self.drain()
-        if self.dispatch.ending and not self.session.to_client and not self._writing_client:
+        if self.dispatch.ending and not self.session.to_client and not self.writing_client:
             self.client.close()
 
-    def is_connected_to(self, broker: Broker) -> bool:
-        """Whether this is the broker behind the client's port."""
-        return self._broker is broker
+    def wake(self) -> None:
+        """Something was written or answered: tasks that wait for it look again."""
+        self._progress.unpark_all()
 
     async def progressed(self) -> None:
         """Waits until an answer came, something was written, or batches were sent again."""
@@ -564,57 +378,20 @@ class Connection:
 
     async def flush(self) -> None:
         """Writes what is ready, in both directions."""
-        self._account()  # before anything that may wait
-        if self._write_upstream():
-            await self._flush_upstream()
+        self.account()  # before anything that may wait
+        if self.upstream.write():
+            await self.upstream.flush()
         if self.session.to_client:
             await self.flush_client()
-
-    def _push_upstream(self) -> None:
-        """Writes what the broker takes at once, and leaves the rest to a task of its own.
-
-        Who reads the broker's answers must not wait for it to read: it may be writing a long answer first.
-        """
-        if self._nursery is not None and self._write_upstream():
-            self._nursery.start_soon(self._flush_upstream)
-
-    def _write_upstream(self) -> bool:
-        """Writes what the broker takes at once; whether something is left to write."""
-        out = self.session.to_upstream
-        if not out or self._writing_upstream or self._upstream is None:
-            return False
-        try:
-            self.stats.upstream_bytes_out += self._upstream.send_at_once(out)
-        except OSError:
-            self._upstream.close()  # its reader finds it closed, and tells the session
-            return False
-        return bool(out)
-
-    async def _flush_upstream(self) -> None:
-        out = self.session.to_upstream
-        if not out or self._writing_upstream or self._upstream is None:
-            return
-        self._writing_upstream = True
-        try:
-            while out and self._upstream is not None:
-                batch = out[:]
-                out.clear()
-                self.stats.upstream_bytes_out += await self._upstream.send_all(batch)
-        except (OSError, trio.ClosedResourceError):
-            if self._upstream is not None:
-                self._upstream.close()  # its reader finds it closed, and tells the session
-        finally:
-            self._writing_upstream = False
-            self._progress.unpark_all()
 
     async def flush_client(self) -> None:
         """Writes the answers that are ready, in order."""
         out = self.session.to_client
-        if self._client_gone:
+        if self.client_gone:
             out.clear()
-        if not out or self._writing_client:
+        if not out or self.writing_client:
             return
-        self._writing_client = True
+        self.writing_client = True
         self.writing = self.session.position - self.written  # all of ``out``
         try:
             size = self.client.send_at_once(out)
@@ -624,10 +401,10 @@ class Connection:
                 self._wrote(await self._write_slowly(out, size))
                 size = 0
         except (OSError, trio.ClosedResourceError):
-            self._client_gone = True
+            self.client_gone = True
             self.client.close()
         finally:
-            self._writing_client = False
+            self.writing_client = False
             if self._progress:
                 self._progress.unpark_all()  # the broker's reader waits for a slow client here
 
@@ -637,12 +414,12 @@ class Connection:
         out.clear()
         self._unwritten = sum(map(len, batch))
         self.writing = begun + self._unwritten
-        self._account()  # the client may never read it
+        self.account()  # the client may never read it
         try:
             return begun + await self.client.send_all(batch)
         finally:
             self._unwritten = 0
-            self._account()
+            self.account()
 
     def _wrote(self, count: int) -> None:
         self.stats.client_bytes_out += count

@@ -66,7 +66,7 @@ class Intake:
                 await self._unmuted()
                 now = connection.heard + connection.wall
             if not session.producer.in_flight:
-                connection.answered_at = connection.heard  # from here on the broker owes an answer
+                connection.upstream.answered_at = connection.heard  # from here on the broker owes an answer
             command = session.request(frame, now)
             if command is not None:
                 await self._wait_for(command, frame)
@@ -125,7 +125,7 @@ class Intake:
                 self._refuse_late(frame)
                 break
             if not self._session.producer.in_flight:
-                connection.answered_at = connection.heard
+                connection.upstream.answered_at = connection.heard
             seen = self._keeper.version
             command = self._session.request(frame, connection.heard + connection.wall)
         self._session.delayed.waits_no_more()
@@ -135,9 +135,9 @@ class Intake:
         connection = self._connection
         match command:
             case Connect():
-                await connection.connect()
+                await connection.upstream.connect()
             case AskVersions():
-                await connection.ask_versions()
+                await connection.upstream.ask_versions()
             case CheckLogin() | DelayRefusal():
                 assert self._logins is not None
                 client = connection.client

@@ -18,7 +18,7 @@ from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.client_login.login_worker import LoginWorker
-from kproxy.net.connection import READ_BYTES, Connection
+from kproxy.net.connection import Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
 from kproxy.net.lane_leases import Lanes
@@ -28,6 +28,7 @@ from kproxy.net.network import ByteIO, Listener
 from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
+from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.succession import Succession
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.context import Client, Context, Policy, Services
@@ -96,7 +97,6 @@ class Server:
         self._unfinished = Unfinished(6 * eighth, reserve=eighth)
         stats.connections_limit, stats.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._heap = HeapKeeper()
-        self._shared = memoryview(bytearray(READ_BYTES))
         self._listeners: list[Listener] = []
         #: Where clients bootstrap, once it listens.
         self.address = config.listen
@@ -114,7 +114,20 @@ class Server:
         self._introductions = LogLimit()
         self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
-        self._shared_services = _services(cluster.map, transactions, self._api)
+        self._shared = Shared(
+            cluster,
+            stats,
+            self.lanes,
+            self.keeper,
+            self._budget,
+            self._unfinished,
+            self._wall,
+            memoryview(bytearray(READ_BYTES)),
+            self._api,
+            self.reading,
+            logins,
+        )
+        self._services = _services(cluster.map, transactions, self._api)
         self._policy = _policy(config, decides=self._api is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
@@ -321,29 +334,13 @@ class Server:
                 del self._by_sender[sender]
 
     def _connection(self, io: ByteIO, choose: Callable[[], Broker | None]) -> Connection:
-        return Connection(
-            io,
-            self._session(io),
-            self._cluster,
-            self.lanes,
-            self.keeper,
-            self._config,
-            self._stats,
-            self._budget,
-            self._unfinished,
-            self._shared,
-            choose,
-            self._wall,
-            self._api,
-            self.reading,
-            self._logins,
-        )
+        return Connection(io, self._session(io), self._shared, self._config, choose)
 
     def _session(self, io: ByteIO) -> Session:
         host = normal_host(io.peer_host)
         is_admin = is_listed(host, self._config.transaction_admin_hosts)
         context = Context(
-            self._shared_services,
+            self._services,
             self._policy,
             Client(next(self._serial), host, io.local_host),
             Permits(self._config.transactional_id_clients, is_admin),

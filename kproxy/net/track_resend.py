@@ -172,7 +172,7 @@ class _TrackResend:
                 self._track.lost(send)
             return
         self._take(send, response)
-        if send.settled and not self._connection.is_connected_to(broker):
+        if send.settled and not self._connection.upstream.is_to(broker):
             self._batches.led_elsewhere(self._track.key)
 
     def _no_leader(self, send: Send, error: int) -> None:

@@ -1,0 +1,41 @@
+"""What all client connections of a process share."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.budget import Budget, Unfinished
+from kproxy.net.client_login.login_worker import LoginWorker
+from kproxy.net.lane_leases import Lanes
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
+from kproxy.net.txn.waits import Reading
+from kproxy.proxy.stats import Stats
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.transaction_api import TransactionApi
+
+#: One read takes at most so much; one buffer serves all connections, since its content is used before anyone waits.
+READ_BYTES = 262_144
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """What all client connections share."""
+
+    cluster: Cluster
+    stats: Stats
+    lanes: Lanes
+    keeper: RetryLedgerKeeper
+    #: Memory of all requests and responses, and of unfinished requests.
+    budget: Budget
+    unfinished: Unfinished
+    #: Added to trio's clock it gives the time since the epoch, in seconds.
+    wall: float
+    #: For what is read: ``READ_BYTES``.
+    buffer: memoryview
+    #: kproxy's own coordinator; None: kproxy decides no transactions.
+    api: "TransactionApi | None" = None
+    #: What is known of kproxy's transaction log; None: it is not read.
+    reading: Reading | None = None
+    #: None: clients do not log in at kproxy.
+    logins: LoginWorker | None = None

@@ -1,0 +1,259 @@
+"""A client connection's own connection to the broker behind its port: requests out, responses in."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from kproxy.codec.frame import FrameSplitter
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.intake import Finished
+from kproxy.net.network import ByteIO
+from kproxy.net.shared import READ_BYTES, Shared
+from kproxy.proxy.routing import Broker
+
+if TYPE_CHECKING:
+    from kproxy.net.connection import Connection
+
+log = structlog.get_logger("kproxy.connection")
+
+#: Responses longer than this go to the client while they come.
+_STREAM_FROM = 32_768
+LARGEST_FRAME = (1 << 31) - 1
+
+
+class Upstream:
+    """Connects when the session asks for it, and reconnects."""
+
+    def __init__(self, connection: "Connection", shared: Shared, choose: Callable[[], Broker | None]) -> None:
+        """``choose`` gives the broker to connect to."""
+        self._connection = connection
+        self._session = connection.session
+        self._choose = choose
+        self._cluster = shared.cluster
+        self._stats = shared.stats
+        self._budget = shared.budget
+        self._buffer = shared.buffer
+        self._wall = shared.wall
+        self._io: ByteIO | None = None
+        self._broker: Broker | None = None
+        self._answers = FrameSplitter(LARGEST_FRAME)
+        self._writing = False
+        #: Bytes of a response that goes to the client while it comes: those to come, and those that came.
+        self._streaming = self._streamed = 0
+        #: When the broker sent something last, or began to owe a response (trio's clock, seconds).
+        self.answered_at = trio.current_time()
+
+    @property
+    def node_id(self) -> int:
+        return -1 if self._broker is None else self._broker.node_id
+
+    @property
+    def held(self) -> int:
+        """Bytes of an unfinished response."""
+        return self._answers.held
+
+    def is_to(self, broker: Broker) -> bool:
+        """Whether this is the broker behind the client's port."""
+        return self._broker is broker
+
+    def check(self, now: float) -> None:
+        """Ends a connection on which a batch has no response in time: it is sent again over another one."""
+        producer = self._session.producer
+        limit_ms = self._connection.config.upstream_request_timeout_ms + producer.longest_timeout_ms
+        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and self._io is not None:
+            self._cluster.count_error("timeout", self._broker)
+            self._io.close()
+
+    async def ask_versions(self) -> None:
+        """Learns what the brokers serve, without a connection for the client yet. Finished if none says."""
+        for _ in range(max(1, len(self._cluster.map.members))):
+            broker = self._choose()
+            if broker is None:
+                break
+            try:
+                versions = await self._cluster.versions(broker)
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("connect")
+                self._cluster.doubt()
+                continue
+            self._session.versions_known(versions, broker.said)
+            return
+        raise Finished("no broker says what it serves")
+
+    async def connect(self) -> None:
+        """Connects to the broker behind the client's port. Finished if there is none to be had."""
+        tried: list[Broker] = []
+        if self._connection.dispatch.forsaken:
+            raise Finished("the connection on which the client had logged in at the broker has ended")
+        while True:
+            broker = self._choose()
+            if broker is None or broker in tried:
+                raise Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
+            tried.append(broker)
+            try:
+                versions = await self._cluster.versions(broker)
+                io = await self._cluster.connect_for(self._session.client.principal, broker)
+                break
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("connect", broker)
+                self._cluster.doubt()
+        self._io, self._broker = io, broker
+        self._stats.upstream_connections_open += 1
+        self._session.connected(versions, broker.node_id)
+        nursery = self._connection.nursery
+        assert nursery is not None
+        nursery.start_soon(self._read, io)
+
+    def close(self) -> None:
+        """Ends the connection to the broker, if there is one."""
+        self._answers.drop()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._io is not None:
+            self._io.close()
+            self._io = None
+            self._stats.upstream_connections_open -= 1
+
+    async def _read(self, io: ByteIO) -> None:
+        self._answers = splitter = FrameSplitter(LARGEST_FRAME)
+        try:
+            while True:
+                if self._budget.full:
+                    await self._budget.admit(self._connection)
+                count = io.receive_now([self._buffer])
+                if count is None:
+                    await io.readable()
+                    continue
+                if count == 0:
+                    break
+                self.answered_at = trio.current_time()
+                self._stats.upstream_bytes_in += count
+                await self._data(splitter, count)
+                if count < READ_BYTES:
+                    await io.readable()
+                elif io.had_its_turn():
+                    await trio.lowlevel.checkpoint()
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except (RemoteProtocolError, LocalProtocolError) as error:
+            self._cluster.count_error("protocol", self._broker)
+            node_id = self._broker.node_id if self._broker else None
+            log.warning("response of a broker cannot be used", broker=node_id, error=str(error))
+            self._session.close()
+        if self._io is io:
+            await self._ended()
+
+    async def _ended(self) -> None:
+        self._drop()
+        if self._streaming:
+            self._session.close()
+        if not self._session.idle:
+            self._cluster.count_error("disconnected", self._broker)
+        if self._broker is not None:
+            self._broker.versions = None
+        self._session.disconnected()
+        if self._connection.config.clients_log_in:
+            self._connection.dispatch.forsaken = True
+            self._session.close()
+        await self._connection.changed()
+
+    async def _data(self, splitter: FrameSplitter, count: int) -> None:
+        data = self._buffer[:count]
+        if self._streaming or (not splitter.in_frame and self._starts_stream(data)):
+            data = await self._stream(data)
+        if not data:
+            return
+        frames = splitter.feed(data)
+        now = self.answered_at + self._wall
+        for frame in frames:
+            work = self._session.long_work(frame)
+            if work is not None:
+                await self._convert(work)
+                work = None  # it holds the records
+            unknown = self._session.response(frame, now)
+            if unknown:
+                await self._cluster.learn(unknown)
+                self._session.response(frame, now, learnt=True)
+        if frames:
+            await self._connection.changed()
+        else:
+            self._connection.account()
+        while not self._connection.client_gone and len(self._session.to_client) > 0 and self._connection.writing_client:
+            await self._connection.progressed()  # the client is slow: read no more from the broker meanwhile
+
+    async def _convert(self, work: Callable[[], None]) -> None:
+        """Converts an answer beside the loop, as long requests: one at a time, since each may hold much."""
+        await trio.to_thread.run_sync(work, limiter=self._budget.converting)
+        self._budget.peak = max(self._budget.peak, self._budget.used + self._connection.config.decompression_max_bytes)
+
+    def _starts_stream(self, data: memoryview) -> bool:
+        size = 4 + int.from_bytes(data[:4], "big", signed=True)
+        if size <= max(_STREAM_FROM, len(data)) or len(data) < 8 or self._connection.writing_client:
+            return False
+        if not self._session.may_stream() or not self._session.is_next_answer(data):
+            return False
+        self._streaming, self._streamed = size, 0
+        return True
+
+    async def _stream(self, data: memoryview) -> memoryview:
+        """Passes on what belongs to the answer that goes to the client as it comes; what is behind it."""
+        part = data[: self._streaming]
+        # when the client is slow others use the shared buffer meanwhile: keep what comes behind the answer
+        rest = data[len(part) :]
+        kept = memoryview(bytes(rest)) if rest else rest
+        self._streaming -= len(part)
+        self._streamed += len(part)
+        if not self._connection.client_gone:
+            try:
+                size = await self._connection.client.send_shared(part)
+                self._stats.client_bytes_out += size
+                self._connection.written += size
+            except (OSError, trio.ClosedResourceError):
+                self._connection.client_gone = True
+        if not self._streaming:
+            self._session.streamed(trio.current_time() + self._wall, self._streamed)
+            await self._connection.changed()
+        return kept
+
+    def push(self) -> None:
+        """Writes what the broker takes at once, and leaves the rest to a task of its own.
+
+        The task that reads the broker's responses must not wait for the broker to read: that may be writing a long
+        response first.
+        """
+        nursery = self._connection.nursery
+        if nursery is not None and self.write():
+            nursery.start_soon(self.flush)
+
+    def write(self) -> bool:
+        """Writes what the broker takes at once; whether something is left to write."""
+        out = self._session.to_upstream
+        if not out or self._writing or self._io is None:
+            return False
+        try:
+            self._stats.upstream_bytes_out += self._io.send_at_once(out)
+        except OSError:
+            self._io.close()  # its reader finds it closed, and tells the session
+            return False
+        return bool(out)
+
+    async def flush(self) -> None:
+        """Writes the rest, as fast as the broker reads."""
+        out = self._session.to_upstream
+        if not out or self._writing or self._io is None:
+            return
+        self._writing = True
+        try:
+            while out and self._io is not None:
+                batch = out[:]
+                out.clear()
+                self._stats.upstream_bytes_out += await self._io.send_all(batch)
+        except (OSError, trio.ClosedResourceError):
+            if self._io is not None:
+                self._io.close()  # its reader finds it closed, and tells the session
+        finally:
+            self._writing = False
+            self._connection.wake()
