@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kproxy.codec._generated.metadata import MetadataResponsePartition, MetadataResponseTopic
-from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config
 from kproxy.proxy.routing import is_own_topic
 
@@ -99,11 +98,3 @@ class Examined:
 def has(rights: int, right: int) -> bool:
     """Whether a bit is set."""
     return bool(rights >> right & 1)
-
-
-def error_name(error_code: int) -> str:
-    """Kafka's name of an error, or its number."""
-    try:
-        return ErrorCode(error_code).name
-    except ValueError:
-        return f"error {error_code}"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
-from kproxy.doctor.examined import NOT_TOLD, Examined, Right, error_name, has
+from kproxy.doctor.examined import NOT_TOLD, Examined, Right, has
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
 from kproxy.doctor.topic_checks import plans
 from kproxy.net.txn.log_topic import TOPIC as TRANSACTION_LOG

@@ -17,6 +17,7 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsResponse,
 )
 from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataResponse
+from kproxy.codec.error_codes import NO_TOPIC, error_name, is_retriable
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
@@ -27,7 +28,6 @@ log = structlog.get_logger("kproxy.own_topic")
 _CREATE, _DESCRIBE = (2, 7), (1, 4)
 _CREATE_TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
-_KNOWN = frozenset(map(int, ErrorCode))
 #: Not called retriable, and yet the next attempt may go well: brokers that come up, a cluster that settles.
 _AGAIN = frozenset(
     {
@@ -37,8 +37,6 @@ _AGAIN = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-#: The topic, or the partition, is not there.
-GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Refused(Exception):
@@ -46,8 +44,7 @@ class Refused(Exception):
 
     def __init__(self, what: str, error_code: int) -> None:
         """What was asked for, and Kafka's error code."""
-        name = ErrorCode(error_code).name if error_code in _KNOWN else str(error_code)
-        super().__init__(f"{what}: {name}")
+        super().__init__(f"{what}: {error_name(error_code)}")
         self.error_code = error_code
 
 
@@ -59,9 +56,9 @@ def check(what: str, topic: str, error_code: int) -> None:
     """Nothing if ``error_code`` is 0. TopicGone; OSError if another attempt may go well, else Refused."""
     if not error_code:
         return
-    if error_code in GONE:
+    if error_code in NO_TOPIC:
         raise TopicDeleted(f"{what}: {topic} is not there")
-    if error_code not in _KNOWN or error_code in _AGAIN or ErrorCode(error_code).retriable:
+    if error_code in _AGAIN or is_retriable(error_code, unknown=True):
         raise OSError(f"{what} failed with error {error_code}")
     raise Refused(what, error_code)
 
@@ -127,7 +124,7 @@ class OwnTopic:
         found = next((topic for topic in metadata.topics if topic.name == self.name), None)
         if found is not None and any(found.topic_id):
             self._cluster.map.own_topic_ids.add(found.topic_id)  # clients may name it so, too
-        if found is None or found.error_code in GONE:
+        if found is None or found.error_code in NO_TOPIC:
             return 0
         check("Metadata", self.name, found.error_code)
         return len(found.partitions)

@@ -108,8 +108,6 @@ class Server:
         self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
         self._api = transactions.api() if transactions is not None else None
-        #: What connections need to show committed data alone; None: kproxy decides no transactions.
-        self.reading = transactions.reading if transactions is not None else None
         self._by_sender: Counter[str] = Counter()
         self._introductions = LogLimit()
         self._logins = logins
@@ -124,7 +122,7 @@ class Server:
             self._wall,
             memoryview(bytearray(READ_BYTES)),
             self._api,
-            self.reading,
+            transactions.reading if transactions is not None else None,
             logins,
         )
         self._services = _services(cluster.map, transactions, self._api)

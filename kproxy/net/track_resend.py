@@ -13,6 +13,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
     ProduceResponse,
 )
+from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.dedup.fate import Fate
@@ -33,14 +34,7 @@ log = structlog.get_logger("kproxy.resend")
 _BY_NAME, _BY_ID = (0, 8), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
 #: A broker that just started may not know a topic yet; after so many answers it is believed.
 _UNKNOWN_TOPIC_PATIENCE = 10
-_GONE = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-    }
-)
+_GONE = NO_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 async def resend_all(connection: "Connection", batches: Unsettled) -> None:

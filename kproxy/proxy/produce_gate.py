@@ -5,6 +5,7 @@ from functools import cache, partial
 from struct import Struct
 from typing import Literal
 
+from kproxy.codec.error_codes import error_name, is_retriable
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_layout import (
@@ -566,22 +567,7 @@ class ProduceGate:
         for part in parts:
             if not part.error_code:
                 continue
-            self._ctx.fault = Fault(f"Produce: {_error_name(part.error_code)}", self._link.now)
-            if _may_be_sent_again(part.error_code):
+            self._ctx.fault = Fault(f"Produce: {error_name(part.error_code)}", self._link.now)
+            if is_retriable(part.error_code, unknown=True):
                 owed.failed = True
                 owed.failures = (*owed.failures, part.key)
-
-
-def _error_name(error_code: int) -> str:
-    try:
-        return ErrorCode(error_code).name
-    except ValueError:
-        return f"error {error_code}"
-
-
-def _may_be_sent_again(error_code: int) -> bool:
-    """Whether an error makes clients repeat a request: one that is not known counts as such."""
-    try:
-        return ErrorCode(error_code).retriable
-    except ValueError:
-        return True

@@ -16,6 +16,7 @@ import kproxy
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kproxy.codec.error_codes import error_name
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import NoCommonVersion, choose_version
@@ -42,14 +43,6 @@ _SETUP_S: Final = 10.0
 _PROBE_S: Final = 2.0
 #: A login is renewed by a new connection when so much of its time is over (KIP-368).
 _RENEW_AFTER: Final = 0.8
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
 
 
 class Protection:

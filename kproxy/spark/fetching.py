@@ -18,10 +18,11 @@ from kproxy.codec._generated.fetch import (
     FetchResponsePartitionData,
 )
 from kproxy.codec.batch import read_header
+from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.errors import RemoteProtocolError
-from kproxy.spark.broker_connection import Connection, error_name
+from kproxy.spark.broker_connection import Connection
 from kproxy.spark.kafka_cluster import EARLIEST, PASSING, KafkaCluster, Passing, TopicPartition
 from kproxy.spark.spark_errors import DataLost, KafkaError
 from kproxy.txn.verdict import NothingKnown, Verdict

@@ -14,9 +14,10 @@ from kproxy.codec._generated.list_offsets import (
 )
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.routing import Address
-from kproxy.spark.broker_connection import Connection, Protection, error_name
+from kproxy.spark.broker_connection import Connection, Protection
 from kproxy.spark.security_options import PLAIN_TEXT, Security
 from kproxy.spark.spark_errors import KafkaError, LoginFailed
 

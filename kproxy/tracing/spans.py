@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kproxy.codec.messages import ApiKey, ErrorCode, api_name
+from kproxy.codec.error_codes import error_name
+from kproxy.codec.messages import ApiKey, api_name
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.context import Context
 from kproxy.proxy.slots import Slot
@@ -92,11 +93,4 @@ def partition_attributes(partitions: Iterable[TopicPartition]) -> dict[str, str 
 def _error(slot: Slot, traced: Traced) -> str | None:
     if slot.failed:
         return "the broker did not answer; the connection was closed"
-    return ", ".join(_error_name(code) for code in sorted(traced.errors)) or None
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
+    return ", ".join(error_name(code) for code in sorted(traced.errors)) or None

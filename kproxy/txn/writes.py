@@ -13,6 +13,7 @@ from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.batch import set_transactional, stamp
+from kproxy.codec.error_codes import DOUBTFUL
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
@@ -25,9 +26,6 @@ _NOTHING: Final = memoryview(b"")
 _MOST_DOUBLINGS: Final = 20
 #: How often a broker may answer what could be due to a partition that it has not heard of yet, or to any fault.
 PATIENCE: Final = 10
-_DOUBTFUL: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
-)
 #: What batches are told that were given up because of another one.
 GIVEN_UP: Final = ErrorCode.TRANSACTION_ABORTABLE
 #: The broker does not know the transaction's batches any more, or has them in another order.
@@ -240,14 +238,14 @@ class Writes:
             track.failures += 1
         backoff = self._timing.backoff * 2 ** min(max(track.failures - 1, 0), _MOST_DOUBLINGS)
         track.due_at = now + min(backoff, self._timing.backoff_max)
-        if error_code in _DOUBTFUL:
+        if error_code in DOUBTFUL:
             send.doubtful_answers += 1
             if send.doubtful_answers >= PATIENCE:
                 self._fail(error_code, send)
 
     def refused(self, send: TxnSend, error_code: int, now: float) -> None:
         """Notes that a batch can't be written. A partition may yet become known, which is waited for."""
-        if error_code in _DOUBTFUL:
+        if error_code in DOUBTFUL:
             self.again(send, now, is_open=False, error_code=error_code)
         elif not send.settled:
             self._fail(error_code, send)

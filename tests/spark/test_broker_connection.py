@@ -10,7 +10,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.routing import Address
-from kproxy.spark.broker_connection import MOST_ANSWER_BYTES, Connection, error_name
+from kproxy.spark.broker_connection import MOST_ANSWER_BYTES, Connection
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.testing.fake_broker import Answer
 from tests.spark.fake_cluster import Fake, fake_cluster
@@ -121,8 +121,3 @@ def test_damage_is_told_and_ends_the_connection(answer: bytes, words: str) -> No
             connection.call(MetadataRequest(topics=[]), 5, MetadataResponse)
         with pytest.raises(KafkaError, match="cannot send"):
             connection.send(MetadataRequest(topics=[]), 5)
-
-
-def test_names_of_errors_and_addresses() -> None:
-    assert (error_name(6), error_name(9999)) == ("NOT_LEADER_OR_FOLLOWER", "error 9999")
-    assert (str(Address("host", 1)), str(Address("::1", 2))) == ("host:1", "[::1]:2")

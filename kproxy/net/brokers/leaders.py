@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
+from kproxy.codec.error_codes import DOUBTFUL, is_retriable
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion, VersionRange
@@ -24,9 +25,6 @@ T = TypeVar("T")
 _PATIENCE: Final = 10
 #: Told of places whose leader could not be asked in time; brokers' own REQUEST_TIMED_OUT is asked again.
 _NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
-_DOUBTFUL: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +137,9 @@ class Leaders:
                     nursery.start_soon(self._ask_leader, address, group, question, found)
             for place, answer in found.items():
                 error = answer.error_code
-                doubtful[place] = doubtful.get(place, 0) + 1 if error in _DOUBTFUL else 0
-                if place in waiting and (not _try_again(error) or doubtful[place] >= _PATIENCE):
+                doubtful[place] = doubtful.get(place, 0) + 1 if error in DOUBTFUL else 0
+                again = error in DOUBTFUL or is_retriable(error, unknown=False)
+                if place in waiting and (not again or doubtful[place] >= _PATIENCE):
                     told[place] = answer
                     del waiting[place]
                 if error:
@@ -194,10 +193,3 @@ class Leaders:
     def close(self) -> None:
         """Closes the connections that are idle, and each other one when its answer has come or nobody waits for it."""
         self._pool.close()
-
-
-def _try_again(error_code: int) -> bool:
-    try:
-        return ErrorCode(error_code).retriable or error_code in _DOUBTFUL
-    except ValueError:
-        return False

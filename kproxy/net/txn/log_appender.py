@@ -19,6 +19,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.error_codes import NO_TOPIC, error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.version_choice import VersionRange
 from kproxy.config import Config
@@ -42,7 +43,7 @@ _KIND: Final = "transaction_state_log"
 _ATTEMPTS: Final = 3
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 #: Refusals after which another attempt may go well: damage on the way, brokers that do not know the topic yet.
-_AGAIN: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_AGAIN: Final = NO_TOPIC | {ErrorCode.CORRUPT_MESSAGE}
 
 
 class AppendError(KproxyError):
@@ -50,8 +51,7 @@ class AppendError(KproxyError):
 
     def __init__(self, partition: int, error_code: int) -> None:
         """``error_code``: the last one, Kafka's."""
-        name = ErrorCode(error_code).name if error_code in frozenset(map(int, ErrorCode)) else str(error_code)
-        super().__init__(f"{type(self).__name__}: partition {partition}, {name}")
+        super().__init__(f"{type(self).__name__}: partition {partition}, {error_name(error_code)}")
         self.error_code = error_code
 
 

@@ -25,6 +25,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.brokers.cluster import Cluster
@@ -45,7 +46,6 @@ _INIT, _ADD, _COMMIT, _END = 4, 3, 3, 3
 #: OffsetCommit before topics are named by ids.
 _PLAIN: Final = 9
 #: The partition is gone, and its offsets with it.
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 async def fence(cluster: Cluster, group_id: str) -> Producer | None:
@@ -94,7 +94,7 @@ async def _commit(cluster: Cluster, group_id: str, request: Any, newest: int) ->
     for _ in range(2):
         kind = response_class(request.API_KEY)
         answer = await cluster.coordinators.ask(group_id, request, kind, (0, newest), trim=_trim)
-        errors = {*errors_in(answer)} - _GONE
+        errors = {*errors_in(answer)} - NO_TOPIC
         if ErrorCode.OFFSET_METADATA_TOO_LARGE not in errors:
             break
         for topic in request.topics:

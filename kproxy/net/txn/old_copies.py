@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
+from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, list_offsets
 from kproxy.net.brokers.leaders import Question, Told
-from kproxy.net.own_topic import GONE
 from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class OldCopies:
         marks: dict[tuple[Producer, TopicPartition], int | None] = {}
         for key in copied:
             start, end, mark = _offset(starts[key[1]]), _offset(ends[key[1]]), self._marks.get(key)
-            is_gone = starts[key[1]].error_code in GONE
+            is_gone = starts[key[1]].error_code in NO_TOPIC
             if mark is not None and (is_gone or (start is not None and start >= mark)):
                 self._views.forget_copies(*key)
             elif key not in self._marks or end is None:

@@ -3,7 +3,7 @@
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -87,7 +87,9 @@ async def reading(**options: Any) -> AsyncIterator[tuple[Proxied, Log]]:
         proxy.brokers.create_topic("t", 2)
         log = Log()
         offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, log.read_to_end)
-        proxy.server.reading = Reading(log, log, offsets.stable, offsets.told)
+        server, found = proxy.server, Reading(log, log, offsets.stable, offsets.told)
+        server._shared = replace(server._shared, reading=found)
+        server._services = replace(server._services, decisions=log, stable=offsets.told)
         try:
             yield proxy, log
         finally:
