@@ -13,30 +13,22 @@ from kproxy.cli.main_command import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "deploy/pipeline/README.md", *sorted((ROOT / "docs").glob("*.md"))]
-#: Programs that no test of this file calls, and why; where they are tested.
+#: Run by test_quick_start.py, or parsed here.
+RUN = {"kproxy", "python", "python3", ".", "mkdir"}
+#: The table in docs/reliability.md: programs, why no test runs them, and what is tested instead.
 NOT_RUN = {
-    "docker": "needs a daemon; tests/deploy/test_compose.py and test_dockerfile.py check the files",
-    "kubectl": "needs a cluster; tests/deploy/test_kubernetes.py checks the manifests",
-    "helm": "needs a cluster; tests/deploy/test_helm.py renders the chart",
-    "promtool": "tests/deploy/test_prometheus.py runs it",
-    "spark-submit": "needs a YARN cluster; tests/spark runs audits",
-    "uvx": "fetches from a registry; tests/deploy/test_wheel.py installs the wheel",
-    "pipx": "as uvx",
-    "useradd": "changes the machine; tests/deploy/test_systemd.py checks the unit",
-    "install": "as useradd",
-    "systemctl": "as useradd",
-    "pip": "fetches from a registry; tests/deploy/test_wheel.py installs the wheel",
-    "python3": "test_quick_start.py runs what follows it",
-    ".": "as python3",
-    "python": "test_quick_start.py runs it",
-    "curl": "test_quick_start.py reads the same pages; tests/control the API",
-    "api": "a function of curl in docs/transactions.md; tests/control checks the API",
-    "api()": "as api",
-    "kafka-console-consumer.sh": "Kafka's own",
-    "mkdir": "test_quick_start.py runs what follows it",
-    "make": "test_each_make_target_is_there",
-    "kproxy": "test_each_kproxy_command_is_one; test_quick_start.py runs the first hour",
+    name: why
+    for names, why in re.findall(
+        r"^\| (`[^|]+`) \| ([^|]+) \| [^|]+ \|$",
+        (ROOT / "docs/reliability.md")
+        .read_text(encoding="utf-8")
+        .partition("## Commands in these pages")[2]
+        .partition("\n## ")[0],
+        re.M,
+    )
+    for name in re.findall("`([^`]+)`", names)
 }
+PROGRAMS = RUN | NOT_RUN.keys()
 
 
 class Block(NamedTuple):
@@ -50,12 +42,18 @@ class Block(NamedTuple):
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
+_FENCED = re.compile(r"^```(\w*)\n((?s:.*?))^```$", re.M)
+
+
 def blocks(page: Path) -> Iterator[Block]:
-    """Blocks that are indented, or fenced for a shell."""
+    """Blocks that are fenced for a shell, or indented."""
     text = page.read_text(encoding="utf-8")
-    text = re.sub(r"^```(?!sh\n)\w*\n(?s:.*?)^```$", lambda found: "-" + "\n" * found[0].count("\n"), text, flags=re.M)
-    for found in re.finditer(r"^```sh\n((?s:.*?))^```$|(?<=\n\n)((?: {4}.*\n|\n)+)", text, re.M):
-        inner = found[1] or re.sub(r"^ {4}", "", found[2], flags=re.M)
+    for found in _FENCED.finditer(text):
+        if found[1] == "sh":
+            yield Block(page, text.count("\n", 0, found.start()) + 1, found[2])
+    text = _FENCED.sub(lambda found: "-" + "\n" * found[0].count("\n"), text)
+    for found in re.finditer(r"(?<=\n\n)((?: {4}.*\n|\n)+)", text):
+        inner = re.sub(r"^ {4}", "", found[1], flags=re.M)
         yield Block(page, text.count("\n", 0, found.start()) + 1, inner.rstrip() + "\n")
 
 
@@ -69,7 +67,7 @@ def commands(block: Block) -> Iterator[list[str]]:
         if not set(word) <= set("|&;()\n"):
             words.append(word)
             continue
-        while words and re.fullmatch(r"[\w.]+=.*", words[0]):
+        while words and re.fullmatch(r"[\w.]+=.*|[{}]", words[0]):
             del words[0]
         if words:
             yield words
@@ -78,21 +76,26 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 def is_shell(block: Block) -> bool:
     first = re.sub(r"^(\w+=\S+ )+", "", block.text).split()[:1]
-    return first[0] in NOT_RUN if first else False
+    return bool(first) and first[0].removesuffix("()") in PROGRAMS
 
 
 SHELL = [block for page in PAGES for block in blocks(page) if is_shell(block)]
 CALLS = [(block, words) for block in SHELL for words in commands(block)]
 
 
+def test_a_program_that_is_not_run_has_a_reason_and_is_in_some_page() -> None:
+    assert NOT_RUN
+    assert NOT_RUN.keys() <= {words[0].removesuffix("()") for _, words in CALLS}
+
+
 def test_there_are_blocks() -> None:
-    assert len(SHELL) > 25
-    assert len(CALLS) > 70
+    assert len(SHELL) > 30
+    assert len(CALLS) > 90
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_each_program_is_known(block: Block) -> None:
-    assert {words[0] for words in commands(block)} <= NOT_RUN.keys()
+    assert {words[0].removesuffix("()") for words in commands(block)} <= PROGRAMS
 
 
 def kproxy_calls() -> Iterator[tuple[str, list[str]]]:
