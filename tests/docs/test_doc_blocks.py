@@ -1,5 +1,7 @@
 """The command blocks of the documentation: every kproxy command in them is one, and what else they call is known."""
 
+import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ import click
 import pytest
 
 from kproxy.cli.main_command import cli
+from kproxy.config import Config, options
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "deploy/pipeline/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -123,3 +126,34 @@ def test_each_kproxy_command_is_one(words: list[str]) -> None:
 def test_each_make_target_is_there() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     assert {words[1] for _, words in CALLS if words[0] == "make"} <= targets
+
+
+def fenced(language: str) -> list[Block]:
+    texts = [(page, page.read_text(encoding="utf-8")) for page in PAGES]
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found[2])
+        for page, text in texts
+        for found in _FENCED.finditer(text)
+        if found[1] == language
+    ]
+
+
+@pytest.mark.parametrize("block", fenced("python"), ids=str)
+def test_what_python_imports_of_kproxy_is_there(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("kproxy"):
+            module = importlib.import_module(node.module)
+            assert [row.name for row in node.names if not hasattr(module, row.name)] == []
+
+
+OPTIONS = [
+    (block, names)
+    for page in PAGES
+    for block in [*blocks(page), *(found for found in fenced("yaml") if found.page == page)]
+    if (names := re.findall(r"^([a-z]+(?:\.[a-z]+)+):", block.text, re.M))
+]
+
+
+@pytest.mark.parametrize(("block", "names"), OPTIONS, ids=[str(block) for block, _ in OPTIONS])
+def test_each_option_of_a_block_is_one(block: Block, names: list[str]) -> None:
+    assert set(names) <= options(Config).keys()
