@@ -306,7 +306,10 @@ class ControlClient:
                 return read(found)
             error = ControlError(status, found["title"], found["detail"], retriable=found["retriable"])
         except (ValueError, KeyError, TypeError):
-            raise ControlUnreachable(f"what answers at {self._where} is no control API of kproxy's") from None
+            raise ControlUnreachable(
+                f"{self._where} is not kproxy's control API; give --socket, or --url of control.http "
+                "(the port of http serves only status, clients and lanes)"
+            ) from None
         raise error
 
 

@@ -263,7 +263,10 @@ def http_answer(status: int, body: Any) -> bytes:
 )
 def test_a_stranger_is_told_from_kproxy(tmp_path: Path, answer: bytes) -> None:
     path = tmp_path / "c.sock"
-    with answering(path, [answer]), pytest.raises(ControlUnreachable, match="no control API"):
+    with (
+        answering(path, [answer]),
+        pytest.raises(ControlUnreachable, match=r"not kproxy's control API; give --socket, or --url of control\.http"),
+    ):
         ControlClient(path, timeout=10).list()
 
 

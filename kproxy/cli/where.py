@@ -28,7 +28,8 @@ def control_options(command: _Command) -> _Command:
             metavar="URL",
             envvar="KPROXY_URL",
             show_envvar=True,
-            help="HOST:PORT or http://HOST:PORT of control.http or http, in place of the socket.",
+            help="HOST:PORT or http://HOST:PORT of control.http, in place of the socket; status, clients and lanes "
+            "also take that of http.",
         ),
         click.option(
             "--socket",
