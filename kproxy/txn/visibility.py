@@ -22,8 +22,10 @@ from kproxy.txn.verdict import Decisions, Verdict
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _OFFSET: Final = Struct(">q")
-#: Of a batch's header: base offset, length, magic, attributes, last offset delta, producer id, record count.
-_GLANCE: Final = Struct(">qi4xb4xhi16xq6xi")
+#: Of a batch's header: length, magic, attributes, producer id, record count.
+_GLANCE: Final = Struct(">8xi4xb4xh20xq6xi")
+#: The same: base offset, last offset delta.
+_OFFSETS: Final = Struct(">q15xi")
 _LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MAGIC_V2: Final = 2
 #: Above all producer ids.
@@ -97,18 +99,23 @@ def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool, kpr
     Most are such; so this is one glance at each header and nothing else. -1 if there is no whole batch.
     ``kproxys`` is the lowest producer id of transactions that have to be judged.
     """
-    glance, end, pos, behind = _GLANCE.unpack_from, len(record_set), 0, -1
+    glance, end, pos, last, before = _GLANCE.unpack_from, len(record_set), 0, -1, -1
     special = 0 if natively else CONTROL | TRANSACTIONAL if some_aborted else CONTROL
-    while end - pos >= _GLANCE.size:
-        base_offset, length, magic, attributes, delta, producer_id, count = glance(record_set, pos)
-        if magic != _MAGIC_V2 or attributes & special or producer_id >= kproxys or count < 1 or length < _LEAST_LENGTH:
+    least_length, overhead, last_start = _LEAST_LENGTH, LOG_OVERHEAD, end - _GLANCE.size
+    while pos <= last_start:
+        length, magic, attributes, producer_id, count = glance(record_set, pos)
+        if magic != _MAGIC_V2 or attributes & special or producer_id >= kproxys or count < 1 or length < least_length:
             return None
-        pos += LOG_OVERHEAD + length
-        if pos > end:
-            return behind
-        behind = base_offset + delta + 1
+        before, last = last, pos
+        pos += overhead + length
     # what is left, if it is of an older format, may be whole though it is short
-    return behind if end - pos <= MAGIC_OFFSET or record_set[pos + MAGIC_OFFSET] == _MAGIC_V2 else None
+    if end - pos > MAGIC_OFFSET and record_set[pos + MAGIC_OFFSET] != _MAGIC_V2:
+        return None
+    last = before if pos > end else last
+    if last < 0:
+        return -1
+    base_offset, delta = _OFFSETS.unpack_from(record_set, last)
+    return int(base_offset + delta + 1)
 
 
 def entries(record_set: Buffer) -> Iterator[memoryview]:

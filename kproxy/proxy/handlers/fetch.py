@@ -123,7 +123,7 @@ class Fetch(Handler):
                 ctx.cluster.learn_name(topic.topic_id, topic.name or "")
             reading.name_topics()
             return Again(reading.first(), exchange.notes["version"])
-        if _refuses_zstd(ctx, response) and exchange.upstream_version < FIRST_ZSTD:
+        if exchange.upstream_version < FIRST_ZSTD and _refuses_zstd(ctx, response):
             ctx.fetched.reencodes = True
             return Again(reading.first(), self.ask_version(ctx, exchange.client_version, exchange.upstream_version))
         return reading.take(response, exchange.upstream_version == exchange.client_version)
