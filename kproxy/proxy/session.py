@@ -646,4 +646,5 @@ def _decoded(head: Expected, exchange: Exchange, frame: bytearray) -> Message:
     api_key = head.slot.api_key if exchange.asked is None else exchange.asked
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)
-    return response_class(api_key).decode(view[body:], exchange.upstream_version)
+    known = response_class(api_key) if head.handler is None else head.handler.read_as(api_key, exchange)
+    return known.decode(view[body:], exchange.upstream_version)

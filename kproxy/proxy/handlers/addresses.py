@@ -12,6 +12,7 @@ from kproxy.codec._generated.find_coordinator import (
     FindCoordinatorResponseCoordinator,
 )
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.metadata_rows import MetadataBrokers
 from kproxy.proxy.context import Context
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
@@ -52,6 +53,11 @@ class Metadata(_Addresses):
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         """All brokers of the answer."""
         return [(row.node_id, row.host, row.port) for row in response.brokers]
+
+    def read_as(self, api_key: int, exchange: Exchange) -> type[Message]:
+        """Without partitions, where the answer can be the broker's but for its brokers."""
+        same = exchange.upstream_version == exchange.client_version
+        return MetadataBrokers if same else super().read_as(api_key, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The answer with kproxy's addresses."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeAlias
 
-from kproxy.codec.messages import Message
+from kproxy.codec.messages import Message, response_class
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest
@@ -100,6 +100,10 @@ class Handler:
     def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
         """What takes long of ``lower``: to be called before it, by any thread; None if nothing does."""
         return None
+
+    def read_as(self, api_key: int, exchange: Exchange) -> type[Message]:
+        """The class of the answer to the question of the exchange, which was asked by ``api_key``."""
+        return response_class(api_key)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """What to answer the client, or what else to ask or wait for."""
