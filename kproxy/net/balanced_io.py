@@ -13,7 +13,6 @@ class BalancedIO(SocketIO):
     __slots__ = ("_ends_told",)
 
     def __init__(self, sock: socket.socket) -> None:
-        """As ``SocketIO``."""
         super().__init__(sock)
         #: What the balancer said; None: nothing yet, or it speaks for itself.
         self._ends_told: Ends | None = None

@@ -74,16 +74,16 @@ class NoTraces:
     """Nobody listens."""
 
     def answered(self, ctx: "Context", slot: "Slot", now: float, size: int) -> None:
-        """As ``Traces``."""
+        pass
 
     def begun(self, transactional_id: str, client_id: str) -> None:
-        """As ``Traces``."""
+        pass
 
     def step(self, transactional_id: str, name: str) -> None:
-        """As ``Traces``."""
+        pass
 
     def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
-        """As ``Traces``."""
+        pass
 
 
 def traced_produce(frame: bytearray, layout: ProduceLayout, transactional_id: str | None = None) -> Traced:

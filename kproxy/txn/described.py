@@ -83,7 +83,6 @@ class Described(NamedTuple):
 
     @property
     def undecided_parts(self) -> int:
-        """As ``Listed``."""
         return len(self.parts)
 
 

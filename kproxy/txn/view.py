@@ -365,7 +365,6 @@ class IdView:
             self.copies[Producer(part.producer_id, part.epoch)] = named
 
     def forget_copies(self, producer: Producer, place: TopicPartition) -> None:
-        """As ``Views.forget_copies``."""
         left = {batch: at for batch, at in self.copies.pop(producer, {}).items() if batch[:2] != place}
         if left:
             self.copies[producer] = left

@@ -44,14 +44,12 @@ class ApplicationTransaction(ManagedTransaction):
         self.written = False
 
     def took(self, connection: int, *, answered: bool) -> None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self.written = True
         super().took(connection, answered=answered)
 
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         if self.doomed is None:
             await self.begin()
         return await super().write(batches, refused=refused, accepted=accepted)
@@ -132,19 +130,16 @@ class Application:
     # -- the consumer
 
     def joins(self, connection: int, *, rewinds: bool) -> None:
-        """As ``kproxy.proxy.applications.Application``."""
         self._consumers.add(connection)
         if rewinds or self.current.written:
             self._doom("the group rebalances")
         self._rewinds |= rewinds
 
     def leaves(self) -> None:
-        """As ``kproxy.proxy.applications.Application``."""
         if self.current.written:
             self._doom("the consumer leaves its group")
 
     def fetches(self) -> None:
-        """As ``kproxy.proxy.applications.Application``."""
         if self._rewinds:
             self._begin_anew("the consumer begins at its committed offsets")
 
@@ -208,7 +203,6 @@ class ApplicationsByRule:
         return self._of(of_producer(self._rules, client_id), client_id)
 
     def of_consumer(self, client_id: str, group_id: str) -> Application | None:
-        """As ``kproxy.proxy.applications.Applications``."""
         return self._of(of_consumer(self._rules, client_id, group_id), client_id)
 
     def _of(self, name: str | None, client_id: str) -> Application | None:

@@ -64,7 +64,6 @@ class ControlService:
         self._network = cluster.network
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
-        """As ``TransactionControl``."""
         name = transactional_id or f"{_DEFAULT_PREFIX}{client_id}"
         if self._native.has(name):
             return await self._native.begin(name, client_id, timeout_ms)
@@ -84,7 +83,6 @@ class ControlService:
         return view.claim is not None and view.claim.instance_id == self._coordinator.instance_id
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
-        """As ``TransactionControl``."""
         capture = self._begun.named(transactional_id)
         if capture is not None:
             with self._begun.ending(capture):
@@ -103,7 +101,6 @@ class ControlService:
         owner: OwnerId | None = None,
         abort_others: bool = False,
     ) -> Described:
-        """As ``TransactionControl``."""
         if self._native.is_open(transactional_id) or self._native.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.commit(transactional_id, batch_id, _producer(owner))
@@ -165,7 +162,6 @@ class ControlService:
     async def abort(
         self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
-        """As ``TransactionControl``."""
         if self._native.is_open(transactional_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.abort(transactional_id, _producer(owner))
@@ -183,7 +179,6 @@ class ControlService:
         return self._describe(transactional_id)
 
     async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
-        """As ``TransactionControl``."""
         _refuse_parts(transactional_id, self._native.has(transactional_id))
         await self._owned(transactional_id, owner)
         capture = self._open_here(transactional_id, owner)
@@ -204,7 +199,6 @@ class ControlService:
         owner: OwnerId | None = None,
         timeout_ms: int | None = None,
     ) -> Described:
-        """As ``TransactionControl``."""
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.log.check_timeout(longest)
         native = self._native.has(transactional_id)
@@ -219,7 +213,6 @@ class ControlService:
         return view.claim.timeout_ms if view is not None and view.claim is not None else DEFAULT_TIMEOUT_MS
 
     async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
-        """As ``TransactionControl``."""
         view = await self._found(transactional_id)
         capture = self._begun.named(transactional_id, member)
         if capture is not None:
@@ -230,7 +223,6 @@ class ControlService:
         return self._describe(transactional_id)
 
     async def abort_member(self, transactional_id: str, member: str) -> Described:
-        """As ``TransactionControl``."""
         await self._found(transactional_id)
         capture = self._begun.named(transactional_id, member)
         if capture is None:
@@ -240,19 +232,16 @@ class ControlService:
         return self._describe(transactional_id)
 
     async def reject(self, producer_id: int) -> None:
-        """As ``TransactionControl``."""
         await self._rejects.reject(producer_id)
 
     # -- what is told
 
     async def list(self) -> Sequence[Listed]:
-        """As ``TransactionControl``."""
         await self._asked(self._read_all)
         names = [view.transactional_id for view in self._log.views.all()]
         return [*self._native.list(), *(listed(self._describe(name)) for name in sorted(names))]
 
     async def describe(self, transactional_id: str) -> Described:
-        """As ``TransactionControl``."""
         if self._native.is_open(transactional_id):
             return self._native.describe(transactional_id)
         await self._found(transactional_id)

@@ -176,7 +176,6 @@ class Coordinator:
         await self._jobs.run(lambda: owner.prepare(request))
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """As ``Jobs``."""
         return self._jobs.start(work)
 
 

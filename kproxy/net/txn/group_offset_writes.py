@@ -20,7 +20,6 @@ class GroupOffsets:
         return await check_member(self._cluster, offsets)
 
     def check_room(self) -> None:
-        """As ``kproxy.net.txn.owner_services.Groups``."""
         self._mirror.check_room()
 
     def committed(self, transactional_id: str, producer: Producer) -> None:

@@ -63,7 +63,6 @@ class ImplicitTransactions:
         return self._applications.some
 
     def of(self, client_id: str) -> ImplicitTransaction | None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
         capture: ImplicitTransaction | None = self.begun.of(client_id)
         if capture is None and self._applications.some:
             application = self._applications.of_producer(client_id)
@@ -72,7 +71,6 @@ class ImplicitTransactions:
         return _NOWHERE if capture is None and client_id.startswith(TXN_CLIENTS) else capture
 
     def of_consumer(self, client_id: str, group_id: str) -> Application | None:
-        """As ``kproxy.proxy.applications.Applications``."""
         return self._applications.of_consumer(client_id, group_id)
 
     def parties(self) -> Parties:

@@ -164,7 +164,6 @@ class LogOwner:
             self.id.doom(_RESTARTED)
 
     def _admit(self, request: TxnRequest, coordinator: str | None = COORDINATOR) -> None:
-        """As ``TransactionalId.admit``."""
         self.used_at = trio.current_time()
         view = self.keeper.view
         self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
@@ -399,7 +398,6 @@ class LogOwner:
         return not committed and also.reason == ASKED and last is not None and last.reason == DOOMED
 
     def _repeated(self, request: TxnRequest, committed: bool) -> Producer | None:
-        """As ``TransactionalId.repeated_end``."""
         found = self.id.repeated_end(request, last_end(self.keeper.view), committed=committed)
         if found is not None and self.transaction is None and not committed:
             self.id.doomed = None  # the client has aborted what was lost

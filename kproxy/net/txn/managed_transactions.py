@@ -85,13 +85,11 @@ class ManagedTransaction:
     # -- what is written
 
     def took(self, connection: int, *, answered: bool) -> None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self._open += 1
         if answered:
             self._connections.add(connection)
 
     def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         found = (ReceivedBatch(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
         if self.doomed is None and self._repeats.came(connection, found):
             self.failed("records of the client came again over another connection")
@@ -99,7 +97,6 @@ class ManagedTransaction:
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         if refused:
             self.failed("a batch of the client was refused")
         if self.doomed is not None:
@@ -125,7 +122,6 @@ class ManagedTransaction:
             self._coordinator.start(self.give_up)
 
     def done(self) -> None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransaction``."""
         self._open -= 1
         self._through.unpark_all()
 
@@ -213,7 +209,6 @@ class ManagedTransactions:
         return iter(self._open.values())
 
     def of(self, client_id: str) -> ManagedTransaction | None:
-        """As ``kproxy.proxy.implicit_produce.ImplicitTransactionFinder``."""
         return self._by_client.get(client_id)
 
     def named(self, transactional_id: str, member: str = "") -> ManagedTransaction | None:

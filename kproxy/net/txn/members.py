@@ -128,7 +128,6 @@ class MemberTransaction(ManagedTransaction):
         self._joined: Member | None = None
 
     async def join(self) -> None:
-        """As ``Members.join``."""
         self._joined = await self._members.join(self._wanted)
 
     async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:

@@ -68,7 +68,6 @@ class OffsetMirror:
                 del self._unfenced[next(iter(self._unfenced))]
 
     def check_room(self) -> None:
-        """As ``kproxy.net.txn.owner_services.Groups``."""
         was_full, self._is_full = self._is_full, self._log.views.offsets_bytes >= _MOST_BYTES
         if not self._is_full:
             return

@@ -241,7 +241,6 @@ class Transactions:
 
     @property
     def version(self) -> int:
-        """As ``waits.Changes``."""
         return self.follower.version
 
     async def changed(self, seen: int) -> None:

@@ -61,7 +61,6 @@ class TopicPolicies:
         return {place: errors[place[0]] for place in places if place[0] in errors}
 
     def is_known_writable(self, place: TopicPartition) -> bool:
-        """As ``kproxy.net.txn.owner_services.Topics``."""
         known = self._fresh(place[0])
         return known is not None and not known.compacted and not is_own_topic(place[0])
 

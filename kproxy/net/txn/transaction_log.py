@@ -32,7 +32,6 @@ class ViewSink:
         self.listeners: list[Callable[[Entry], None]] = []
 
     def restart(self, partition: int, start: int) -> None:
-        """As ``LogSink``."""
         self._views.restart(partition, start)
 
     def apply(
@@ -45,7 +44,6 @@ class ViewSink:
         key: bytes | None,
         value: bytes | None,
     ) -> None:
-        """As ``LogSink``."""
         self._tell(self._views.apply(partition, Stand(offset, timestamp_ms), key, value))
 
     def begin_without(self, partition: int) -> None:
@@ -58,7 +56,7 @@ class ViewSink:
                 listener(entry)
 
     def advanced(self, partition: int, end: int) -> None:
-        """As ``LogSink``."""
+        pass
 
 
 def make_views() -> Views:

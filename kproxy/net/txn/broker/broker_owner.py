@@ -167,7 +167,6 @@ class BrokerOwner:
         return self._upstream
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
-        """As ``TransactionalId.admit``."""
         self.used_at = trio.current_time()
         self.id.admit(request, coordinator)
 
@@ -232,7 +231,6 @@ class BrokerOwner:
             transaction.added_groups.add(group_id)
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """As ``Backend.takes_at_once``."""
         transaction = self._transaction
         return self.policy.has_job or (
             transaction is not None
