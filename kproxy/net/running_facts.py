@@ -28,7 +28,7 @@ from kproxy.proxy.facts import (
     TransactionsFact,
     not_ready_reasons,
 )
-from kproxy.proxy.last_faults import Whose
+from kproxy.proxy.last_faults import ClientOrigin
 from kproxy.proxy.stats import Stats
 
 _MOST_ERRORS: Final = 20
@@ -106,12 +106,12 @@ class Facts:
             aborts=sum(stats.aborts.values()),
         )
 
-    def _faults(self) -> dict[Whose, Fault]:
+    def _faults(self) -> dict[ClientOrigin, Fault]:
         """The last of each client and host, whether it is still connected or not."""
         faults = dict(self._server.last_faults.by_client)
         for connection in self._server.connections:
             session = connection.session
-            whose = Whose(session.client.client_id, connection.client.peer_host)
+            whose = ClientOrigin(session.client.client_id, connection.client.peer_host)
             known = faults.get(whose)
             if session.fault is not None and (known is None or known.at < session.fault.at):
                 faults[whose] = session.fault
@@ -147,12 +147,12 @@ class Facts:
         faults = self._faults()
         return Rows(len(groups), [self._client(key, group, faults) for key, group in busiest[:MOST_ROWS]])
 
-    def _client(self, key: tuple[str, ...], group: list[Connection], faults: dict[Whose, Fault]) -> ClientFact:
+    def _client(self, key: tuple[str, ...], group: list[Connection], faults: dict[ClientOrigin, Fault]) -> ClientFact:
         client_id, software, software_version, host, principal = key
         versions: dict[int, int] = {}
         for connection in group:
             versions.update(connection.session.used)
-        fault = faults.get(Whose(client_id, host))
+        fault = faults.get(ClientOrigin(client_id, host))
         return ClientFact(
             client_id=client_id,
             software_name=software,

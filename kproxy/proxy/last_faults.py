@@ -8,7 +8,7 @@ from kproxy.proxy.context import Fault
 _MOST: Final = 256
 
 
-class Whose(NamedTuple):
+class ClientOrigin(NamedTuple):
     """A client, and where it came from."""
 
     client_id: str
@@ -20,13 +20,13 @@ class LastFaults:
 
     def __init__(self) -> None:
         """Nothing went wrong."""
-        self.by_client: dict[Whose, Fault] = {}
+        self.by_client: dict[ClientOrigin, Fault] = {}
 
     def note(self, client_id: str, host: str, fault: Fault | None) -> None:
         """Takes over what a connection knows, when it ends."""
         if fault is None:
             return
-        whose = Whose(client_id, host)
+        whose = ClientOrigin(client_id, host)
         self.by_client.pop(whose, None)
         if len(self.by_client) >= _MOST:
             del self.by_client[next(iter(self.by_client))]

@@ -15,7 +15,7 @@ from kproxy.dedup.refused import Refused
 
 
 @dataclass(slots=True)
-class _Told:
+class _Refusal:
     """A refusal that a client is told."""
 
     error_code: int
@@ -48,7 +48,7 @@ class Refusals:
     def __init__(self) -> None:
         """None."""
         self._to_tell: dict[TrackKey, int] = {}
-        self._told: dict[TrackKey, _Told] = {}
+        self._told: dict[TrackKey, _Refusal] = {}
         #: Whether there is one; asked for each request.
         self.some = False
 
@@ -66,7 +66,7 @@ class Refusals:
         before = self._told.get(key)
         if before is not None:
             refused = refused.behind(before.refused)
-        self._told[key] = _Told(error_code, refused, 2 * depth - 1, here)
+        self._told[key] = _Refusal(error_code, refused, 2 * depth - 1, here)
         self.some = True
 
     def of(

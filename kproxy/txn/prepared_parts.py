@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kproxy.txn.view import IdView
 
 
-class Also(NamedTuple):
+class DecisionScope(NamedTuple):
     """What a decision covers beside the open transaction, and what makes it known again."""
 
     #: A commit under a batch id that was committed before changes nothing.
@@ -25,7 +25,7 @@ class Also(NamedTuple):
     reason: str = ASKED
 
 
-class Beside(NamedTuple):
+class DecidedParts(NamedTuple):
     """The same, as the decision's record says it."""
 
     batch_id: str | None = None
@@ -34,9 +34,9 @@ class Beside(NamedTuple):
 
 #: How many members a decision may name: its record, which tells what each wrote, must be one that brokers take.
 MOST_MEMBERS: Final = 1_000
-ALONE: Final = Also()
-EVERYTHING: Final = Also(every=True)
-NOTHING_BESIDE: Final = Beside()
+ALONE: Final = DecisionScope()
+EVERYTHING: Final = DecisionScope(every=True)
+NOTHING_BESIDE: Final = DecidedParts()
 
 
 def named_parts(view: "IdView") -> set[str]:
@@ -45,7 +45,7 @@ def named_parts(view: "IdView") -> set[str]:
     return (open_ones | {one.name for one in view.prepared.values()}) - {""}
 
 
-def prepared_parts(view: "IdView | None", also: Also) -> tuple["TransactionPrepare", ...]:
+def prepared_parts(view: "IdView | None", also: DecisionScope) -> tuple["TransactionPrepare", ...]:
     """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
     prepared = list(view.prepared.values()) if view is not None else []
     if also.every:

@@ -13,7 +13,7 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot_views import decode_views, encode_views
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 
 #: Bytes of the views in a chunk: a batch with one chunk stays well below the 1 MiB that topics take.
 CHUNK_BYTES: Final = 500_000
@@ -76,7 +76,7 @@ class Step(NamedTuple):
 
     views: Sequence[IdView]
     """To begin with: the log says this before the first of ``records``."""
-    records: Sequence[tuple[Entry, Stand]]
+    records: Sequence[tuple[Entry, LogPosition]]
     """To be applied, in order."""
     rejected: Collection[int] = ()
     """To begin with, as ``views``: the producer ids that are rejected."""
@@ -102,14 +102,14 @@ class PartitionLoader:
         self.up_to = start
         self.last_size = 0
         self._chunks = _Chunks()
-        self._held: list[tuple[Entry, Stand]] = []
+        self._held: list[tuple[Entry, LogPosition]] = []
 
     @property
     def is_due(self) -> bool:
         """Whether somebody should take a snapshot."""
         return self.is_sure and is_due(self.records, self.size, self.last_size)
 
-    def take(self, entry: Entry, at: Stand, size: int) -> Step:
+    def take(self, entry: Entry, at: LogPosition, size: int) -> Step:
         """The next record, with the bytes of its key and value. RemoteProtocolError if it is damaged."""
         if isinstance(entry.body, TransactionSnapshot):
             return self._snapshot(entry.body, at)
@@ -125,7 +125,7 @@ class PartitionLoader:
         held, self.is_sure, self._held = self._held, True, []
         return Step((), held)
 
-    def _snapshot(self, chunk: TransactionSnapshot, at: Stand) -> Step:
+    def _snapshot(self, chunk: TransactionSnapshot, at: LogPosition) -> Step:
         if chunk.up_to < 0:
             raise RemoteProtocolError(f"snapshot up to {chunk.up_to} at offset {at.offset}")
         if chunk.up_to > at.offset:

@@ -35,9 +35,9 @@ from kproxy.txn.view_values import (
     Claim,
     Decided,
     Joined,
+    LogPosition,
     Ongoing,
     Prepared,
-    Stand,
     Unended,
 )
 
@@ -163,15 +163,15 @@ def _view(row: TransactionViewsId) -> IdView:
         aborted_members={one.producer_id: EpochSet(one.epochs) for one in row.aborted_members},
         batch_ids=deque(row.batch_ids, maxlen=BATCH_IDS),
         expired=row.expired,
-        touched=Stand(row.touched_offset, row.touched_timestamp_ms),
+        touched=LogPosition(row.touched_offset, row.touched_timestamp_ms),
     )
     if row.claim is not None:
         view.claim = Claim.of(
             decode_stored(TransactionClaim, row.claim.record),
-            Stand(row.claim.offset, row.claim.timestamp_ms),
+            LogPosition(row.claim.offset, row.claim.timestamp_ms),
         )
     if row.ongoing is not None:
-        since = Stand(row.ongoing.offset, row.ongoing.timestamp_ms)
+        since = LogPosition(row.ongoing.offset, row.ongoing.timestamp_ms)
         view.ongoing = Ongoing(Producer(row.ongoing.producer_id, row.ongoing.epoch), since)
     if row.last is not None:
         view.last = _decided(row.last)
@@ -188,7 +188,7 @@ def _decided(row: TransactionViewsDecided) -> Decided:
         row.committed,
         row.reason,
         row.by_claim,
-        Stand(row.offset, row.timestamp_ms),
+        LogPosition(row.offset, row.timestamp_ms),
     )
 
 
@@ -197,14 +197,14 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
         batch = (copy.topic, copy.partition, copy.base_sequence)
         view.copies.setdefault(Producer(copy.producer_id, copy.epoch), {})[batch] = copy.base_offset
     for one in row.members:
-        owner, at = Producer(one.owner_producer_id, one.owner_epoch), Stand(one.offset, one.timestamp_ms)
+        owner, at = Producer(one.owner_producer_id, one.owner_epoch), LogPosition(one.offset, one.timestamp_ms)
         native = _native(one.native) if one.native is not None else None
         view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at, native)
     for left in row.unended:
         view.unended[Producer(left.producer_id, left.epoch)] = _unended(left)
     for part in row.prepared:
         record = decode_stored(TransactionPrepare, part.record)
-        at = Stand(part.offset, part.timestamp_ms)
+        at = LogPosition(part.offset, part.timestamp_ms)
         view.prepared[Producer(record.producer_id, record.epoch)] = Prepared(record, part.name, at)
     for bound in row.bounds:
         places = view.bounds.setdefault(Producer(bound.producer_id, bound.epoch), {})

@@ -33,13 +33,13 @@ from kproxy.txn.view_values import (
     Claim,
     Decided,
     Joined,
+    LogPosition,
     Ongoing,
     Prepared,
-    Stand,
     Unended,
 )
 
-__all__ = ["IdView", "Stand"]
+__all__ = ["IdView", "LogPosition"]
 
 _NOBODY: Final = Producer(-1, -1)
 
@@ -75,7 +75,7 @@ class IdView:
     last: Decided | None = None
     batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
     expired: bool = False
-    touched: Stand = Stand(-1, -1)  # noqa: RUF009  # a constant
+    touched: LogPosition = LogPosition(-1, -1)  # noqa: RUF009  # a constant
 
     # -- what is asked
 
@@ -160,14 +160,14 @@ class IdView:
 
     # -- what is read
 
-    def apply(self, body: Any, at: Stand) -> bool:
+    def apply(self, body: Any, at: LogPosition) -> bool:
         """Takes the next record of this id; False if it changes nothing, for it came too late or from nobody."""
         took = _RULES[type(body)](self, body, at)
         if took:
             self.touched = at
         return took
 
-    def _claim(self, body: TransactionClaim, at: Stand) -> bool:
+    def _claim(self, body: TransactionClaim, at: LogPosition) -> bool:
         """Claims are ordered by (generation, epoch); of two to one place the first in the log wins."""
         sound = body.epochs > 0 and body.first_epoch >= 0 and body.first_epoch + body.epochs - 1 <= LAST_EPOCH
         if not sound or not self._is_next(body):
@@ -192,7 +192,7 @@ class IdView:
             return LOST
         return self.last.reason if self.last is not None and self.is_doomed else LOST_MEMBERS
 
-    def _claim_of(self, body: TransactionClaim, at: Stand) -> Claim:
+    def _claim_of(self, body: TransactionClaim, at: LogPosition) -> Claim:
         """The claim, with the identity that the client has after it.
 
         A claim that names no new identity is made on behalf of the producer that has the id. So is one whose identity
@@ -250,7 +250,7 @@ class IdView:
         if joined is not None and joined.native is not None:
             self.unended.setdefault(part, Unended(joined.native, joined.name, committed, empty))
 
-    def _partitions(self, body: TransactionPartitions, at: Stand) -> bool:
+    def _partitions(self, body: TransactionPartitions, at: LogPosition) -> bool:
         producer = Producer(body.producer_id, body.epoch)
         if not self._may_write(producer, body.nonce):
             return False
@@ -260,7 +260,7 @@ class IdView:
         self._begin(producer, at)
         return True
 
-    def _begin(self, producer: Producer, at: Stand) -> None:
+    def _begin(self, producer: Producer, at: LogPosition) -> None:
         if producer not in self.members and (self.ongoing is None or self.ongoing.producer != producer):
             self.ongoing = Ongoing(producer, at)
 
@@ -276,7 +276,7 @@ class IdView:
     def _is_open(self, producer: Producer) -> bool:
         return producer not in self.prepared and self.verdict(producer) is Verdict.UNDECIDED
 
-    def _offsets(self, body: TransactionOffsets, at: Stand) -> bool:
+    def _offsets(self, body: TransactionOffsets, at: LogPosition) -> bool:
         producer = Producer(body.producer_id, body.epoch)
         if not self._may_write(producer, body.nonce):
             return False
@@ -284,7 +284,7 @@ class IdView:
         self._begin(producer, at)
         return True
 
-    def _member(self, body: TransactionMember, at: Stand) -> bool:
+    def _member(self, body: TransactionMember, at: LogPosition) -> bool:
         owner = Producer(body.producer_id, body.epoch)
         member = Producer(body.member_producer_id, body.member_epoch)
         known = member in self.members or member.producer_id in self.generations or not self._is_open(member)
@@ -295,7 +295,7 @@ class IdView:
         self._begin(owner, at)
         return True
 
-    def _prepare(self, body: TransactionPrepare, at: Stand) -> bool:
+    def _prepare(self, body: TransactionPrepare, at: LogPosition) -> bool:
         producer = Producer(body.producer_id, body.epoch)
         if not self._may_write(producer, body.nonce):
             return False
@@ -305,7 +305,7 @@ class IdView:
             self.ongoing = None
         return True
 
-    def _decision(self, body: TransactionDecision, at: Stand) -> bool:
+    def _decision(self, body: TransactionDecision, at: LogPosition) -> bool:
         """Counts if it is the owner's, of an epoch of its block, and every part that it names may be decided."""
         producer = Producer(body.producer_id, body.epoch)
         if producer in self.members or not self._may_write(producer, body.nonce):
@@ -369,13 +369,13 @@ class IdView:
         if left:
             self.copies[producer] = left
 
-    def _mirrored(self, body: TransactionMirrored, at: Stand) -> bool:
+    def _mirrored(self, body: TransactionMirrored, at: LogPosition) -> bool:
         return self.unmirrored.remove(Producer(body.producer_id, body.epoch), body.group_id)
 
-    def _ended(self, body: TransactionEnded, at: Stand) -> bool:
+    def _ended(self, body: TransactionEnded, at: LogPosition) -> bool:
         return self.unended.pop(Producer(body.producer_id, body.epoch), None) is not None
 
-    def _expiry(self, body: TransactionExpiry, at: Stand) -> bool:
+    def _expiry(self, body: TransactionExpiry, at: LogPosition) -> bool:
         if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.unended:
             return False
         self.expired = True  # the last decision stays: the client may not have received its answer
@@ -394,7 +394,7 @@ def _holds(sets: Mapping[int, EpochSet], producer: Producer) -> bool:
     return epochs is not None and producer.epoch in epochs
 
 
-_RULES: Mapping[type, Callable[[IdView, Any, Stand], bool]] = MappingProxyType(
+_RULES: Mapping[type, Callable[[IdView, Any, LogPosition], bool]] = MappingProxyType(
     {
         TransactionClaim: IdView._claim,
         TransactionPartitions: IdView._partitions,

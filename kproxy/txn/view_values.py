@@ -23,8 +23,8 @@ LOST_MEMBERS: Final = "claim, of members"
 BATCH_IDS: Final = 128
 
 
-class Stand(NamedTuple):
-    """Where in the log a record stands, and when the broker took it (ms since 1970)."""
+class LogPosition(NamedTuple):
+    """The offset of a record, and when the broker took it (ms since 1970)."""
 
     offset: int
     timestamp_ms: int
@@ -45,12 +45,12 @@ class Claim:
     timeout_ms: int
     instance_id: str
     client_id: str
-    at: Stand
+    at: LogPosition
     #: Whether the client's identity is the one that this claim named. Not in snapshots: then its claimant claims again.
     names_client: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
-    def of(cls, body: TransactionClaim, at: Stand) -> "Claim":
+    def of(cls, body: TransactionClaim, at: LogPosition) -> "Claim":
         """What a record claims."""
         return cls(
             body.generation,
@@ -80,7 +80,7 @@ class Ongoing(NamedTuple):
     """A transaction that has begun and is not decided."""
 
     producer: Producer
-    since: Stand
+    since: LogPosition
 
 
 class Decided(NamedTuple):
@@ -93,7 +93,7 @@ class Decided(NamedTuple):
     reason: str
     #: Nobody asked for it: a claim aborted what was open, and the client may not know.
     by_claim: bool
-    at: Stand
+    at: LogPosition
 
 
 class BrokerTransaction(NamedTuple):
@@ -113,7 +113,7 @@ class Joined(NamedTuple):
     owner: Producer
     name: str
     nonce: bytes
-    at: Stand
+    at: LogPosition
     #: None: its data stand under its own producer id, and the log alone says what becomes of them.
     native: BrokerTransaction | None = None
 
@@ -138,4 +138,4 @@ class Prepared(NamedTuple):
 
     record: TransactionPrepare
     name: str
-    at: Stand
+    at: LogPosition

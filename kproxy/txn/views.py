@@ -15,7 +15,7 @@ from kproxy.txn.log_records import Entry, UnknownRecord, decode
 from kproxy.txn.snapshot import PartitionLoader
 from kproxy.txn.unknown import UnknownProducers
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
@@ -60,7 +60,7 @@ class Views:
         self.foreign.discard(partition)
         self._loaders[partition] = PartitionLoader(start)
 
-    def apply(self, partition: int, at: Stand, key: bytes | None, value: bytes | None) -> list[Entry]:
+    def apply(self, partition: int, at: LogPosition, key: bytes | None, value: bytes | None) -> list[Entry]:
         """Takes the next record of a partition; what changed something: with a snapshot, also records that came before.
 
         What follows a record that is not understood is not applied: it might have been a claim.
@@ -96,7 +96,7 @@ class Views:
         """How far a partition is read; from its first record on, unless ``restart`` said otherwise."""
         return self._loaders.setdefault(partition, PartitionLoader(0))
 
-    def _apply(self, partition: int, entry: Entry, at: Stand) -> bool:
+    def _apply(self, partition: int, entry: Entry, at: LogPosition) -> bool:
         if isinstance(entry.body, TransactionReject):
             return self._reject(partition, entry.body.producer_id)
         name = entry.transactional_id

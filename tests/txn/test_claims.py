@@ -18,7 +18,7 @@ from kproxy.txn.claims import (
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.log_records import Entry, decode, encode
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from verification.models.transaction_log import bodies
 
 FRESH = 4000
@@ -32,7 +32,7 @@ def claimant(client: Producer = CLIENT, resumed: Producer = NOBODY, nonce: int =
 def claimed(view: IdView, who: Claimant, fresh: int = FRESH) -> None:
     """Has the view show the next claim."""
     body = next_claim(view, who, fresh)
-    assert view.apply(decode(*encode(Entry("id", body))).body, Stand(0, 0))
+    assert view.apply(decode(*encode(Entry("id", body))).body, LogPosition(0, 0))
 
 
 def test_the_first_claim_takes_a_fresh_producer_id() -> None:
@@ -149,14 +149,14 @@ class TestResuming:
         assert first is not None
         body = bodies.decision(1, first, True, next_client=Producer(7, 4))
         body.nonce = claimant(NOBODY).nonce
-        assert view.apply(body, Stand(1, 1))
+        assert view.apply(body, LogPosition(1, 1))
         refuse_replaced(view, Producer(7, 3))
         assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 5)
         second = view.next_epoch()
         assert second is not None
         begun = bodies.partitions(1, second, {("t", 0): 0})
         begun.nonce = claimant(NOBODY).nonce
-        assert view.apply(begun, Stand(2, 2))
+        assert view.apply(begun, LogPosition(2, 2))
         with pytest.raises(TxnError, match="PRODUCER_FENCED"):
             refuse_replaced(view, Producer(7, 3))
         refuse_replaced(view, Producer(7, 4))
@@ -169,7 +169,7 @@ class TestResuming:
         assert first is not None
         body = bodies.decision(1, first, True, next_client=Producer(7, 4))
         body.nonce = claimant(NOBODY).nonce
-        assert view.apply(body, Stand(1, 1))
+        assert view.apply(body, LogPosition(1, 1))
         with pytest.raises(TxnError, match="PRODUCER_FENCED"):
             refuse_replaced(view, zombie)
 
@@ -180,7 +180,7 @@ class TestResuming:
         assert first is not None
         begun = bodies.partitions(1, first, {("t", 0): 0})
         begun.nonce = claimant(NOBODY).nonce
-        assert view.apply(begun, Stand(1, 1))
+        assert view.apply(begun, LogPosition(1, 1))
         claimed(view, claimant(Producer(7, 4), nonce=2))
         assert view.last is not None
         assert view.last.by_claim

@@ -6,7 +6,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.described import Described, Listed, Part
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log.bodies import (
     CLIENT,
@@ -30,7 +30,7 @@ def told_of(*records: Message) -> Described:
     """What is told behind records, each of which has to count."""
     view = IdView("id")
     for offset, body in enumerate(records):
-        assert view.apply(body, Stand(offset, 1000 + offset)), body
+        assert view.apply(body, LogPosition(offset, 1000 + offset)), body
     return describe(view)
 
 

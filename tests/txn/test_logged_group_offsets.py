@@ -12,7 +12,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.logged_group_offsets import Commit, is_other_generation, one_of_each_member, undecided, unmirrored
-from kproxy.txn.view import Stand
+from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
 
 PLACE = ("t", 0)
@@ -28,7 +28,7 @@ class Log:
 
     def add(self, name: str, body: Message) -> None:
         key, value = encode(Entry(name, body))
-        assert self.views.apply(0, Stand(self._offset, self._offset), key, value)
+        assert self.views.apply(0, LogPosition(self._offset, self._offset), key, value)
         self._offset += 1
 
     def producer(self, name: str) -> int:

@@ -5,9 +5,9 @@ import pytest
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.prepared_parts import EVERYTHING, Also, named_parts, prepared_parts
+from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, named_parts, prepared_parts
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import Joined, Prepared
 
 
@@ -16,12 +16,12 @@ def view_with(*names: str) -> IdView:
     view = IdView("id")
     for epoch, name in enumerate(names):
         record = TransactionPrepare(producer_id=TXN_BITS | 1, epoch=epoch)
-        view.prepared[Producer(TXN_BITS | 1, epoch)] = Prepared(record, name, Stand(epoch, 0))
+        view.prepared[Producer(TXN_BITS | 1, epoch)] = Prepared(record, name, LogPosition(epoch, 0))
     return view
 
 
 def epochs(view: IdView | None, members: tuple[str, ...] | None) -> list[int]:
-    return [record.epoch for record in prepared_parts(view, Also(members=members))]
+    return [record.epoch for record in prepared_parts(view, DecisionScope(members=members))]
 
 
 def test_a_plain_end_decides_the_open_transaction_alone() -> None:
@@ -41,7 +41,7 @@ def test_everything_is_covered_whatever_its_name() -> None:
 
 def test_members_that_are_open_or_prepared_are_named_the_owners_own_parts_are_not() -> None:
     view = view_with("", "a", "b")
-    at = Stand(0, 0)
+    at = LogPosition(0, 0)
     view.members[Producer(TXN_BITS | 2, 0)] = Joined(Producer(TXN_BITS | 1, 0), "c", b"", at, None)
     view.members[Producer(TXN_BITS | 2, 1)] = Joined(Producer(TXN_BITS | 1, 0), "a", b"", at, None)
     assert named_parts(view) == {"a", "b", "c"}
@@ -54,5 +54,5 @@ def test_nothing_is_prepared_of_an_id_that_the_log_does_not_know() -> None:
 @pytest.mark.parametrize("view", [None, view_with("", "a")])
 def test_members_that_prepared_nothing_are_an_error(view: IdView | None) -> None:
     with pytest.raises(TxnError, match="b, c") as caught:
-        prepared_parts(view, Also(members=("c", "b")))
+        prepared_parts(view, DecisionScope(members=("c", "b")))
     assert caught.value.error_code is ErrorCode.INVALID_REQUEST

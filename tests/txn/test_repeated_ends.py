@@ -6,7 +6,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
 from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.snapshot_views import decode_views, encode_views
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from verification.models.transaction_log.bodies import CLIENT, claim, decision, expiry, partitions, producer
 
 P0, P1, P2 = (producer(100, epoch) for epoch in range(3))
@@ -16,7 +16,7 @@ NEXT = Producer(7, 1)
 def view_of(*records: Message) -> IdView:
     view = IdView("id")
     for offset, body in enumerate(records):
-        assert view.apply(body, Stand(offset, offset))
+        assert view.apply(body, LogPosition(offset, offset))
     return view
 
 

@@ -15,7 +15,7 @@ from kproxy.txn.log_records import Entry, RawRecord, UnknownRecord, decode, enco
 from kproxy.txn.snapshot import CHUNK_BYTES, PartitionLoader, is_due, snapshot_records
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from kproxy.txn.views import Views
 from verification.models.transaction_log.bodies import (
@@ -86,7 +86,7 @@ class Log:
         first = self.start if start is None else start
         views.restart(0, first)
         for offset, (key, value) in list(enumerate(self.records))[first:end]:
-            views.apply(0, Stand(offset, 1000 + offset), key, value)
+            views.apply(0, LogPosition(offset, 1000 + offset), key, value)
         return views
 
     def snapshot(self, up_to: int, writer: int = 1, chunk_bytes: int = CHUNK_BYTES) -> list[RawRecord]:
@@ -179,7 +179,7 @@ def test_what_is_applied_with_a_snapshot_is_told(log: Log) -> None:
     log.start = len(log.records)
     log.append("a", decision(1, P5, True))
     views = log.read()
-    came = [views.apply(0, Stand(len(log.records), 0), *raw) for raw in snapshot]
+    came = [views.apply(0, LogPosition(len(log.records), 0), *raw) for raw in snapshot]
     assert [entry.body for entry in came[-1]] == [decision(1, P5, True)]
 
 
@@ -226,9 +226,9 @@ def test_a_snapshot_of_nothing_is_one(log: Log) -> None:
 def test_what_is_no_snapshot_is_refused(body: TransactionSnapshot) -> None:
     loader = PartitionLoader(3)
     with pytest.raises(RemoteProtocolError):
-        loader.take(Entry("", body), Stand(3, 0), 10)
+        loader.take(Entry("", body), LogPosition(3, 0), 10)
     views = Views()
-    views.apply(0, Stand(3, 0), *encode(Entry("", body)))
+    views.apply(0, LogPosition(3, 0), *encode(Entry("", body)))
     assert views.foreign == {0}
 
 
@@ -248,7 +248,7 @@ def test_a_log_without_its_beginning_continues_with_what_is_left(log: Log) -> No
     assert [entry.transactional_id for entry in views.begin_without(0)] == ["b"] * 4
     assert views.knows(0)
     assert set(said(views)) == {"b"}
-    views.apply(0, Stand(len(log.records), 0), *encode(Entry("c", claim(9, producer(103, 0)))))
+    views.apply(0, LogPosition(len(log.records), 0), *encode(Entry("c", claim(9, producer(103, 0)))))
     assert views.of("c") is not None
 
 
@@ -348,7 +348,7 @@ def test_a_snapshot_of_records_that_are_not_in_the_log_is_ignored() -> None:
     """The log was truncated, or made again, while it was on its way."""
     loader = PartitionLoader(0)
     (raw,) = snapshot_records([], 100, nonce(9))
-    loader.take(decode(*raw), Stand(7, 0), 10)
+    loader.take(decode(*raw), LogPosition(7, 0), 10)
     assert (loader.up_to, loader.last_size) == (0, 0)
 
 
@@ -356,7 +356,7 @@ def version_of(*records: Message) -> int:
     """Of the views of one id after these records."""
     view = IdView("a")
     for offset, body in enumerate(records):
-        assert view.apply(body, Stand(offset, 0))
+        assert view.apply(body, LogPosition(offset, 0))
     return int.from_bytes(encode_views([view])[:2], "big")
 
 

@@ -16,7 +16,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
 from verification.models.transaction_log.bodies import (
     CLIENT,
@@ -45,14 +45,14 @@ def view_of(*records: Message) -> IdView:
     """The view behind records, each of which has to count."""
     view = IdView("id")
     for offset, body in enumerate(records):
-        assert view.apply(body, Stand(offset, 1000 + offset)), body
+        assert view.apply(body, LogPosition(offset, 1000 + offset)), body
     return view
 
 
 def refuses(view: IdView, body: Message) -> bool:
     """Whether a record changes nothing at all."""
     before = view_state(view)
-    return not view.apply(body, Stand(99, 9999)) and view_state(view) == before
+    return not view.apply(body, LogPosition(99, 9999)) and view_state(view) == before
 
 
 def view_state(view: IdView) -> str:
@@ -89,7 +89,7 @@ def test_a_new_generation_may_have_any_producer_id_that_is_fresh(number: int) ->
     """Brokers give producer ids in blocks: a later one may be lower."""
     view = view_of(claim(1, P0))
     fresh = producer(number, 0)
-    assert view.apply(claim(2, fresh, generation=2), Stand(1, 0))
+    assert view.apply(claim(2, fresh, generation=2), LogPosition(1, 0))
     assert view.next_epoch() == fresh
 
 
@@ -98,7 +98,7 @@ def test_an_identity_is_new_if_its_epoch_is_higher(number: int) -> None:
     """0 is the first producer id that a cluster gives."""
     view = view_of(claim(1, P0, client=Producer(number, 3)))
     for at, epoch, then in ((1, 2, 3), (2, 3, 3), (3, 4, 4)):
-        assert view.apply(claim(at + 1, producer(100, 2 * at), client=Producer(number, epoch)), Stand(at, 0))
+        assert view.apply(claim(at + 1, producer(100, 2 * at), client=Producer(number, epoch)), LogPosition(at, 0))
         assert view.client == Producer(number, then)
         assert view.claim is not None
         assert view.claim.names_client is (epoch == 4)
@@ -108,7 +108,7 @@ def test_a_claim_for_nobody_gives_nobody_the_id() -> None:
     """No kproxy writes it as the first, and none may fail when it reads one."""
     view = view_of(claim(1, P0, client=NOBODY))
     assert view.client == NOBODY
-    assert view.apply(claim(2, P2, client=Producer(0, 0)), Stand(1, 0))
+    assert view.apply(claim(2, P2, client=Producer(0, 0)), LogPosition(1, 0))
     assert view.client == Producer(0, 0)
 
 
@@ -120,7 +120,7 @@ def test_whether_the_owner_wrote_anything_itself() -> None:
 def test_a_claim_begins_behind_the_block_of_the_last_one() -> None:
     view = view_of(claim(1, P0, epochs=2))
     assert refuses(view, claim(2, P1))
-    assert view.apply(claim(2, P2), Stand(1, 0))
+    assert view.apply(claim(2, P2), LogPosition(1, 0))
     assert view.claim is not None
     assert view.claim.end_epoch == 4
 
@@ -134,7 +134,7 @@ def test_a_new_generation_needs_a_producer_id_that_nobody_used() -> None:
     assert refuses(view, claim(2, Q0, generation=3))
     assert refuses(view, claim(2, P2, generation=2))
     assert refuses(view, claim(2, Producer(101, 0), generation=2))  # without kproxy's bits
-    assert view.apply(claim(2, Q0, generation=2), Stand(1, 0))
+    assert view.apply(claim(2, Q0, generation=2), LogPosition(1, 0))
     assert refuses(view, claim(3, P2))
     assert refuses(view, claim(3, P2, generation=3))
 
@@ -176,7 +176,7 @@ def test_what_a_claim_aborted_is_not_taken_for_the_decision_before() -> None:
 def test_a_claim_on_behalf_of_another_leaves_the_client_as_it_is_by_then() -> None:
     nobody = Producer(-1, -1)
     view = view_of(claim(1, P0, client=Producer(7, 3)), decision(1, P0, True).replaced(next_client_epoch=4))
-    assert view.apply(claim(2, P2, client=nobody), Stand(2, 0))
+    assert view.apply(claim(2, P2, client=nobody), LogPosition(2, 0))
     assert view.client == Producer(7, 4)
     assert view.claim is not None
     assert view.claim.client == view.client
@@ -202,7 +202,7 @@ def test_a_claim_that_aborts_members_alone_does_not_hide_that_the_client_lost_it
     number, following = (2, P2) if reason == LOST else (1, P1)
     view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 1}), lost, member(number, following, M, 5))
     assert view.is_doomed
-    assert view.apply(claim(3, producer(100, 4)), Stand(9, 0))
+    assert view.apply(claim(3, producer(100, 4)), LogPosition(9, 0))
     assert view.last is not None
     assert (view.last.producer, view.last.reason, view.is_doomed) == (following, reason, True)
 
@@ -251,8 +251,8 @@ def test_what_is_decided_stays_decided() -> None:
 def test_partitions_say_where_undecided_data_may_begin() -> None:
     view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5, ("t", 1): 7}))
     assert view.ongoing is not None
-    assert view.ongoing == (P0, Stand(1, 1001))
-    assert view.apply(partitions(1, P0, {PLACE: 9, ("t", 2): 1}), Stand(2, 0))
+    assert view.ongoing == (P0, LogPosition(1, 1001))
+    assert view.apply(partitions(1, P0, {PLACE: 9, ("t", 2): 1}), LogPosition(2, 0))
     assert [view.bound(("t", index)) for index in range(4)] == [5, 7, 1, None]
     assert view.ongoing.since.offset == 1
     for body in (partitions(2, P0, {PLACE: 0}), partitions(1, P2, {PLACE: 0}), offsets(2, P0, "g", {PLACE: 1})):
@@ -264,7 +264,7 @@ def test_a_decision_tells_the_clients_next_identity() -> None:
     view = view_of(claim(1, P0), decision(1, P0, True, next_client=later))
     assert view.client == later
     assert view.last is not None
-    assert (view.last.client, view.last.next_client, view.last.at) == (CLIENT, later, Stand(1, 1001))
+    assert (view.last.client, view.last.next_client, view.last.at) == (CLIENT, later, LogPosition(1, 1001))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_claim_names_no_identity_that_a_decision_gave_to_another_producer(
 ) -> None:
     """Its claimant had read the log before that decision: it has to claim again. What was open is aborted anyhow."""
     view = view_of(claim(1, P0), decision(1, P0, True, next_client=known), partitions(1, P1, {PLACE: 0}))
-    assert view.apply(claim(2, P2, client=named), Stand(3, 1003))
+    assert view.apply(claim(2, P2, client=named), LogPosition(3, 1003))
     assert view.claim is not None
     assert view.claim.names_client is counts
     assert view.client == view.claim.client == (named if counts else known)
@@ -306,7 +306,7 @@ def test_a_batch_is_committed_once() -> None:
     view = view_of(claim(1, P0), decision(1, P0, True, batch_id="7"))
     assert refuses(view, decision(1, P1, True, batch_id="7"))
     assert view.verdict(P1) is U
-    assert view.apply(decision(1, P1, False, batch_id="7"), Stand(2, 0))  # what was written again can be aborted
+    assert view.apply(decision(1, P1, False, batch_id="7"), LogPosition(2, 0))  # what was written again can be aborted
 
 
 def test_a_batch_that_was_aborted_can_be_committed_later() -> None:
@@ -320,7 +320,7 @@ def test_batch_ids_are_forgotten_at_last() -> None:
     )
     assert len(view.batch_ids) == 128
     assert refuses(view, decision(1, producer(100, 129), True, batch_id="1"))
-    assert view.apply(decision(1, producer(100, 129), True, batch_id="0"), Stand(200, 0))
+    assert view.apply(decision(1, producer(100, 129), True, batch_id="0"), LogPosition(200, 0))
 
 
 # -- members
@@ -330,14 +330,14 @@ def test_one_decision_covers_members() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5), member(1, P0, N, 6), partitions(5, M, {PLACE: 3}))
     assert [view.verdict(part) for part in (P0, M, N)] == [U, U, U]
     assert view.bound(PLACE) == 3
-    assert view.apply(decision(1, P0, True, [P0, M]), Stand(9, 0))
+    assert view.apply(decision(1, P0, True, [P0, M]), LogPosition(9, 0))
     assert [view.verdict(part) for part in (P0, M, N)] == [C, C, A]
     assert view.bound(PLACE) is None
 
 
 def test_a_member_begins_the_owners_transaction() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5))
-    assert view.ongoing == (P0, Stand(1, 1001))
+    assert view.ongoing == (P0, LogPosition(1, 1001))
     assert refuses(view, expiry(1))
 
 
@@ -363,7 +363,7 @@ def test_who_joins_is_new_and_has_kproxys_bits() -> None:
         member(5, M, N, 6),
     ]
     assert all(refuses(view, body) for body in wrong)
-    assert view.apply(member(1, P0, producer(200, 1), 6), Stand(2, 0))  # the same producer id with its next epoch
+    assert view.apply(member(1, P0, producer(200, 1), 6), LogPosition(2, 0))  # the same producer id with its next epoch
 
 
 def test_a_members_records_carry_its_own_nonce() -> None:
@@ -403,7 +403,7 @@ def test_what_is_prepared_survives_claims_and_is_decided_by_the_then_owner() -> 
         assert not view.is_doomed
         for former in (decision(1, P0, True), decision(1, P1, True, [P0, M]), decision(2, P0, True, [M])):
             assert refuses(view, former)
-        assert view.apply(decision(2, Q0, committed, [P0, M]), Stand(9, 0))
+        assert view.apply(decision(2, Q0, committed, [P0, M]), LogPosition(9, 0))
         assert [view.verdict(part) for part in (Q0, P0, M, N)] == [verdict, verdict, verdict, A]
         assert not view.prepared
         assert view.bound(PLACE) is None
@@ -421,7 +421,7 @@ def test_what_is_prepared_takes_nothing_more() -> None:
 def test_the_next_transaction_may_begin_behind_a_prepared_one() -> None:
     view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), prepare(1, P0))
     assert view.ongoing is None
-    assert view.apply(partitions(1, P1, {PLACE: 7}), Stand(3, 0))
+    assert view.apply(partitions(1, P1, {PLACE: 7}), LogPosition(3, 0))
     assert view.ongoing is not None
     assert view.bound(PLACE) == 5
 
@@ -446,10 +446,10 @@ def test_offsets_wait_for_the_decision_and_then_for_the_broker() -> None:
     view = view_of(claim(1, P0), first, second)
     assert view.ongoing is not None
     assert list(view.undecided_groups()) == [(P0, first), (P0, second)]
-    assert view.apply(decision(1, P0, True), Stand(3, 0))
+    assert view.apply(decision(1, P0, True), LogPosition(3, 0))
     assert not view.pending
     assert view.unmirrored == {(P0, "g"): [first], (P0, "h"): [second]}
-    assert view.apply(mirrored(P0, "g"), Stand(4, 0))
+    assert view.apply(mirrored(P0, "g"), LogPosition(4, 0))
     assert refuses(view, mirrored(P0, "g"))
     assert list(view.unmirrored) == [(P0, "h")]
 
@@ -465,7 +465,7 @@ def test_offsets_of_what_is_prepared_are_kept() -> None:
     pending = offsets(1, P0, "g", {PLACE: 5})
     view = view_of(claim(1, P0), pending, prepare(1, P0), claim(2, P2))
     assert list(view.undecided_groups()) == [(P0, pending)]
-    assert view.apply(decision(2, P2, True, [P0]), Stand(4, 0))
+    assert view.apply(decision(2, P2, True, [P0]), LogPosition(4, 0))
     assert view.unmirrored == {(P0, "g"): [pending]}
 
 
@@ -484,7 +484,7 @@ def test_a_member_of_the_brokers_is_to_be_ended_as_it_was_decided() -> None:
     assert left_out.unended == {M: Unended(NATIVE, "m", True, False), N: Unended(NATIVE, "n", False, False)}
     claimed = view_of(*begun, prepare(5, M, [PLACE]), claim(2, P2))
     assert claimed.unended == {N: Unended(NATIVE, "n", False, False)}
-    assert claimed.apply(decision(2, P2, False, [P2, M]), Stand(9, 0))
+    assert claimed.apply(decision(2, P2, False, [P2, M]), LogPosition(9, 0))
     assert claimed.unended[M] == Unended(NATIVE, "m", False, False)
 
 
@@ -492,10 +492,10 @@ def test_an_id_is_not_given_up_before_the_broker_was_told() -> None:
     view = view_of(claim(1, P0), native_member(1, P0, M, 5, "m", NATIVE), decision(1, P0, False))
     assert refuses(view, expiry(1))
     assert refuses(view, ended(N))
-    assert view.apply(ended(M), Stand(9, 0))
+    assert view.apply(ended(M), LogPosition(9, 0))
     assert not view.unended
     assert refuses(view, ended(M))
-    assert view.apply(expiry(1), Stand(10, 0))
+    assert view.apply(expiry(1), LogPosition(10, 0))
 
 
 def test_an_id_expires_by_a_record_and_comes_back_by_a_claim() -> None:
@@ -506,7 +506,7 @@ def test_an_id_expires_by_a_record_and_comes_back_by_a_claim() -> None:
     assert view.verdict(P0) is C
     for late in (partitions(1, P1, {PLACE: 1}), decision(1, P1, True), member(1, P1, M, 5), prepare(1, P1)):
         assert refuses(view, late)
-    assert view.apply(claim(2, P2), Stand(9, 0))
+    assert view.apply(claim(2, P2), LogPosition(9, 0))
     assert not view.expired
 
 
@@ -519,7 +519,7 @@ def test_an_id_that_is_in_use_does_not_expire() -> None:
 def test_an_id_is_touched_by_what_counts() -> None:
     view = view_of(claim(1, P0))
     assert refuses(view, claim(2, P0))
-    assert view.touched == Stand(0, 1000)
+    assert view.touched == LogPosition(0, 1000)
 
 
 def test_a_member_that_is_decided_is_kept_as_a_bit() -> None:
@@ -537,7 +537,7 @@ def test_a_member_that_is_decided_is_kept_as_a_bit() -> None:
         decision(1, P1, False, [N]),
     ):
         assert refuses(view, late)
-    assert view.apply(member(1, P1, producer(200, 1), 7), Stand(9, 0))
+    assert view.apply(member(1, P1, producer(200, 1), 7), LogPosition(9, 0))
 
 
 def test_what_is_decided_of_a_member_by_name_stays_so_when_its_owner_is() -> None:
@@ -562,7 +562,7 @@ def test_all_agree_on_the_epoch_that_is_next() -> None:
         (claim(2, P3, epochs=1), P3),
         (expiry(2), None),
     ):
-        assert view.apply(body, Stand(0, 0))
+        assert view.apply(body, LogPosition(0, 0))
         assert view.next_epoch() == following
 
 
@@ -571,7 +571,7 @@ def test_what_is_open_and_whose_data_it_is() -> None:
     since = view.open_since()
     assert since is not None
     assert (since.producer, since.since.offset, view.has_own_data()) == (P0, 1, False)
-    assert view.apply(claim(2, P2), Stand(4, 0))
+    assert view.apply(claim(2, P2), LogPosition(4, 0))
     assert view.open_since() is None
     assert view.last is not None
     assert view.last.reason == LOST_MEMBERS
@@ -616,7 +616,7 @@ PARTS = [producer(pid, epoch) for pid in (100, 101) for epoch in range(8)] + [pr
 def test_a_verdict_that_was_given_is_final(records: list[Message]) -> None:
     view, given_before = IdView("id"), dict.fromkeys(PARTS, U)
     for offset, body in enumerate(records):
-        view.apply(body, Stand(offset, 0))
+        view.apply(body, LogPosition(offset, 0))
         now = {part: view.verdict(part) for part in PARTS}
         changed = {part for part in PARTS if now[part] is not given_before[part]}
         assert all(given_before[part] is U for part in changed)
@@ -645,7 +645,7 @@ class KeepingView(IdView):
 def test_to_forget_members_changes_no_verdict_and_what_counts(records: list[Message]) -> None:
     keeping, view = KeepingView("id"), IdView("id")
     for offset, body in enumerate(records):
-        at = Stand(offset, 0)
+        at = LogPosition(offset, 0)
         assert view.apply(body, at) == keeping.apply(body, at), body
         (view,) = decode_views(encode_views([view])).views
         for name in ("prepared", "bounds", "pending", "unmirrored", "ongoing", "last", "claim", "client", "expired"):
@@ -676,7 +676,7 @@ def test_whoever_joined_is_ended_once_by_its_verdict(records: list[Message]) -> 
     joined: set[Producer] = set()
     told: set[Producer] = set()
     for offset, body in enumerate(records):
-        if view.apply(body, Stand(offset, 0)):
+        if view.apply(body, LogPosition(offset, 0)):
             if isinstance(body, TransactionMember):
                 joined.add(Producer(body.member_producer_id, body.member_epoch))
             elif isinstance(body, TransactionEnded):
@@ -694,7 +694,7 @@ def test_only_claims_and_decisions_of_the_current_owner_decide(records: list[Mes
     for offset, body in enumerate(records):
         owner = view.claim
         before = [view.verdict(part) for part in PARTS]
-        took = view.apply(body, Stand(offset, 0))
+        took = view.apply(body, LogPosition(offset, 0))
         if [view.verdict(part) for part in PARTS] != before:
             assert took
             assert isinstance(body, TransactionClaim | TransactionDecision)
@@ -706,8 +706,8 @@ def test_only_claims_and_decisions_of_the_current_owner_decide(records: list[Mes
 def test_what_does_not_count_leaves_no_trace(records: list[Message]) -> None:
     view, other = IdView("id"), IdView("id")
     for offset, body in enumerate(records):
-        if view.apply(body, Stand(offset, 0)):
-            assert other.apply(body, Stand(offset, 0))
+        if view.apply(body, LogPosition(offset, 0)):
+            assert other.apply(body, LogPosition(offset, 0))
     assert view == other
 
 
@@ -716,7 +716,7 @@ def test_what_does_not_count_leaves_no_trace(records: list[Message]) -> None:
 def test_commits_name_all_and_bounds_are_of_what_is_undecided(records: list[Message]) -> None:
     view = IdView("id")
     for offset, body in enumerate(records):
-        took = view.apply(body, Stand(offset, 0))
+        took = view.apply(body, LogPosition(offset, 0))
         if took and isinstance(body, TransactionDecision):
             named = {Producer(body.producer_id, body.epoch), *(Producer(x.producer_id, x.epoch) for x in body.parts)}
             assert {view.verdict(part) for part in named} == {C if body.committed else A}
@@ -729,10 +729,10 @@ def test_commits_name_all_and_bounds_are_of_what_is_undecided(records: list[Mess
 def test_a_claim_of_a_fresh_block_decides_all_but_what_is_prepared(records: list[Message]) -> None:
     view = IdView("id")
     for offset, body in enumerate(records):
-        view.apply(body, Stand(offset, 0))
+        view.apply(body, LogPosition(offset, 0))
     written = {*view.bounds, *view.pending}
     assert view.claim is not None
     fresh = claim(9, producer(300, 0), generation=len(view.generations) + 1)
-    assert view.apply(fresh, Stand(99, 0))
+    assert view.apply(fresh, LogPosition(99, 0))
     assert all(part in view.prepared for part in written if view.verdict(part) is U)
-    assert replace(view.claim, at=Stand(0, 0)).nonce == fresh.nonce
+    assert replace(view.claim, at=LogPosition(0, 0)).nonce == fresh.nonce

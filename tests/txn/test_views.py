@@ -12,7 +12,7 @@ from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import Stand
+from kproxy.txn.view import LogPosition
 from kproxy.txn.views import COPY_BYTES, Views
 from verification.models.transaction_log.bodies import (
     claim,
@@ -45,7 +45,7 @@ class Feed:
         return [self.raw(*encode(Entry(name, body))) for body in records]
 
     def raw(self, key: bytes | None, value: bytes | None) -> bool:
-        took = self.views.apply(self.partition, Stand(self.offset, 0), key, value)
+        took = self.views.apply(self.partition, LogPosition(self.offset, 0), key, value)
         self.offset += 1
         return bool(took)
 

@@ -272,7 +272,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what was pipelined behind a refused request is taken",
-        ((refusals._Told, "overtakes", broken_rules.no),),
+        ((refusals._Refusal, "overtakes", broken_rules.no),),
         _MOVES,
         (ORDER,),
         first=54,

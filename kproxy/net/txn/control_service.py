@@ -19,7 +19,7 @@ from kproxy.txn.claims import NOBODY, fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import EVERYTHING, Also, prepared_parts
+from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, prepared_parts
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -106,13 +106,13 @@ class ControlService:
             return await self._native.commit(transactional_id, batch_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
         if not view.has_committed(batch_id):
-            await self._commit(view, Also(batch_id, members), owner)
+            await self._commit(view, DecisionScope(batch_id, members), owner)
         if abort_others:
             await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
-    async def _commit(self, view: IdView, also: Also, owner: OwnerId | None) -> None:
+    async def _commit(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> None:
         name = view.transactional_id
         if await self._was_committed(view, also, owner):
             return
@@ -126,7 +126,7 @@ class ControlService:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
 
-    async def _was_committed(self, view: IdView, also: Also, owner: OwnerId | None) -> bool:
+    async def _was_committed(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> bool:
         """Asks the brokers whether the members can be committed; whether another copy of this request has done it.
 
         TxnError. Where a member's transaction has ended at its broker, that copy may have been the cause.
@@ -166,7 +166,7 @@ class ControlService:
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.abort(transactional_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
-        also = EVERYTHING if abort_others else Also(None, members)
+        also = EVERYTHING if abort_others else DecisionScope(None, members)
         capture = self._open_here(transactional_id, owner)
         if capture is not None:
             with self._begun.ending(capture):

@@ -18,7 +18,7 @@ from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
@@ -53,7 +53,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope) -> Producer:
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
         ...
 
@@ -158,7 +158,7 @@ class Coordinator:
         begin = self._jobs.within if owner.takes_at_once(batches) else self._jobs.run
         return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """The client's producer id and epoch for what follows."""
         try:
             owner = await self._owner(request)

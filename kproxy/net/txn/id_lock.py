@@ -25,7 +25,7 @@ class Interrupted(TxnError):
         super().__init__(ErrorCode.TRANSACTION_ABORTABLE, why)
 
 
-class Turns:
+class IdLock:
     """The lock of one transactional id: first come, first served."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import Interrupted, Turns
+from kproxy.net.txn.id_lock import IdLock, Interrupted
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
@@ -32,7 +32,7 @@ from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.logged_group_offsets import is_other_generation, one_of_each_member
-from kproxy.txn.prepared_parts import ALONE, NOTHING_BESIDE, Also, Beside, prepared_parts
+from kproxy.txn.prepared_parts import ALONE, NOTHING_BESIDE, DecidedParts, DecisionScope, prepared_parts
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
@@ -65,7 +65,7 @@ class LogOwner:
         self.used_at = trio.current_time()
         self._tools = tools
         self._stats = tools.stats
-        self._turns = Turns()
+        self._turns = IdLock()
         self._lock = self._turns.lock
         self._connections = tools.connections()
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
@@ -337,7 +337,7 @@ class LogOwner:
 
     # -- the end
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
         if (repeated := self._repeated(request, committed)) is not None:
             return repeated
@@ -347,7 +347,7 @@ class LogOwner:
                 return repeated  # it was decided while another had the lock
             self._admit(request)
             self.id.begin_to_end(committed=committed)
-            beside = Beside(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
+            beside = DecidedParts(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
                 await self._decide(self.transaction or await self._begin(), committed, bumps, beside, also.reason)
             elif bumps or self._was_told_of_doom(committed, also):
@@ -391,7 +391,7 @@ class LogOwner:
         self._admit(request)
         return self._turn_to_abort("the client aborted the transaction")
 
-    def _was_told_of_doom(self, committed: bool, also: Also) -> bool:
+    def _was_told_of_doom(self, committed: bool, also: DecisionScope) -> bool:
         """Whether who decides aborts what kproxy had to abort before: only then may the rest go on without it."""
         view = self.keeper.view
         last = view.last if view is not None and view.is_doomed else None
@@ -408,7 +408,7 @@ class LogOwner:
         transaction: Transaction,
         committed: bool,
         bumps: bool,
-        beside: Beside = NOTHING_BESIDE,
+        beside: DecidedParts = NOTHING_BESIDE,
         reason: str = ASKED,
     ) -> None:
         """Has the log show a decision. TxnError if it was to be committed and is aborted. ``reason`` of an abort."""
@@ -481,7 +481,9 @@ class LogOwner:
                 return f"group {offsets.group_id} is not at generation {offsets.generation_id} any more: error {error}"
         return None
 
-    async def _until_decided(self, transaction: Transaction, why: str | None, bumps: bool, beside: Beside) -> Verdict:
+    async def _until_decided(
+        self, transaction: Transaction, why: str | None, bumps: bool, beside: DecidedParts
+    ) -> Verdict:
         """Appends the decision (None: to commit) and gives the verdict that the log shows; by a claim if it must."""
         if why is not None:
             transaction.writer.abandon()
@@ -533,7 +535,7 @@ class LogOwner:
             self._stats.open -= 1
             self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 
-    async def decide(self, client: Producer | None, *, committed: bool, also: Also) -> None:
+    async def decide(self, client: Producer | None, *, committed: bool, also: DecisionScope) -> None:
         """Decides parts that were prepared, for whoever may: ``client``, if given, must be the one that has the id.
 
         What is open here is aborted by an abort; a commit is CONCURRENT_TRANSACTIONS then. TxnError unless the log
@@ -549,7 +551,7 @@ class LogOwner:
                 parts = prepared_parts(view, also)
                 if not committed and not parts and view.open_since() is None and self.transaction is None:
                     return
-                if await self._decided(committed, Beside(also.batch_id if committed else None, parts)):
+                if await self._decided(committed, DecidedParts(also.batch_id if committed else None, parts)):
                     return
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
 
@@ -576,7 +578,7 @@ class LogOwner:
             self.keeper.serve(view)
         return view
 
-    async def _decided(self, committed: bool, beside: Beside) -> bool:
+    async def _decided(self, committed: bool, beside: DecidedParts) -> bool:
         """Whether the log shows the decision; if not, something came in between. TxnError if it may not be."""
         transaction = self.transaction
         if committed and transaction is not None:
@@ -600,7 +602,7 @@ class LogOwner:
         last = view.last if view is not None and view.is_doomed else None
         return last is not None and last.reason != LOST_MEMBERS
 
-    def _waits(self, beside: Beside) -> bool:
+    def _waits(self, beside: DecidedParts) -> bool:
         """Whether parts are still undecided: a claim came before the decision, and aborted only what was open."""
         view = self.keeper.view
         prepared = view.prepared if view is not None else {}

@@ -23,7 +23,7 @@ from kproxy.net.txn.owner_services import OwnerTools, Topics
 from kproxy.txn.claims import refuse_replaced
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.prepared_parts import Also
+from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -84,7 +84,9 @@ class LogOwners:
         if not 0 < timeout_ms <= longest:
             raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
 
-    async def decide(self, transactional_id: str, client: Producer | None, *, committed: bool, also: Also) -> None:
+    async def decide(
+        self, transactional_id: str, client: Producer | None, *, committed: bool, also: DecisionScope
+    ) -> None:
         """Decides parts that were prepared, whichever instance owns the id, as ``LogOwner.decide``."""
         owner = self._owners.get(transactional_id) or self._add(transactional_id)
         await self._jobs.run(lambda: owner.decide(client, committed=committed, also=also))

@@ -21,7 +21,7 @@ from kproxy.net.txn.coordinator import Coordinator
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.prepared_parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED, DOOMED, HAND
@@ -34,7 +34,7 @@ _MOST_UNPACKED = 1 << 26
 #: A transaction that nobody decides is aborted when its time is over. For as long again its client is told so.
 _TIMES_KEPT = 2
 #: Whoever decides has not heard of it yet: what was prepared beside must not be committed alone meanwhile.
-_BY_ITSELF = Also(reason=DOOMED)
+_BY_ITSELF = DecisionScope(reason=DOOMED)
 
 
 class ManagedTransaction:
@@ -132,7 +132,7 @@ class ManagedTransaction:
 
     # -- the end
 
-    async def commit(self, also: Also = ALONE) -> None:
+    async def commit(self, also: DecisionScope = ALONE) -> None:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
         await self._decide(lambda: self._coordinator.end(self.request, committed=True, bumps=False, also=also))
 
@@ -152,7 +152,7 @@ class ManagedTransaction:
     async def _prepare(self) -> None:
         await self._coordinator.prepare(self.request)
 
-    async def abort(self, also: Also = ALONE) -> None:
+    async def abort(self, also: DecisionScope = ALONE) -> None:
         """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
         self.doomed = self.doomed or "it was aborted"
         await self._abort_the_open(also)
@@ -179,7 +179,7 @@ class ManagedTransaction:
         """Aborts what is open. TxnError as of ``abort``."""
         await self._abort_the_open(_BY_ITSELF)
 
-    async def _abort_the_open(self, also: Also = ALONE) -> None:
+    async def _abort_the_open(self, also: DecisionScope = ALONE) -> None:
         async with self._aborting:  # the one that began by itself may be on its way
             if self._producer == NOBODY:
                 return

@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_member import TransactionMember, Transa
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import Interrupted, Turns
+from kproxy.net.txn.id_lock import IdLock, Interrupted
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
@@ -44,7 +44,7 @@ class Member:
         self._tools = tools
         self._nonce = tools.nonce()
         self._sequence = 0
-        self._turns = Turns()
+        self._turns = IdLock()
         self._connections = tools.connections()
         self._transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         self._sequences: ClientSequences[TxnSend] = ClientSequences()

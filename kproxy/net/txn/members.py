@@ -13,7 +13,7 @@ from kproxy.net.txn.member import Member
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.prepared_parts import ALONE, Also, named_parts
+from kproxy.txn.prepared_parts import ALONE, DecisionScope, named_parts
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -152,13 +152,13 @@ class MemberTransaction(ManagedTransaction):
                 await self._joined.give_up()
             raise
 
-    async def abort(self, also: Also = ALONE) -> None:
+    async def abort(self, also: DecisionScope = ALONE) -> None:
         """Takes nothing any more; what was written is never seen."""
         self.doomed = self.doomed or "it was aborted"
         await self._abort_the_open()
         await self._quiet()
 
-    async def _abort_the_open(self, also: Also = ALONE) -> None:
+    async def _abort_the_open(self, also: DecisionScope = ALONE) -> None:
         if self._joined is not None:
             await self._joined.give_up()
         self._leave()

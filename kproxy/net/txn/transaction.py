@@ -31,7 +31,7 @@ from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import AddedGroups
-from kproxy.txn.prepared_parts import NOTHING_BESIDE, Beside
+from kproxy.txn.prepared_parts import NOTHING_BESIDE, DecidedParts
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.views import Views
@@ -105,7 +105,7 @@ class Transaction:
         next_client: Producer,
         written: Mapping[TopicPartition, Written] | None,
         reason: str,
-        beside: Beside = NOTHING_BESIDE,
+        beside: DecidedParts = NOTHING_BESIDE,
     ) -> TransactionDecision:
         """The record that commits what was written, or (None) aborts, and what was prepared with it."""
         self.next_client = next_client

@@ -13,7 +13,7 @@ from kproxy.net.txn.log_appender import AppendUnknown, LogAppender
 from kproxy.net.txn.log_follower import LogFollower, LogLost
 from kproxy.txn.ids import log_partition, reject_partition
 from kproxy.txn.log_records import Entry, encode
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ViewSink:
         key: bytes | None,
         value: bytes | None,
     ) -> None:
-        self._tell(self._views.apply(partition, Stand(offset, timestamp_ms), key, value))
+        self._tell(self._views.apply(partition, LogPosition(offset, timestamp_ms), key, value))
 
     def begin_without(self, partition: int) -> None:
         """Continues a partition whose beginning is lost with what the log says now."""

@@ -14,7 +14,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, decode
 from kproxy.txn.text import describe
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 
 LogRecord: TypeAlias = tuple[int, int, datetime, bytes | None, bytes | None]
@@ -80,7 +80,7 @@ class _Folding:
         """Facts that stand in the next record."""
         self._last = offset, at
         bounds, pending = self._undecided(key, value)
-        for entry in self._views.apply(self.partition, Stand(offset, int(at.timestamp() * 1000)), key, value):
+        for entry in self._views.apply(self.partition, LogPosition(offset, int(at.timestamp() * 1000)), key, value):
             yield from self._taken(entry, bounds, pending)
         if self._problem:
             yield self._row("unreadable", detail=self._problem)
@@ -165,7 +165,7 @@ class _Folding:
         for producer, prepared in view.prepared.items():
             yield from self._part(view, "prepared", prepared.name, producer, prepared.at)
 
-    def _part(self, view: IdView, state: str, member: str, producer: Producer, since: Stand) -> Iterator[Row]:
+    def _part(self, view: IdView, state: str, member: str, producer: Producer, since: LogPosition) -> Iterator[Row]:
         """One row for each topic that the part has written to."""
         claim = view.claim
         row = self._row(

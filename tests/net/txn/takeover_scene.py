@@ -16,7 +16,7 @@ from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import BLOCK_EPOCHS
 from kproxy.txn.log_records import Entry, Kind, decode
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from tests.net.txn.instances import Cast, Client, Instance
 from tests.net.txn.log_harness import PATIENCE
 
@@ -192,7 +192,7 @@ def nothing_of_former_owners(cast: Cast) -> None:
     """Behind a claim that holds no record under an earlier one was taken: the brokers fence who was paused, or late."""
     view = IdView("id")
     for at, entry in enumerate(log_of(cast)):
-        view.apply(entry.body, Stand(at, at))
+        view.apply(entry.body, LogPosition(at, at))
         nonce = getattr(entry.body, "nonce", None)
         if nonce is not None and entry.kind is not Kind.CLAIM:
             assert view.is_ours(nonce), f"{entry.kind.name} of a former owner"

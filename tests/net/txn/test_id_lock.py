@@ -6,11 +6,11 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.txn.id_lock import Interrupted, Turns
+from kproxy.net.txn.id_lock import IdLock, Interrupted
 
 
 async def test_a_wait_without_an_abort_gives_its_result() -> None:
-    turns = Turns()
+    turns = IdLock()
 
     async def work() -> int:
         assert turns.is_waiting
@@ -25,7 +25,7 @@ async def test_errors_of_what_is_waited_for_are_raised_as_they_are() -> None:
     async def work() -> int:
         raise OSError("no leader")
 
-    turns = Turns()
+    turns = IdLock()
     async with turns.ordinary():
         with pytest.raises(OSError, match="no leader"):
             await turns.wait(work)
@@ -33,7 +33,7 @@ async def test_errors_of_what_is_waited_for_are_raised_as_they_are() -> None:
 
 
 async def test_an_abort_ends_the_wait_and_those_of_all_who_were_in_line_before_it() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = IdLock(), list[str]()
 
     async def write(name: str) -> None:
         async with turns.ordinary():
@@ -57,7 +57,7 @@ async def test_an_abort_ends_the_wait_and_those_of_all_who_were_in_line_before_i
 
 async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
     """What follows such a wait may commit: it has to hear of the abort."""
-    turns, done = Turns(), trio.Event()
+    turns, done = IdLock(), trio.Event()
 
     async def write() -> None:
         async with turns.ordinary():
@@ -73,7 +73,7 @@ async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
 
 
 async def test_waits_go_on_after_the_abort(autojump_clock: trio.testing.MockClock) -> None:
-    turns = Turns()
+    turns = IdLock()
     async with turns.urgent("aborted"):
         await turns.wait(partial(trio.sleep, 1))
     async with turns.ordinary():
@@ -81,7 +81,7 @@ async def test_waits_go_on_after_the_abort(autojump_clock: trio.testing.MockCloc
 
 
 async def test_an_abort_that_is_cancelled_leaves_no_trace(autojump_clock: trio.testing.MockClock) -> None:
-    turns = Turns()
+    turns = IdLock()
 
     async def abort() -> None:
         with trio.move_on_after(1):
@@ -95,7 +95,7 @@ async def test_an_abort_that_is_cancelled_leaves_no_trace(autojump_clock: trio.t
 
 
 async def test_an_abort_that_is_cancelled_has_ended_the_wait_all_the_same() -> None:
-    turns, told = Turns(), list[str]()
+    turns, told = IdLock(), list[str]()
 
     async def write() -> None:
         async with turns.ordinary():

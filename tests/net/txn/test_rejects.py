@@ -14,7 +14,7 @@ from kproxy.net.txn.rejects import Rejects
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import Stand
+from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
 from verification.models.transaction_log.bodies import claim, producer, reject
 
@@ -37,7 +37,7 @@ class Log:
     offset: int = 0
 
     def say(self, body: Any, name: str = "a") -> None:
-        self.views.apply(0, Stand(self.offset, 0), *encode(Entry(name, body)))
+        self.views.apply(0, LogPosition(self.offset, 0), *encode(Entry(name, body)))
         self.offset += 1
 
     def meet(self, *producer_ids: int, offset: int = 5) -> None:

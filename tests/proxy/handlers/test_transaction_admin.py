@@ -30,7 +30,7 @@ from kproxy.proxy.coordinator_requests import AbortRequest
 from kproxy.proxy.permits import Permits
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
-from kproxy.txn.view import Stand
+from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
 from tests.proxy.playbook import KAFKA_43, Play, configure
 from verification.models.transaction_log import bodies
@@ -53,7 +53,7 @@ def play(**options: object) -> Play:
 
     def read(name: str, *said: Message) -> None:
         for offset, body in enumerate(said):
-            views.apply(0, Stand(offset, BEGAN_MS), *encode(Entry(name, body)))
+            views.apply(0, LogPosition(offset, BEGAN_MS), *encode(Entry(name, body)))
 
     views.restart(0, 0)
     read("open", bodies.claim(1, OPEN, client=CLIENT), bodies.partitions(1, OPEN, {("t", 1): 40, ("u", 0): 7}))

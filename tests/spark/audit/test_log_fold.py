@@ -6,7 +6,7 @@ from kproxy.codec.messages import Message
 from kproxy.spark.audit.log_fold import LogRecord, decoded_row, fold_log
 from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot import snapshot_records
-from kproxy.txn.view import Stand
+from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
 from verification.models.transaction_log.bodies import (
     claim,
@@ -105,7 +105,7 @@ def test_producer_ids_that_are_known() -> None:
 def test_a_snapshot_stands_for_what_was_deleted() -> None:
     views = Views()
     for partition, offset, _, key, value in log(claim(1, P0), partitions(1, P0, {PLACE: 0})):
-        views.apply(partition, Stand(offset, 1000), key, value)
+        views.apply(partition, LogPosition(offset, 1000), key, value)
     chunks = snapshot_records(views.of_partition(0), 2, b"w" * 16)
     behind = raw(chunks, first=2) + log(decision(1, P0, True, [P0], copies=WRITTEN), first=3)
     assert facts("decided", behind, "offset", "bound", start=2) == [(11, 0)]

@@ -11,7 +11,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.snapshot import PartitionLoader, Step
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from verification.models.transaction_log.rules import Run
 
 
@@ -19,7 +19,7 @@ from verification.models.transaction_log.rules import Run
 class OngoingView(IdView):
     """Takes the next epoch for claimed when a record is written under it."""
 
-    def apply(self, body: Any, at: Stand) -> bool:
+    def apply(self, body: Any, at: LogPosition) -> bool:
         """Reads PARTITIONS of the epoch behind the block as a claim."""
         claim = self.claim
         if isinstance(body, TransactionPartitions) and claim is not None:
@@ -32,7 +32,7 @@ class OngoingView(IdView):
 class ImpatientView(IdView):
     """Lets a claim abort what is prepared."""
 
-    def apply(self, body: Any, at: Stand) -> bool:
+    def apply(self, body: Any, at: LogPosition) -> bool:
         """Forgets that anything was prepared."""
         took = IdView.apply(self, body, at)
         if took and isinstance(body, TransactionClaim):
@@ -45,7 +45,7 @@ class ImpatientView(IdView):
 class LoyalView(IdView):
     """Lets a former owner decide what is prepared."""
 
-    def apply(self, body: Any, at: Stand) -> bool:
+    def apply(self, body: Any, at: LogPosition) -> bool:
         """Takes the prepared parts out of a decision that does not count otherwise."""
         if IdView.apply(self, body, at):
             return True
@@ -61,7 +61,7 @@ class LoyalView(IdView):
 class HastyLoader(PartitionLoader):
     """Goes on from a snapshot when one chunk of it is there."""
 
-    def take(self, entry: Entry, at: Stand, size: int) -> Step:
+    def take(self, entry: Entry, at: LogPosition, size: int) -> Step:
         """Takes what it can't decode for nothing."""
         was_sure = self.is_sure
         if isinstance(entry.body, TransactionSnapshot) and not was_sure:

@@ -11,7 +11,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, RawRecord, decode
 from kproxy.txn.snapshot_views import encode_views
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from verification.models.transaction_log.broken_views import loader_class, view_class
 from verification.models.transaction_log.rules import Run
 
@@ -86,7 +86,7 @@ class Log:
         loader = loader_class(self._run)(start)
         views = empty_views(self._run)
         for offset in range(start, end):
-            todo = loader.take(entry_of(self.records[offset].raw), Stand(offset, 0), 0)
+            todo = loader.take(entry_of(self.records[offset].raw), LogPosition(offset, 0), 0)
             for view in todo.views:
                 views = _with(views, _as(view_class(self._run), view))
             for entry, at in todo.records:
@@ -121,7 +121,7 @@ def step(views: ViewsOfIds, entry: Entry, offset: int) -> ViewsOfIds:
     if isinstance(entry.body, TransactionSnapshot):
         return views
     view = deepcopy(views[int(entry.transactional_id)])
-    return _with(views, view) if view.apply(entry.body, Stand(offset, 0)) else views
+    return _with(views, view) if view.apply(entry.body, LogPosition(offset, 0)) else views
 
 
 def _with(views: ViewsOfIds, view: IdView) -> ViewsOfIds:

@@ -17,7 +17,7 @@ from kproxy.net.txn.rejects import Rejects
 from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 
 _CLAIM: Final = IdView._claim
 _DECISION: Final = IdView._decision
@@ -62,7 +62,7 @@ def writes_without_a_member(self: ImplicitTransactions, client_id: str) -> Impli
 # -- what readers make of the log
 
 
-def _claims_what_is_prepared(self: IdView, body: TransactionClaim, at: Stand) -> bool:
+def _claims_what_is_prepared(self: IdView, body: TransactionClaim, at: LogPosition) -> bool:
     took = _CLAIM(self, body, at)
     if took:
         self.aborted.update(self.prepared)
@@ -70,7 +70,7 @@ def _claims_what_is_prepared(self: IdView, body: TransactionClaim, at: Stand) ->
     return took
 
 
-def _decides_for_a_former_owner(self: IdView, body: TransactionDecision, at: Stand) -> bool:
+def _decides_for_a_former_owner(self: IdView, body: TransactionDecision, at: LogPosition) -> bool:
     if _DECISION(self, body, at):
         return True
     waiting = [part for row in body.parts if (part := Producer(row.producer_id, row.epoch)) in self.prepared]
@@ -79,7 +79,7 @@ def _decides_for_a_former_owner(self: IdView, body: TransactionDecision, at: Sta
     return bool(waiting)
 
 
-def _forgets_batch_ids(self: IdView, body: TransactionDecision, at: Stand) -> bool:
+def _forgets_batch_ids(self: IdView, body: TransactionDecision, at: LogPosition) -> bool:
     took = _DECISION(self, body, at)
     self.batch_ids.clear()
     return took

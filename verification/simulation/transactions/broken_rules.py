@@ -31,7 +31,7 @@ from kproxy.txn.requests import TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 from kproxy.txn.writes import TxnSend, Writes
 
@@ -90,7 +90,7 @@ def without_copies(self: Transaction, *parts: Any) -> TransactionDecision:
     return decision
 
 
-def _claims_in_silence(self: IdView, body: TransactionClaim, at: Stand) -> bool:
+def _claims_in_silence(self: IdView, body: TransactionClaim, at: LogPosition) -> bool:
     last = self.last
     took = _CLAIM(self, body, at)
     self.last = last

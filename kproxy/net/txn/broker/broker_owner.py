@@ -19,7 +19,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.added_partitions import AddedPartitions, places_of
 from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
-from kproxy.net.txn.id_lock import Interrupted, Turns
+from kproxy.net.txn.id_lock import IdLock, Interrupted
 from kproxy.net.txn.transaction import Transaction, outcome_of
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -27,7 +27,7 @@ from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
-from kproxy.txn.prepared_parts import ALONE, Also
+from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
@@ -83,7 +83,7 @@ class BrokerOwner:
         self._requests = requests
         self._connections = connections
         self._stats = stats
-        self._turns = Turns()
+        self._turns = IdLock()
         self._lock = self._turns.lock
         self._added = AddedPartitions(requests)
         self._protocol: Protocol = FIRST
@@ -327,7 +327,7 @@ class BrokerOwner:
         """The broker has no such state. TxnError (INVALID_REQUEST)."""
         raise _only_at_home("prepare")
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Also = ALONE) -> Producer:
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """As ``Backend.end``, of one part alone. TxnError."""
         if also.members is not None or also.every or also.batch_id is not None:
             raise _only_at_home("members")

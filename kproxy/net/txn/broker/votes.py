@@ -13,7 +13,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import Also, prepared_parts
+from kproxy.txn.prepared_parts import DecisionScope, prepared_parts
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Votes:
         self._cluster = cluster
         self._patience_s = patience_s
 
-    async def check(self, view: "IdView", also: Also) -> None:
+    async def check(self, view: "IdView", also: DecisionScope) -> None:
         """TxnError (TRANSACTION_ABORTABLE) if a member that is to be committed is lost, or may be before it is told."""
         asked = [
             joined

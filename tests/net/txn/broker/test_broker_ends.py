@@ -16,7 +16,7 @@ from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import TOPIC, Client, Stage, stage
@@ -52,7 +52,7 @@ class Log:
             raise OSError("the log can't be had")
         assert isinstance(entry.body, TransactionEnded)
         self.appended.append(Producer(entry.body.producer_id, entry.body.epoch))
-        self.view.apply(entry.body, Stand(99, 0))
+        self.view.apply(entry.body, LogPosition(99, 0))
 
 
 @dataclass
@@ -86,7 +86,7 @@ async def decided(*, committed: bool = True, written: bool = True, instance: str
                 decision(1, P0, committed, [P0, M]),
             )
         ):
-            assert view.apply(body, Stand(offset, 0))
+            assert view.apply(body, LogPosition(offset, 0))
         log, stats = Log(view), kproxy.stats.transactions
         told_ends = BrokerEnds(kproxy.cluster, cast(Any, log), stats, instance, 5.0)
         yield Scene(cast_, log, told_ends, stats)

@@ -9,7 +9,7 @@ import trio.testing
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_owner, broker_owners
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import Also
+from kproxy.txn.prepared_parts import DecisionScope
 from tests.net.txn.broker import fenced_client, native_stage
 from tests.net.txn.broker.fenced_client import Client, client_of, told
 from tests.net.txn.broker.native_stage import stage
@@ -56,7 +56,7 @@ async def test_what_only_kproxys_log_can_do_is_refused() -> None:
     async with stage() as cast:
         client = await cast.client()
         coordinator = client.kproxy.coordinator
-        also = Also(members=("a",))
+        also = DecisionScope(members=("a",))
         end = coordinator.end(client.request, committed=True, bumps=False, also=also)
         await told(ErrorCode.INVALID_REQUEST, end, coordinator.prepare(client.request))
 

@@ -11,7 +11,7 @@ from kproxy.codec.messages import Message
 from kproxy.net.txn.broker.deadlines import Deadlines
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log.bodies import claim, decision, member, native_member, prepare, producer
 
@@ -49,7 +49,7 @@ class Scene:
 def scene(*records: Message) -> Scene:
     view = IdView("id")
     for offset, body in enumerate(records):
-        assert view.apply(body, Stand(offset, 0))
+        assert view.apply(body, LogPosition(offset, 0))
     return Scene([view])
 
 
@@ -74,7 +74,7 @@ def test_the_next_to_be_aborted_is_told_until_it_is_decided(two: Scene) -> None:
     two.look(0.0)
     assert two.stats.prepared_until == 1.0
     (view,) = two.found
-    assert view.apply(decision(1, P0, False, [P0, M]), Stand(9, 0))
+    assert view.apply(decision(1, P0, False, [P0, M]), LogPosition(9, 0))
     two.look(0.0)
     assert two.stats.prepared_until == 4.0
 

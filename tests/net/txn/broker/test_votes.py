@@ -9,9 +9,9 @@ import pytest
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.votes import Votes
-from kproxy.txn.prepared_parts import EVERYTHING, Also
+from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view import IdView, Stand
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
 from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
@@ -30,10 +30,10 @@ class Scene:
     client: Client
     native: BrokerTransaction
 
-    async def check(self, *records: Message, also: Also = EVERYTHING) -> None:
+    async def check(self, *records: Message, also: DecisionScope = EVERYTHING) -> None:
         view = IdView("id")
         for offset, body in enumerate((claim(1, P0), *records)):
-            assert view.apply(body, Stand(offset, self.stage.now))
+            assert view.apply(body, LogPosition(offset, self.stage.now))
         await Votes(self.kproxy.cluster, 5.0, self._now_ms).check(view, also)
 
     async def _now_ms(self, transactional_id: str) -> float:
@@ -97,7 +97,9 @@ async def test_who_has_hardly_any_time_left_may_not() -> None:
 async def test_who_is_not_named_or_has_written_nothing_is_not_asked_for() -> None:
     async with opened() as scene:
         scene.stage.server.cluster.transactional_ids["slot"].fence()
-        await scene.check(*scene.joined(), member(1, P0, N, 6, "n"), prepare(6, N, [PLACE]), also=Also(None, ("n",)))
+        await scene.check(
+            *scene.joined(), member(1, P0, N, 6, "n"), prepare(6, N, [PLACE]), also=DecisionScope(None, ("n",))
+        )
         await scene.check(scene.joined()[0], prepare(5, M))
 
 
