@@ -6,6 +6,7 @@ from typing import Final
 from kproxy.codec.messages import ApiKey
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
+from kproxy.proxy.routing import Address
 
 _TRANSACTION_VERSION: Final = "transaction.version"
 #: KIP-890's second part: the broker knows a late batch of a transaction that has ended.
@@ -23,26 +24,31 @@ def bootstrap(examined: Examined) -> Iterator[Finding]:
     advice = "check bootstrap.servers, the brokers, and the way to them (name, firewall, TLS, login)"
     for address, error in gone.items():
         if len(gone) == len(examined.bootstrap):
-            yield fail(f"{address}: {error}", advice)
+            yield fail(_named(address, error), advice)
         else:
-            yield warn(f"{address}: {error}", f"others answer, but kproxy has one place less to begin at; {advice}")
+            yield warn(_named(address, error), f"others answer, but kproxy has one bootstrap server less; {advice}")
     if not gone:
         yield ok(f"reached: {listed(examined.bootstrap)}")
+
+
+def _named(address: Address, error: str) -> str:
+    """The error, with the address once."""
+    return error if str(address) in error else f"{address}: {error}"
 
 
 def advertised(examined: Examined) -> Iterator[Finding]:
     """Each broker at the address that it advertises: kproxy relays to these, not to bootstrap.servers."""
     if not examined.brokers:
-        yield skipped("no broker has named the others")
+        yield skipped("no broker returned the list of brokers")
         return
     for broker in examined.brokers:
         if broker.error is not None:
             yield fail(
-                f"broker {broker.node_id} advertises {broker.address}: {broker.error}",
-                "what it leads can't be used through kproxy: its advertised.listeners must name what this host reaches",
+                f"broker {broker.node_id}, as advertised: {_named(broker.address, broker.error)}",
+                "kproxy cannot use its partitions: advertised.listeners must be an address that this host reaches",
             )
     if len(examined.reached) == len(examined.brokers):
-        yield ok(f"reached where they advertise to be: {listed(broker.address for broker in examined.brokers)}")
+        yield ok(f"reached as advertised: {listed(broker.address for broker in examined.brokers)}")
 
 
 def releases(examined: Examined) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ async def test_a_broker_advertises_what_can_not_be_reached() -> None:
         found = await examined(cluster)
     finding = only(brokers.advertised, found)
     assert finding.level is Level.FAIL
-    assert finding.found.startswith(f"broker 2 advertises 127.0.0.1:{port}: ")
+    assert finding.found == f"broker 2, as advertised: cannot connect to 127.0.0.1:{port}: Connection refused"
     assert len(found.reached) == 2
 
 
