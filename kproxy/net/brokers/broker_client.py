@@ -17,10 +17,11 @@ from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
 from kproxy.proxy.routing import Address
 
-_READ = 65536
-_LARGEST_ANSWER = 1 << 26
+#: Of all connections of kproxy's own.
+READ_BYTES = 65_536
+LARGEST_RESPONSE = 1 << 26
 _PREFIX = 4
-_CLIENT_ID = "kproxy"
+CLIENT_ID = "kproxy"
 _ASKED_FIRST = 3
 #: How a listener of TLS ends a connection that speaks none (RFC 8446, 6).
 _TLS_ALERT = b"\x15\x03"
@@ -63,7 +64,7 @@ class BrokerClient:
         self._io = io
         self._address = address
         self._timeout_ms = timeout_ms
-        self._splitter = FrameSplitter(_LARGEST_ANSWER)
+        self._splitter = FrameSplitter(LARGEST_RESPONSE)
         self._correlation_id = 0
         self._answers = 0
         self._frames: deque[bytearray] = deque()
@@ -141,7 +142,7 @@ class BrokerClient:
         self._correlation_id += 1
         try:
             with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
-                await self._io.send_all([encode_request(request, version, self._correlation_id, _CLIENT_ID)])
+                await self._io.send_all([encode_request(request, version, self._correlation_id, CLIENT_ID)])
                 frame = memoryview(await self._frame())[_PREFIX:]
         except trio.ClosedResourceError as error:
             raise OSError(f"connection to {self._address} was closed") from error
@@ -156,7 +157,7 @@ class BrokerClient:
     async def _frame(self) -> bytearray:
         if self._frames:
             return self._frames.popleft()
-        buffer = memoryview(bytearray(_READ))
+        buffer = memoryview(bytearray(READ_BYTES))
         while True:
             count = self._io.receive_now([buffer])
             if count is None:

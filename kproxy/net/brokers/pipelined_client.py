@@ -12,16 +12,13 @@ from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
 from kproxy.net.network import ByteIO
 from kproxy.proxy.routing import Address
 
 if TYPE_CHECKING:
     from kproxy.proxy.slots import Buffer
 
-_READ: Final = 65_536
-_LARGEST_ANSWER: Final = 1 << 26
-_CLIENT_ID: Final = "kproxy"
 #: Requests on their way at a time.
 _MOST_REQUESTS: Final = 256
 
@@ -87,7 +84,7 @@ class PipelinedClient:
         if self._io.closed:
             raise OSError(f"connection to {self._address} is closed")
         self._correlation_id += 1
-        frame = encode_request(request, version, self._correlation_id, _CLIENT_ID)
+        frame = encode_request(request, version, self._correlation_id, CLIENT_ID)
         timeout_s = (self._timeout_ms + extra_ms) / 1000
         self._asked.append(_Asked(request.API_KEY, version, self._correlation_id, timeout_s, done))
         if len(self._asked) == 1:
@@ -156,8 +153,8 @@ class PipelinedClient:
 
     async def _take_answers(self) -> None:
         """Until the broker ends the connection."""
-        splitter = FrameSplitter(_LARGEST_ANSWER)
-        buffer = memoryview(bytearray(_READ))
+        splitter = FrameSplitter(LARGEST_RESPONSE)
+        buffer = memoryview(bytearray(READ_BYTES))
         while True:
             count = self._io.receive_now([buffer])
             if count is None:
