@@ -12,10 +12,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kproxy.codec._generated.metadata import MetadataRequest
-from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.fetch_restate import restate
-from kproxy.codec.header import decode_request_header, encode_request, response_header_size
+from kproxy.codec.header import decode_request_header, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
 from kproxy.codec.produce_layout import walk_response
 from kproxy.codec.topic_partition import TopicPartition
@@ -26,7 +24,6 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.screen import Screening, screen
-from kproxy.proxy.bare_tokens import BareTokens
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.client_login.gate import LoginGate
 from kproxy.proxy.client_login.policy import LoginPolicy
@@ -36,9 +33,10 @@ from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, 
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered, Park, Restated, Stable
-from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN, PROOF
+from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS
 from kproxy.proxy.produce_gate import ProduceGate
+from kproxy.proxy.relayed_login import RelayedLogin
 from kproxy.proxy.routing import Address
 from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, Slot
@@ -115,13 +113,12 @@ class Session:
         self._client_id: bytes | None = None
         #: The name under which the client's software is counted.
         self._software = stats.software.came()
-        self._tokens: BareTokens | None = None
-        self._proving = False
         #: A frame that may have to be offered again, and what may go on of it.
         self._screening: tuple[bytearray, Screening] | None = None
         self._link = link = Link(stats)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
+        self._relayed_login = RelayedLogin(ctx, link)
         self._login = None if logins is None else LoginGate(ctx, link, stats, logins, self._note_versions)
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
         #: A response that was decoded before it was taken.
@@ -188,7 +185,7 @@ class Session:
     def blocked(self) -> bool:
         """Whether an answer or the end of a recovery has to come before another request is taken."""
         gate = self._gate
-        proving = self._proving and not self._ctx.logged_in
+        proving = self._relayed_login.asked and not self._ctx.logged_in
         return proving or gate.recovering or gate.producer.waits or self._link.order.held > self._ctx.policy.held_bytes
 
     def introduced(self, principal: str) -> None:
@@ -261,8 +258,9 @@ class Session:
         return self._request(frame, now) if self._link.connected else Connect()
 
     def _request(self, frame: bytearray, now: float) -> Blocking | None:
-        if self._tokens is not None and self._tokens.expects(frame):
-            self._token(frame, now)
+        tokens = self._relayed_login.tokens
+        if tokens is not None and tokens.expects(frame):
+            self._relayed_login.token(tokens, frame, now)
             return None
         if self._ctx.access is not None and self._ctx.access.renew(
             self._ctx.client.principal, self._ctx.client.client_id
@@ -279,7 +277,8 @@ class Session:
         if body > len(frame):
             raise RemoteProtocolError("client id ends after its frame")
         if not self._ctx.logged_in and api_key not in BEFORE_LOGIN:
-            return self._prove(now)
+            self._relayed_login.prove(now)
+            return AwaitProgress()
         self._note_client(bytes(frame[_PREFIX + _START.size : body]))
         slot = Slot(api_key, version, correlation_id, now, len(frame))
         upstream = self._upstream_version(slot)
@@ -437,8 +436,7 @@ class Session:
 
     def _relay(self, slot: Slot, frame: bytearray) -> None:
         if slot.api_key == ApiKey.SASL_HANDSHAKE and slot.api_version == 0:
-            self._tokens = BareTokens.after_handshake(frame)
-            frame[6:8] = b"\x00\x01"  # v1 is the same on the wire, and lets tokens travel in SaslAuthenticate
+            self._relayed_login.handshake(frame)
         self._link.relay(slot, frame)
 
     def _ask(self, slot: Slot, handler: Handler, exchange: Exchange, request: Message) -> None:
@@ -504,7 +502,7 @@ class Session:
             return []
         self._link.expected.popleft()
         if head.token:
-            self._token_answered(head.slot, frame)
+            self._relayed_login.answered(head.slot, frame)
         else:
             self._link.answer_raw(head.slot, frame)
         return []
@@ -597,37 +595,6 @@ class Session:
         self._stats.software.left(self._software)
         if self._ctx.meter is not None:
             self._ctx.meter.close()
-
-    # -- SASL that goes through
-
-    def _prove(self, now: float) -> Blocking:
-        """Has the broker show that it takes requests on this connection, before anything else is done for the client.
-
-        Only it knows when a login is over; and kproxy acts as itself where it keeps transactions or sends again.
-        """
-        if not self._proving:
-            self._proving = True
-            version = max(1, self._ctx.broker_versions.get(ApiKey.METADATA, (1, 1))[0])
-            slot = Slot(ApiKey.METADATA, version, 0, now, 0, silent=True)
-            self._link.order.open(slot)
-            self._link.ask(slot, PROOF, Exchange(None, version, version), MetadataRequest(topics=[]), None)
-        return AwaitProgress()
-
-    def _token(self, frame: bytearray, now: float) -> None:
-        assert self._tokens is not None
-        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, now, len(frame))
-        self._link.order.open(slot)
-        request = encode_request(self._tokens.wrap(frame), 0, 0, self._ctx.client.client_id)
-        self._link.expected.append(Expected(slot, 0, token=True))
-        self._link.to_upstream.append(request)
-
-    def _token_answered(self, slot: Slot, frame: bytearray) -> None:
-        response = SaslAuthenticateResponse.decode(memoryview(frame)[_PREFIX + 4 :], 0)
-        token = BareTokens.unwrap(response)
-        if token is None:
-            self._link.fail(slot)
-        else:
-            self._link.answer_raw(slot, token)
 
     def _count_conversions(self) -> None:
         for (direction, magic), (batches, records) in self._ctx.fetched.converted.items():
