@@ -6,11 +6,11 @@ and sequence for each (producer id, partition) (Kafka's ``ProducerStateManager``
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kproxy.codec.batch import stamp
+from kproxy.codec.batch import BatchHeader, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import TopicRef
 from kproxy.codec.sequence import advance
@@ -176,6 +176,19 @@ class Track:
                 send.fate = Fate.FENCED
         self.fenced_at = now
         self.bump()
+
+    def shows_its_log(self, found: Iterable[BatchHeader]) -> bool:
+        """Whether a log is the one that ``written_to`` is of, by the track's batches from the offset before it on.
+
+        It is another one where the topic was deleted and made again: what was written there may lie below.
+        """
+        held = {(send.epoch, send.sequence) for send in self.sends}
+        ends = {
+            header.base_offset + header.last_offset_delta + 1
+            for header in found
+            if (header.producer_epoch, header.base_sequence) not in held
+        }
+        return self.written_to <= 0 or self.written_to in ends
 
     def give_up(self, error_code: int) -> None:
         """Settles all that is held as refused: the partition is gone, and its log with it."""

@@ -20,7 +20,7 @@ from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.broker_log import BrokerLog, LogError
+from kproxy.net.broker_log import Batch, BrokerLog, LogError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
@@ -132,10 +132,10 @@ class _TrackResend:
 
     async def _found(self, place: tuple[str, int]) -> dict[tuple[int, int], int]:
         """The track's batches in the log; what can't be read counts as missing: no record may be lost for it."""
-        producer_id = self._track.producer_id
-        floors = {place: self._track.written_to}
         try:
-            batches = (await self._broker_log.tails([place], {producer_id}, floors=floors))[place]
+            batches = await self._tail(place, self._track.written_to - 1)
+            if not self._track.shows_its_log([batch.header for batch in batches]):
+                batches = await self._tail(place, 0)
         except (OSError, RemoteProtocolError) as error:
             log.warning("log cannot be read; batches may be written twice", reason=str(error))
             failed = self._connection.stats.readbacks_failed
@@ -143,6 +143,10 @@ class _TrackResend:
             return {}
         headers = [batch.header for batch in batches]
         return {(header.producer_epoch, header.base_sequence): header.base_offset for header in headers}
+
+    async def _tail(self, place: tuple[str, int], floor: int) -> list[Batch]:
+        """The track's last batches from an offset on."""
+        return (await self._broker_log.tails([place], {self._track.producer_id}, floors={place: floor}))[place]
 
     async def _attempt(self, send: Send) -> None:
         try:

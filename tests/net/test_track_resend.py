@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import structlog
@@ -15,6 +16,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
+from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.controls import Fault
 from tests.net.harness import Proxied, errors_of, produce, proxied, values_in
 
@@ -145,11 +147,11 @@ async def test_what_is_given_up_when_the_client_has_gone_is_given_up_in_time() -
         await proxy.at_rest()
 
 
-def in_turn(proxy: Proxied, value: bytes, *faults: Fault | Callable[[Call], Fault | None]) -> None:
+def in_turn(proxy: Proxied, value: bytes, *faults: Fault | Callable[[Call], Any]) -> None:
     """What becomes of each attempt to send the batch that holds a value."""
     attempts = iter(faults)
 
-    def control(call: Call) -> Fault | None:
+    def control(call: Call) -> Any:
         if value not in bytes(call.request.topic_data[0].partition_data[0].records)[61:]:
             return None
         fault = next(attempts, None)
@@ -196,6 +198,26 @@ class TestFences:
                 await client.call(produce("t", b"a", b"a"), 8)
                 answer = await client.call(produce("t", b"b"), 8)
             assert answer.responses[0].partition_responses[0].base_offset == 2
+
+    @pytest.mark.parametrize("others", [0, 5], ids=["alone", "with-others"])
+    async def test_it_is_found_in_a_topic_that_was_deleted_and_made_again(self, others: int) -> None:
+        """Its first offsets are below those that the producer had in the former topic."""
+
+        async def remade(call: Call) -> Fault:
+            proxy.brokers.delete_topic("t")
+            proxy.brokers.create_topic("t")
+            await APIS[ApiKey.PRODUCE].handle(call)
+            for _ in range(others):
+                await another.call(produce("t", b"other"), 8)
+            return Close()
+
+        async with proxied() as proxy, await proxy.client(1) as another:
+            proxy.brokers.create_topic("t")
+            async with await proxy.client(1) as client:
+                await client.call(produce("t", b"a", b"a"), 8)
+                in_turn(proxy, b"b", remade, forgetting(proxy))
+                assert errors_of(await client.call(produce("t", b"b"), 8)) == [0]
+            assert values_in(proxy.brokers, "t") == [b"b", *([b"other"] * others)]
 
     async def test_it_is_found_by_the_topics_id(self) -> None:
         async with proxied() as proxy:
