@@ -65,8 +65,13 @@ class Refused:
         return empty_at <= self.told_at + _ON_ITS_WAY_S
 
     def behind(self, before: "Refused | None") -> "Refused":
-        """This one, if ``before`` was refused before; what is known to be behind another one stays so."""
+        """This one, if ``before`` was refused before; what is known to be behind another one stays so.
+
+        The retry of ``before``, refused as well, is behind nothing: its own retry comes first.
+        """
         if self.before is not None or before is None or not before.crossed_by(self.since):
+            return self
+        if before.in_retry(self.records):
             return self
         return replace(self, before=before._head)
 
@@ -97,6 +102,14 @@ class Refused:
 def _goes_on_with(
     first: Sequence[Digest], records: Sequence[Digest], is_same: Callable[[Digest, Digest], bool]
 ) -> bool:
-    """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts."""
+    """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts.
+
+    A part behind other records is one only if its times say so: without times it may as well be equal records of what
+    was sent behind the refused request.
+    """
     kept = len(first)
-    return kept > 0 and any(all(map(is_same, records[at : at + kept], first)) for at in range(len(records)))
+    return kept > 0 and any(
+        all(map(is_same, records[at : at + kept], first))
+        and (at == 0 or at + kept <= len(records) or UNTIMED not in (records[at].timestamp_ms, first[0].timestamp_ms))
+        for at in range(len(records))
+    )

@@ -49,6 +49,17 @@ def test_an_equal_record_before_another_one_is_no_retry(records: str) -> None:
     assert not refused("ab", 5.0, 5.0).in_retry(made(records))
 
 
+@pytest.mark.parametrize(
+    ("records", "timed", "untimed"),
+    [("ab", True, True), ("abx", False, False), ("xa", True, False), ("xab", True, False), ("xabc", True, True)],
+)
+def test_a_part_of_it_behind_other_records_is_its_retry_only_by_its_times(
+    records: str, timed: bool, untimed: bool
+) -> None:
+    assert refused("abc", 5.0).in_retry(made(records)) is timed
+    assert refused(made("abc", UNTIMED), 5.0).in_retry(made(records, UNTIMED)) is untimed
+
+
 def test_what_cannot_be_read_has_no_retry() -> None:
     assert not refused("", 5.0, 5.0).in_retry(made("a"))
     assert not refused("", 5.0, 5.0).in_retry_of_another_time(made("a"), 9.0)
@@ -95,3 +106,12 @@ def test_a_retry_of_another_time_was_made_and_sent_behind_the_refusal(
 def test_of_several_the_time_of_the_first_counts() -> None:
     found = refused("b", 5.2, 5.9).behind(refused("a", 5.0, 5.125))
     assert found.in_retry_of_another_time(made("a", 1175), 5.2)
+
+
+def test_a_retry_that_is_refused_too_is_told_when_its_own_refusal_is() -> None:
+    first = refused("ab", 5.0, 5.0)
+    again = refused("ab", 5.3, 5.3).behind(first)
+    made_later = made("a", 3000)  # it was sent behind the first refused request, and repeated with it
+    assert first.in_retry_of_another_time(made_later, 5.3)
+    assert not again.in_retry_of_another_time(made_later, 5.3)
+    assert again.in_retry(made("ab"))
