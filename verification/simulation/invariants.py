@@ -95,8 +95,10 @@ def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]
             for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)
         }
         for sent in told:
-            value, timestamp = times.get(sent.offset, (None, -1))
-            if value == sent.value and timestamp != sent.timestamp:
+            # one that was taken for another in a request with new records is told no offset
+            where = times.values() if sent.offset < 0 else [times.get(sent.offset, (None, -1))]
+            stamps = {timestamp for value, timestamp in where if value == sent.value}
+            if stamps and sent.timestamp not in stamps:
                 found.add((number, sent.value))
     return found
 

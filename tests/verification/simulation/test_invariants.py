@@ -126,13 +126,17 @@ def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_jud
         assert verdict(told, b"a", b"a") == found
 
 
-async def test_a_record_that_was_told_another_ones_place_by_a_kproxy_that_died_is_found_and_not_judged() -> None:
+@pytest.mark.parametrize("offset", [0, -1], ids=["place", "no-place"])
+async def test_a_record_that_was_taken_for_another_one_by_a_kproxy_that_died_is_found_and_not_judged(
+    offset: int,
+) -> None:
     cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
     cluster.create_topic(TOPIC)
     data = build_batch([Record(0, 1001, None, b"a", ())], producer_id=5, producer_epoch=0, base_sequence=0)
     cluster.topics[TOPIC].partitions[0].log.append(memoryview(data), 0, 7)
-    told = history((client(), [(b"a", OK, 0), (b"a", OK, 0)]))
+    told = history((client(), [(b"a", OK, offset), (b"a", OK, 0)]))
     mix(told)
+    told.records[1].timestamp = 1001
     assert invariants.read_retold(cluster, told) == set()
     assert verdict(told, b"a") == {invariants.MERGED}
     told.crashed(0, 1.0)
