@@ -109,11 +109,13 @@ class Coordinators:
         patience_s: float | None = None,
         trim: Callable[[Any, int], None] = as_it_is,
         connect: Callable[[Broker], Awaitable[Caller]] | None = None,
+        repeats: bool = True,
     ) -> M:
         """The coordinator's answer, asked again while it moves, fails, or is busy with the transaction before.
 
         OSError if there is none after ``patience_s`` and some tries, NoCommonVersion. ``versions`` and ``trim`` as of
-        ``Caller``. ``connect``: to it over a connection of the caller's own; None: a shared one.
+        ``Caller``. ``connect``: to it over a connection of the caller's own; None: a shared one. ``repeats``: False if
+        a request without an answer must not be sent again, OSError then.
         """
         busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
         tries, until = 0, trio.current_time() + (_PATIENCE_SECONDS if patience_s is None else patience_s)
@@ -132,8 +134,10 @@ class Coordinators:
                 raise
             except NoCoordinator:
                 pass
-            except (OSError, RemoteProtocolError):
+            except (OSError, RemoteProtocolError) as error:
                 self._failed(key, key_type)
+                if not repeats:
+                    raise OSError(f"the coordinator of {key} did not answer") from error
             if not _ELSEWHERE.isdisjoint(errors):
                 self.forget(key, key_type)
             tries += 1

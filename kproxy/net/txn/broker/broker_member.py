@@ -7,10 +7,13 @@ that joins tells which transaction of the broker's is the member's. So whoever r
 from collections.abc import Sequence
 from contextlib import suppress
 
+import trio
+
 from kproxy.codec._generated.transaction_member import TransactionMemberNative
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
@@ -99,6 +102,7 @@ class BrokerMembers:
     def __init__(self, cluster: Cluster, config: Config, slots: MemberIds) -> None:
         """``slots``: names for their ids."""
         self._cluster = cluster
+        self._config = config
         self._patience_s = config.delivery_timeout_ms / 1000
         self._longest = LongestTransaction(cluster, config.transaction_max_timeout_ms)
         self._slots = slots
@@ -106,17 +110,37 @@ class BrokerMembers:
     async def make(
         self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
     ) -> BrokerMember:
-        """A member that has not joined. TxnError; INVALID_TRANSACTION_TIMEOUT if the broker ends it before that."""
-        slot = await self._slots.take()
-        try:
+        """A member that has not joined. TxnError; INVALID_TRANSACTION_TIMEOUT if the broker ends it before that.
+
+        An id is given up where its InitProducerId had no answer: that may still come, and would abort what a member has
+        written since, also where its commit is decided.
+        """
+        until, backoff = trio.current_time() + self._patience_s, Backoff(self._config)
+        while True:
+            slot = await self._slots.take()
             requests = BrokerRequests(self._cluster, slot, self._patience_s)
-            protocol = await requests.protocol()
-            longest = await self._longest.ms(slot)
-            if timeout_ms > longest:
-                why = f"{timeout_ms} ms is more than the brokers' transaction.max.timeout.ms, {longest} ms"
-                raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
-            native = BrokerTransaction(slot, await requests.init(longest), protocol.level, longest)
-        except BaseException:
-            self._slots.give_back(slot)
-            raise
-        return BrokerMember(transactional_id, name, producer, tools, native, requests, self._slots)
+            try:
+                protocol, longest = await self._checked(requests, slot, timeout_ms)
+            except BaseException:
+                self._slots.give_back(slot)
+                raise
+            try:
+                begun = await requests.init(longest, repeats=False)
+            except TxnError as error:
+                if error.error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    self._slots.give_back(slot)
+                    raise
+                if trio.current_time() >= until:
+                    raise
+                await backoff.pause()
+                continue
+            native = BrokerTransaction(slot, begun, protocol.level, longest)
+            return BrokerMember(transactional_id, name, producer, tools, native, requests, self._slots)
+
+    async def _checked(self, requests: BrokerRequests, slot: str, timeout_ms: int) -> tuple[Protocol, int]:
+        protocol = await requests.protocol()
+        longest = await self._longest.ms(slot)
+        if timeout_ms > longest:
+            why = f"{timeout_ms} ms is more than the brokers' transaction.max.timeout.ms, {longest} ms"
+            raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
+        return protocol, longest

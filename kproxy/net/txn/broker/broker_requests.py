@@ -144,15 +144,18 @@ class BrokerRequests:
         levels = {row.name: row.max_version_level for row in answer.finalized_features}
         return Protocol.of(levels.get(_FEATURE, 0))
 
-    async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
+    async def init(self, timeout_ms: int, resumed: Producer = NOBODY, *, repeats: bool = True) -> Producer:
         """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
+
+        ``repeats``: False if a request without an answer, which may still come, must not be sent again:
+        COORDINATOR_NOT_AVAILABLE then.
 
         ``resumed``: who must have the id for that (KIP-360); unless it is NOBODY what was open has to be ended before.
         A coordinator that no longer knows the id grants it to any identity, also to one that a newer producer has
         replaced. That shows by a fresh producer id, and is refused.
         """
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
-        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old)
+        answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old, repeats=repeats)
         if answer.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
             raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and its last owner")
         return Producer(answer.producer_id, answer.producer_epoch)
@@ -235,12 +238,21 @@ class BrokerRequests:
         newest: int,
         group: str | None = None,
         trim: Callable[[Any, int], None] = lambda request, version: None,
+        repeats: bool = True,
     ) -> T:
         """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
         key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
         with trio.move_on_after(self._patience_s), suppress(OSError, NoCommonVersion):
             answer = await self._cluster.coordinators.ask(
-                key, request, kind, (0, newest), key_type=key_type, patience_s=inf, trim=trim, connect=self._connect
+                key,
+                request,
+                kind,
+                (0, newest),
+                key_type=key_type,
+                patience_s=inf,
+                trim=trim,
+                connect=self._connect,
+                repeats=repeats,
             )
             _check(next(iter(errors_in(answer)), 0), self._name)
             return answer

@@ -16,7 +16,10 @@ PREFIX: Final = "kproxy-member-"
 
 
 class MemberIds:
-    """Names; one that a member has joined under is free again when the log says that the broker was told of its end."""
+    """Names; one that a member has joined under is free again when the log says that the broker was told of its end.
+
+    One that is not given back is never used again.
+    """
 
     def __init__(self, instance_id: str, new_id: Callable[[], Awaitable[int]]) -> None:
         """``new_id`` gives a number that nobody else in the cluster has: a producer id."""

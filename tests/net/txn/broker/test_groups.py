@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import trio
 
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker import broker_ends
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.fake_broker import ClusterConfig
+from kproxy.testing.fake_broker import Call, Close, ClusterConfig
+from kproxy.testing.fake_broker.apis import APIS
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.transactional_ids import TxnState
 from kproxy.txn.log_records import Kind
 from kproxy.txn.txn_error import TxnError
@@ -146,6 +148,26 @@ async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_call
             await b.commit("m1", batch_id=batch_id)
         else:
             assert await refused(b.commit("m1")) is ErrorCode.INVALID_REQUEST
+        assert seen(cast) == ["m1"]
+
+
+async def test_a_late_copy_of_the_request_that_begins_a_member_does_not_abort_it(level: int) -> None:
+    """An InitProducerId without an answer may still come; it would abort what the member has written since."""
+    late: list[Call] = []
+
+    def hold(call: Call) -> Fault | None:
+        if not (call.request.transactional_id or "").startswith("kproxy-member-") or late:
+            return None
+        late.append(call)
+        return Close()
+
+    async with at_home(level) as cast:
+        (a,) = await member_groups(cast, "a")
+        await a.initialize()
+        cast.fake.cluster.control(ApiKey.INIT_PRODUCER_ID, hold)
+        await written(a, "m1")
+        await APIS[ApiKey.INIT_PRODUCER_ID].handle(late[0])
+        await a.commit("m1", batch_id="1")
         assert seen(cast) == ["m1"]
 
 
