@@ -228,7 +228,7 @@ class Client:
 
     async def _await_answer(self) -> None:
         assert self._io is not None
-        if trio.current_time() < self.reads_from:
+        if trio.current_time() < self.reads_from and not self._io.has_answer:  # clients handle all that they have read
             await trio.sleep_until(self.reads_from)
         deadline = min(deadline for deadline, _ in self._flight.values())
         more = len(self._flight) < self.plan.depth and self._next < len(self._program) and not self.plan.in_rounds

@@ -48,6 +48,11 @@ class FrameIO:
         return number, response_class(api_key).decode(body, version)
 
     @property
+    def has_answer(self) -> bool:
+        """Whether an answer was read from the connection together with the one before it."""
+        return bool(self._frames)
+
+    @property
     def ended(self) -> bool:
         """Whether the other end has closed it."""
         return self._io.peer_closed()

@@ -1,5 +1,6 @@
 """One run: the network, the fake cluster, kproxy and its clients, on one virtual clock, from one plan."""
 
+import gc
 import hashlib
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -263,7 +264,12 @@ class World:
 
 @contextmanager
 def _deterministic(seed: int) -> Iterator[None]:
-    """Lets trio's scheduler order tasks by the seed, as it does under Hypothesis."""
+    """Lets trio's scheduler order tasks by the seed, as it does under Hypothesis, and no garbage be collected.
+
+    What is collected is finalized, at a time that depends on what ran in the process before.
+    """
+    collects = gc.isenabled()
+    gc.disable()
     core = trio._core._run
     allowed, state = core._ALLOW_DETERMINISTIC_SCHEDULING, core._r.getstate()
     core._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
@@ -273,6 +279,9 @@ def _deterministic(seed: int) -> Iterator[None]:
     finally:
         core._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
         core._r.setstate(state)
+        if collects:
+            gc.enable()
+            gc.collect()
 
 
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:

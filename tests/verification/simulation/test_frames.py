@@ -30,6 +30,17 @@ async def test_requests_are_numbered_and_answers_found_their_version(autojump_cl
     number, response = await frames.receive()
     assert isinstance(response, ApiVersionsResponse)
     assert (number, response.error_code) == (2, 7)
+    assert not frames.has_answer
+    await frames.send(ApiVersionsRequest(), 3)
+    await frames.send(ApiVersionsRequest(), 3)
+    await trio.sleep(1)
+    assert ends[0].receive_now([buffer])
+    await ends[0].send_all([encode_response(ApiVersionsResponse(), 3, 3), encode_response(ApiVersionsResponse(), 3, 4)])
+    await trio.sleep(1)
+    assert (await frames.receive())[0] == 3
+    assert frames.has_answer
+    assert (await frames.receive())[0] == 4
+    assert not frames.has_answer
     ends[0].close()
     with pytest.raises(EOFError):
         await frames.receive()

@@ -1,5 +1,6 @@
 """Whole runs."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -51,6 +52,16 @@ def test_the_same_seed_is_the_same_run_in_any_process() -> None:
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run([sys.executable, "-c", _DIGESTS], env=env, capture_output=True, text=True, check=True)
         assert done.stdout.split() == digests
+
+
+def test_no_garbage_is_collected_in_a_run() -> None:
+    class Watched(World):
+        def _judge(self) -> tuple[str, str] | None:
+            return (invariants.FAILED, "garbage is collected") if gc.isenabled() else super()._judge()
+
+    assert gc.isenabled()
+    assert run(plan(client(send(b"a"))), Watched).broken is None
+    assert gc.isenabled()
 
 
 def test_a_killed_kproxy_comes_back() -> None:
