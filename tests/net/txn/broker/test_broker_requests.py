@@ -47,6 +47,20 @@ async def test_a_new_epoch_waits_until_what_was_open_is_aborted() -> None:
             await asks.add_partitions(first, [(TOPIC, 0)])
 
 
+async def test_a_request_that_may_still_come_is_not_sent_again_where_it_must_not_be() -> None:
+    async with stage() as cast:
+        asks, calls = await requests(cast), list[Call]()
+
+        def hold(call: Call) -> Close:
+            calls.append(call)
+            return Close()
+
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, hold)
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await asks.init(60_000, repeats=False)
+        assert len(calls) == 1
+
+
 async def test_an_end_tells_who_is_next_only_where_it_raises_the_epoch() -> None:
     async with stage() as cast:
         asks = await requests(cast)
