@@ -198,22 +198,24 @@ async def test_who_decides_dies_before_the_broker_is_told(
         owner = (await a.initialize()).owner
         await written(a, "m1", owner=owner)
         await written(b, "m2", owner=owner)
-        with monkeypatch.context() as held:
-            held.setattr(BrokerEnds, "_end_now", _never)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_ends_or_not, a.commit if decided else a.abort, "m1", "m2")
-                await until(lambda: any(entry.kind is Kind.DECISION for entry in log_of(cast)))
-                await a.at.kill()
-                nursery.cancel_scope.cancel()
-            assert seen(cast) == []
-            assert (await b.describe()).state == ("PrepareCommit" if decided else "PrepareAbort")
+        told, end_now = trio.Event(), BrokerEnds._end_now
+
+        async def later(ends: BrokerEnds, left: Any) -> None:
+            await told.wait()
+            await end_now(ends, left)
+
+        monkeypatch.setattr(BrokerEnds, "_end_now", later)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_ends_or_not, a.commit if decided else a.abort, "m1", "m2")
+            await until(lambda: any(entry.kind is Kind.DECISION for entry in log_of(cast)))
+            await a.at.kill()
+            nursery.cancel_scope.cancel()
+        assert seen(cast) == []
+        assert (await b.describe()).state == ("PrepareCommit" if decided else "PrepareAbort")
+        told.set()  # at the other instance, which may have begun to wait for it
         await until(lambda: ended(cast) == 2)
         assert seen(cast) == (["m1", "m2"] if decided else [])
         assert (await b.describe()).state == ("CompleteCommit" if decided else "CompleteAbort")
-
-
-async def _never(*_: Any) -> None:
-    await trio.sleep_forever()
 
 
 async def _ends_or_not(work: Callable[..., Any], *members: str) -> None:
