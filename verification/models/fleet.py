@@ -444,7 +444,7 @@ def _steps(came: dict[World, tuple[World, str] | None], world: World) -> list[st
 #: What is searched with the rules as they are.
 SCENARIOS: Final = {
     "fails over": Scenario(("ab",), moves=1),
-    "to and fro": Scenario(("a",), moves=2, notes=2),
+    "to and fro": Scenario(("a",), moves=2, notes=3),
     "killed": Scenario(("a",), moves=1, kills=1, notes=3),
     "sent again": Scenario(("a",), moves=1, resends=1),
     "shared": Scenario(("ab", "AB"), moves=0, notes=4),
