@@ -21,3 +21,8 @@ class LocalProtocolError(KproxyError):
 
 class FencedByAnother(LocalProtocolError):
     """Another kproxy has fenced our producer: what is in flight may only be decided by whoever did."""
+
+    def __init__(self, message: str, taken_at: float = 0.0) -> None:
+        """``taken_at``: when the client's request came with which the fence was seen, in seconds since the epoch."""
+        super().__init__(message)
+        self.taken_at = taken_at

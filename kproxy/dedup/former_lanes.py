@@ -1,6 +1,6 @@
-"""The lanes that a former kproxy of the same instance.id held, as its entries in the log tell, read in order."""
+"""The lanes of other processes as the entries in the log tell, read in order: of a former kproxy, or of other instances."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kproxy.codec.records import Record
@@ -17,11 +17,11 @@ MOST_BYTES: Final = 16 << 20
 
 
 class FormerLanes:
-    """A view of the log of one instance: of each producer id the last entry counts, compacted or not."""
+    """A view of the log: of each producer id the last entry counts, compacted or not."""
 
-    def __init__(self, instance_id: str, most: int = MOST_LANES) -> None:
-        """At most ``most`` lanes are kept, the ones last written."""
-        self._instance_id = instance_id
+    def __init__(self, is_wanted: Callable[[str], bool], most: int = MOST_LANES) -> None:
+        """Of the instances that ``is_wanted``. At most ``most`` lanes are kept, the ones last written."""
+        self._is_wanted = is_wanted
         self._most = most
         self._lanes: dict[LaneKey, LaneRecord] = {}
         self._by_identity: dict[Identity, dict[LaneKey, LaneRecord]] = {}
@@ -59,7 +59,7 @@ class FormerLanes:
 
     def _apply(self, record: Record) -> None:
         key = decode_key(record.key)
-        if key.instance_id != self._instance_id:
+        if not self._is_wanted(key.instance_id):
             return
         self._remove(key)  # replaced, even if what replaces it can't be read
         if record.value is None:

@@ -38,6 +38,10 @@ class LaneRecord(NamedTuple):
     last_epoch: int
     identity: Identity
     recorded_ms: int
+    #: The connection has ended, and the outcome of each batch is known: nothing of these epochs is on its way.
+    returned: bool = False
+    #: The instance knows that the producer writes through another one at the same time.
+    shared: bool = False
 
     @property
     def key(self) -> LaneKey:
@@ -52,7 +56,9 @@ def encode_key(key: LaneKey) -> bytes:
 
 def encode_value(record: LaneRecord) -> bytes:
     """The value of an entry; LocalProtocolError if it can't be said."""
-    value = ProducerStateValue(record.epoch, record.last_epoch, *record.identity, record.recorded_ms)
+    value = ProducerStateValue(
+        record.epoch, record.last_epoch, *record.identity, record.recorded_ms, record.returned, record.shared
+    )
     return encode_stored(value, VALUE_VERSION)
 
 
@@ -69,7 +75,7 @@ def decode_value(key: LaneKey, data: bytes) -> LaneRecord:
         # whoever wrote this: nobody else's producer may be fenced for it
         raise RemoteProtocolError(f"no lane: epochs {value.epoch} to {value.last_epoch} of {key.producer_id}")
     identity = Identity(value.principal, value.client_id, value.host)
-    return LaneRecord(*key, value.epoch, value.last_epoch, identity, value.recorded_ms)
+    return LaneRecord(*key, value.epoch, value.last_epoch, identity, value.recorded_ms, value.returned, value.shared)
 
 
 def describe(key: bytes | None, value: bytes | None) -> str:
@@ -84,7 +90,8 @@ def describe(key: bytes | None, value: bytes | None) -> str:
         return f"unreadable ({error}): key={(key or b'').hex()} value={(value or b'').hex()}"
     principal, client_id, host = record.identity
     who = f"principal={principal!r} client_id={client_id!r} host={host!r}"
-    return f"{what} epochs={record.epoch}-{record.last_epoch} {who} recorded={_time(record.recorded_ms)}"
+    state = (" returned" if record.returned else "") + (" shared" if record.shared else "")
+    return f"{what} epochs={record.epoch}-{record.last_epoch} {who} recorded={_time(record.recorded_ms)}{state}"
 
 
 def _time(ms: int) -> str:

@@ -23,6 +23,10 @@ class Suspect:
     last_epoch: int
     #: Of a lane of this process: the (epoch, sequence) of the open batches; None: whatever the tail holds.
     only: frozenset[tuple[int, int]] | None = None
+    #: Of another instance.
+    elsewhere: bool = False
+    #: The other instance has given it back: nothing of it is on its way, so it needs no fence.
+    returned: bool = False
 
     @property
     def fence_epoch(self) -> int:

@@ -53,7 +53,9 @@ def next_step(track: Track, now: float) -> Step:
     while track.sends:
         head = track.sends[0]
         if head.fate is Fate.SUPERSEDED:
-            raise FencedByAnother(f"producer id {track.producer_id}, epoch {track.epoch} was fenced by another")
+            raise FencedByAnother(
+                f"producer id {track.producer_id}, epoch {track.epoch} was fenced by another", head.taken_at
+            )
         if head.fate is Fate.REFUSED:
             if track.in_doubt:
                 return Fence("refused")

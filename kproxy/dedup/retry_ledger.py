@@ -56,8 +56,10 @@ class RetryLedger:
         changed: Callable[[], None],
         next_serial: Callable[[], int],
         look_for_ends: Callable[[float], None],
+        elsewhere: Callable[[Identity], Sequence[Suspect]],
     ) -> None:
         """Use ``RetryLedgers.join``."""
+        self._elsewhere = elsewhere
         self.identity = identity
         self.rules = rules
         self.next_serial = next_serial
@@ -88,6 +90,8 @@ class RetryLedger:
         self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
         #: Where the lanes of a former kproxy were fenced.
         self._recovered: set[TrackKey] = set()
+        #: By partition and producer id of other instances: the epoch up to which it was recovered.
+        self._recovered_to: dict[TrackKey, dict[int, int]] = {}
         #: Connections that have ended and are still being read.
         self._draining: set[ProducerConnection] = set()
         #: The last that was refused, by partition.
@@ -175,11 +179,15 @@ class RetryLedger:
         lanes: dict[Suspect, None] = {}
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
+        elsewhere = self._elsewhere(self.identity)
         for key in keys:
             found = [lane for lane, _ in self._suspects.get(key, ())]
             if key not in self._recovered:
                 former = self._former(self.identity) if former is None else former
                 found += former
+            if elsewhere:
+                done = self._recovered_to.get(key, {})
+                found += [lane for lane in elsewhere if lane.last_epoch > done.get(lane.producer_id, -1)]
             if found:
                 places.append(key)
                 lanes.update(dict.fromkeys(found))
@@ -373,12 +381,19 @@ class RetryLedger:
     ) -> None:
         """Takes what the log holds of suspect lanes: (partition, header, digests, offsets) of each batch, in order."""
         lanes = set(recover.lanes)
+        known = {key: dict(self._recovered_to.get(key, {})) for key in recover.keys}
         for key in recover.keys:
+            for lane in lanes:
+                if lane.elsewhere:
+                    done = self._recovered_to.setdefault(key, {})
+                    done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, -1))
             self._recovered.add(key)
             left = [(lane, since) for lane, since in self._suspects.pop(key, ()) if lane not in lanes]
             if left:
                 self._suspects[key] = left
         for key, header, digests, offsets in found:
+            if header.producer_epoch <= known[key].get(header.producer_id, -1):
+                continue  # it was found before
             if any(lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence) for lane in lanes):
                 sequence, count = header.base_sequence, header.record_count
                 stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)

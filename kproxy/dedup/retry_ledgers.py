@@ -22,13 +22,16 @@ class RetryLedgers:
         former: Callable[[Identity], Sequence[Suspect]],
         changed: Callable[[], None],
         look_for_ends: Callable[[float], None],
+        elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda _: (),
     ) -> None:
         """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits.
 
         ``look_for_ends`` is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
+        ``elsewhere`` gives the lanes that other instances have, or had within the retry window.
         """
         self._rules = rules
         self._former = former
+        self._elsewhere = elsewhere
         self._changed = changed
         self._look_for_ends = look_for_ends
         self._ledgers: dict[Identity, RetryLedger] = {}
@@ -40,7 +43,13 @@ class RetryLedgers:
         ledger = self._ledgers.get(identity)
         if ledger is None:
             ledger = RetryLedger(
-                identity, self._rules, self._former, self._changed, self._serials.__next__, self._look_for_ends
+                identity,
+                self._rules,
+                self._former,
+                self._changed,
+                self._serials.__next__,
+                self._look_for_ends,
+                self._elsewhere,
             )
             self._ledgers[identity] = ledger
         return ledger.join(wire, since)

@@ -362,6 +362,10 @@ class Connection:
         """Something was written or answered: tasks that wait for it look again."""
         self._progress.unpark_all()
 
+    def fenced(self, taken_at: float) -> None:
+        """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch)."""
+        self._intake.fenced(taken_at)
+
     async def progressed(self) -> None:
         """Waits until an answer came, something was written, or batches were sent again."""
         await self._progress.park()

@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from kproxy.codec.messages import Message
-from kproxy.errors import LocalProtocolError
+from kproxy.errors import FencedByAnother, LocalProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
@@ -78,6 +78,10 @@ class Dispatch:
     async def _resend(self, batches: Unsettled) -> None:
         try:
             await resend_all(self._connection, batches)
+        except FencedByAnother as fence:
+            log.info("another kproxy has fenced a producer; connection closed", reason=str(fence))
+            self._connection.fenced(fence.taken_at)
+            self._connection.client.close()
         except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
             log.warning("batches cannot be sent again; connection closed", reason=str(error))
             self._connection.client.close()

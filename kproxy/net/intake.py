@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kproxy.dedup.lanes import Lane
 from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.producer_identity import identity_of
@@ -47,6 +48,7 @@ class Intake:
         self._logins = logins
         self._opened_at = trio.current_time()
         self._introduced = False
+        self._lane: Lane | None = None
         #: Requests that came together, before an answer to any.
         self._together = 1
 
@@ -97,6 +99,11 @@ class Intake:
         member = self._session.client_ended(now)
         if member is not None:
             self._keeper.look_ahead(member, now)
+
+    def fenced(self, taken_at: float) -> None:
+        """Takes note that another instance fenced the lane, seen with a request of ``taken_at``."""
+        if self._lane is not None:
+            self._lanes.fenced(self._lane, taken_at)
 
     def close(self, now: float) -> None:
         """Gives the lane back. What has no fate yet will be looked for in the log when it comes again."""
@@ -181,7 +188,7 @@ class Intake:
     async def _lease(self) -> None:
         identity = identity_of(self._connection)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
-            lane = await self._lanes.lease(identity)
+            lane = self._lane = await self._lanes.lease(identity)
             member = self._keeper.join(identity, self._connection, self._connection.client, self._opened_at)
             member.pipelined(self._together)
             self._session.lease(lane, member)

@@ -11,6 +11,7 @@ from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.fleet import Fleet
 from kproxy.net.lane_log import LaneLog
 from kproxy.proxy.stats import Stats
 
@@ -44,11 +45,14 @@ class Lanes:
         self._stats = stats
         #: What the former self had; see ``LaneLog.former``.
         self.log = log
+        self.fleet = Fleet(config, log, cluster.network.wall)
         self._pool = LanePool()
         self._leases: dict[Lane, _Lease] = {}
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
         self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
+        #: Not used again; others learn that they are given back when nothing can be on its way any more.
+        self._abandoned: dict[Lane, _Rest] = {}
         cluster.prepared = not log.enabled
 
     async def run(self) -> None:
@@ -75,20 +79,13 @@ class Lanes:
         """
         await self.log.opened.wait()
         self._end_rests()
+        self._end_abandoned()
         lane, lease = await self._next(identity)
         self._leases[lane] = lease
         self._count()
         try:
-            await self.log.record(
-                LaneRecord(
-                    self._config.instance_id,
-                    lane.producer_id,
-                    lease.first_epoch,
-                    lane.last_epoch,
-                    identity,
-                    int(self._cluster.network.wall() * 1000),
-                )
-            )
+            await self.log.record(self._record(lane, lease))
+            await self.fleet.look(identity)  # behind the record: of two instances one at least sees the other
         except BaseException:
             self.give_back(lane)
             raise
@@ -99,7 +96,11 @@ class Lanes:
         lease = self._leases.pop(lane)
         self._count()
         if lane.unsettled():
+            if self.fleet.enabled:
+                self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return
+        if self.fleet.enabled:
+            self.log.put(self._record(lane, lease)._replace(returned=True))
         if not self.log.enabled:
             self._pool.give_back(lane)
             return
@@ -108,6 +109,21 @@ class Lanes:
         self._resting_of.setdefault(lease.identity, {})[lane] = rest
         if len(self._resting) > _MOST_RESTING:
             self._wake(next(iter(self._resting)))
+
+    def fenced(self, lane: Lane, taken_at: float) -> None:
+        """Takes note that another instance fenced a lane, which was seen with a request of ``taken_at``."""
+        self.fleet.fenced(self._leases[lane].identity, taken_at)
+
+    def _record(self, lane: Lane, lease: _Lease) -> LaneRecord:
+        return LaneRecord(
+            self._config.instance_id,
+            lane.producer_id,
+            lease.first_epoch,
+            lane.last_epoch,
+            lease.identity,
+            int(self._cluster.network.wall() * 1000),
+            shared=self.fleet.is_shared(lease.identity),
+        )
 
     def held(self) -> list[tuple[Lane, Identity, bool]]:
         """All lanes that a producer has or may have again, with it; True: a connection has it now."""
@@ -148,6 +164,12 @@ class Lanes:
                 return
             self._wake(lane)
             self._pool.give_back(lane)
+
+    def _end_abandoned(self) -> None:
+        now = trio.current_time()
+        for lane, rest in [(lane, rest) for lane, rest in self._abandoned.items() if now >= rest.until]:
+            del self._abandoned[lane]
+            self.log.put(self._record(lane, rest.lease)._replace(returned=True))
 
     def _wake(self, lane: Lane) -> _Lease:
         lease = self._resting.pop(lane).lease

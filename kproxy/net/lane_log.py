@@ -14,13 +14,15 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.lane_reader import LaneReader
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
-from kproxy.net.own_topic import Refused, TopicDeleted
+from kproxy.net.own_topic import Refused, TopicDeleted, check
+from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
@@ -38,7 +40,11 @@ class LaneLog:
         self._config = config
         self._stats = stats
         self._topic = lane_topic(cluster, config)
-        self._former = FormerLanes(config.instance_id)
+        self._former = FormerLanes(config.instance_id.__eq__)
+        self._elsewhere = FormerLanes(config.instance_id.__ne__)
+        #: Of the partitions, once they are known.
+        self._readers: dict[TopicPartition, LaneReader] = {}
+        self._look = SingleFlight(self._read_all)
         #: Whether lanes are noted; False once the cluster has refused it.
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
         #: Set when the former self's lanes are known, as far as they can be.
@@ -112,6 +118,32 @@ class LaneLog:
         """The lanes that this producer had under the former self; empty once ``forget`` has run."""
         return self._former.of(identity)
 
+    def elsewhere(self, identity: Identity) -> list[LaneRecord]:
+        """The lanes that this producer has or had at other instances, as they were at the last ``look``."""
+        return self._elsewhere.of(identity)
+
+    async def look(self) -> None:
+        """Returns when all entries have been read that any instance had written before the call."""
+        backoff = Backoff(self._config)
+        while self.enabled:
+            try:
+                return await self._look()
+            except Refused as refused:
+                self._give_up(refused)
+            except (OSError, RemoteProtocolError):
+                self._cluster.count_error("producer_state_log")
+            await backoff.pause()
+
+    async def _read_all(self) -> None:
+        if not self._readers:
+            places = [(TOPIC, index) for index in range(await self._topic.prepare())]
+            self._readers = {place: LaneReader(self._leaders, place, self._elsewhere) for place in places}
+        # one request for each leader; what has not grown since is not read
+        for place, told in (await self._leaders.ask(self._readers, list_offsets(LATEST))).items():
+            told.reached(place)
+            check("ListOffsets", TOPIC, told.error_code)
+            await self._readers[place].read_to(told.get(place, "ListOffsets"))
+
     async def forget(self) -> list[LaneRecord]:
         """Ends the former self's time: its lanes that have epochs left, to be used again behind their fences.
 
@@ -129,6 +161,11 @@ class LaneLog:
     async def record(self, record: LaneRecord) -> None:
         """Returns when all in-sync replicas have the entry, or at once where there is no crash recovery."""
         await self._append(encode_key(record.key), encode_value(record))
+
+    def put(self, record: LaneRecord) -> None:
+        """Takes an entry for which nobody has to wait."""
+        if self._writer is not None and self.enabled:
+            self._writer.put(encode_key(record.key), encode_value(record), int(self._cluster.network.wall() * 1000))
 
     async def _append(self, key: bytes, value: bytes | None) -> None:
         await self.opened.wait()

@@ -1,4 +1,4 @@
-"""Reads the lane log of an instance from its start to its end."""
+"""Reads a partition of the lane log from its start to its end."""
 
 import structlog
 import trio
@@ -37,10 +37,17 @@ class LaneReader:
     async def read(self) -> None:
         """Reads to what is the end now. OSError, RemoteProtocolError: try again; Refused."""
         try:
-            end = await self._offset(LATEST)
-            if self._next is None:
+            await self.read_to(await self._offset(LATEST))
+        except NoLeader as lost:
+            check("Metadata", TOPIC, lost.error_code)
+            raise
+
+    async def read_to(self, end: int) -> None:
+        """Reads to ``end``, which was the end some time ago. As of ``read``."""
+        try:
+            if end and (self._next is None or self._next > end):  # not read yet, or the topic was created again
                 self._next = await self._offset(EARLIEST)
-            while self._next < end:
+            while self._next is not None and self._next < end:
                 part = await self._fetch(self._next)
                 if not part.records:
                     if part.high_watermark < end:

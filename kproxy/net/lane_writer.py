@@ -61,10 +61,14 @@ class LaneWriter:
 
     async def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Returns when all in-sync replicas have the entry. If cancelled, it may be written nevertheless."""
+        await self.put(key, value, timestamp_ms).wait()
+
+    def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> trio.Event:
+        """Takes an entry, and writes it after those before; set when all in-sync replicas have it."""
         entry = _Entry(Record(0, timestamp_ms, key, value), trio.Event())
         self._queue.append(entry)
         self._wake.set()
-        await entry.written.wait()
+        return entry.written
 
     async def run(self) -> None:
         """Writes for ever. Refused: the cluster will not have it; TopicGone; what waits then is kept."""

@@ -34,6 +34,10 @@ class PastLane(Protocol):
     def last_epoch(self) -> int:
         """The last epoch that was the lane's; the one behind it is for the fence."""
 
+    @property
+    def returned(self) -> bool:
+        """Whether nothing of it is on its way, so that it needs no fence."""
+
 
 class Recovery:
     """Fences and reads for all connections together; over the bounds they wait for each other."""
@@ -55,9 +59,9 @@ class Recovery:
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
-        All lanes are fenced on all partitions before anything is read: what is not there then will never be. A few
-        requests do for many partitions, and what was taken is held no longer. ``take`` must not wait. OSError,
-        RemoteProtocolError: brokers did not let it be done everywhere; what was not taken is unknown.
+        All lanes that were not returned are fenced on all partitions before anything is read: what is not there then
+        will never be. A few requests do for many partitions, and what was taken is held no longer. ``take`` must not
+        wait. OSError, RemoteProtocolError: brokers did not let it be done everywhere; what was not taken is unknown.
         """
         if not lanes or not places:
             return
@@ -103,7 +107,7 @@ class Recovery:
     def _markers(lanes: Sequence[PastLane], places: int) -> Iterator[list[Marker]]:
         """The highest fence of each producer id, in portions."""
         highest: dict[int, int] = {}
-        for lane in lanes:
+        for lane in (lane for lane in lanes if not lane.returned):
             highest[lane.producer_id] = max(highest.get(lane.producer_id, 0), lane.last_epoch + 1)
         markers, portion = list(highest.items()), max(1, _MARKERS_AT_ONCE // places)
         for first in range(0, len(markers), portion):

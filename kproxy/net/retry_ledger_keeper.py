@@ -63,11 +63,17 @@ class RetryLedgerKeeper:
             client_timeout=config.clients_request_timeout_ms / 1000,
         )
         self._ends = EndWatch()
-        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look)
+        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere)
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
         return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
+
+    def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
+        return [
+            Suspect(lane.producer_id, lane.epoch, lane.last_epoch, elsewhere=True, returned=lane.returned)
+            for lane in self._lanes.fleet.lanes(identity)
+        ]
 
     def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""

@@ -20,7 +20,7 @@ def entry(record: LaneRecord, value: bytes | None = b"") -> Record:
 
 
 def test_of_each_producer_id_the_last_entry_counts() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1)), entry(lane(2)), entry(lane(1, TWO, epoch=32))])
     assert former.of(ONE) == [lane(2)]
     assert former.of(TWO) == [lane(1, TWO, epoch=32)]
@@ -29,20 +29,20 @@ def test_of_each_producer_id_the_last_entry_counts() -> None:
 
 
 def test_a_tombstone_ends_a_lane() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1)), entry(lane(2)), entry(lane(1), None), entry(lane(3), None)])
     assert former.of(ONE) == [lane(2)]
     assert (former.newer, former.damaged) == (0, 0)
 
 
 def test_other_instances_share_the_log() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1, instance="other")), entry(lane(1)), entry(lane(1, instance="other"), None)])
     assert former.of(ONE) == [lane(1)]
 
 
 def test_entries_of_newer_versions_and_damaged_ones_are_counted_and_never_an_error() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     newer = b"\0\7what the future holds"
     former.apply([entry(lane(1)), entry(lane(2), newer), Record(0, 0, newer, b""), Record(0, 0, None, None)])
     former.apply([entry(lane(3), b"\0\0x")])
@@ -51,27 +51,27 @@ def test_entries_of_newer_versions_and_damaged_ones_are_counted_and_never_an_err
 
 
 def test_an_entry_that_a_newer_kproxy_replaced_does_not_count() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1)), entry(lane(1), b"\0\7more epochs")])
     assert former.of(ONE) == []
 
 
 def test_memory_is_bounded_and_the_last_lanes_are_kept() -> None:
-    former = FormerLanes("me", most=3)
+    former = FormerLanes("me".__eq__, most=3)
     former.apply(entry(lane(number)) for number in (1, 2, 3, 1, 4, 5))
     assert former.of(ONE) == [lane(1), lane(4), lane(5)]
     assert former.dropped == 2
 
 
 def test_all_are_taken_once() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1)), entry(lane(2, TWO))])
     assert former.take_all() == [lane(1), lane(2, TWO)]
     assert former.take_all() == former.of(ONE) == former.of(TWO) == []
 
 
 def test_identities_are_kept_within_a_bound_of_bytes() -> None:
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     long = 30_000
     identity = Identity("User:a", "c" * long, "h")
     former.apply(entry(lane(number, identity)) for number in range(1000))
@@ -85,7 +85,7 @@ def test_identities_are_kept_within_a_bound_of_bytes() -> None:
 @pytest.mark.parametrize("other", ["before me", "other", "me, too"])
 def test_lanes_of_another_instance_are_never_taken_for_own_ones(other: str) -> None:
     """They may be in use: to fence them would end another kproxy's connections."""
-    former = FormerLanes("me")
+    former = FormerLanes("me".__eq__)
     former.apply([entry(lane(1, instance=other)), entry(lane(2))])
     assert former.of(ONE) == [lane(2)]
     assert former.take_all() == [lane(2)]

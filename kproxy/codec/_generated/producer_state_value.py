@@ -8,10 +8,11 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_string, read_tags
+from kproxy.codec.primitives import Buffer, read_compact_string, read_tags, whole
 from kproxy.codec.primitive_writers import write_compact_string, write_tags
 from kproxy.codec.protocol_struct import NEW
 
+_unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
 _unpack_hh, _pack_hh = Struct(">hh").unpack_from, Struct(">hh").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
 
@@ -22,15 +23,17 @@ class ProducerStateValue(Message):
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('epoch', 'last_epoch', 'principal', 'client_id', 'host', 'recorded_ms', 'unknown_tags')
+    __slots__ = ('epoch', 'last_epoch', 'principal', 'client_id', 'host', 'recorded_ms', 'returned', 'shared', 'unknown_tags')
 
-    def __init__(self, epoch: int = 0, last_epoch: int = 0, principal: str = '', client_id: str = '', host: str = '', recorded_ms: int = 0, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, epoch: int = 0, last_epoch: int = 0, principal: str = '', client_id: str = '', host: str = '', recorded_ms: int = 0, returned: bool = False, shared: bool = False, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.epoch = epoch
         self.last_epoch = last_epoch
         self.principal = principal
         self.client_id = client_id
         self.host = host
         self.recorded_ms = recorded_ms
+        self.returned = returned
+        self.shared = shared
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -42,8 +45,15 @@ class ProducerStateValue(Message):
         host, pos = read_compact_string(buf, pos)
         (recorded_ms,) = _unpack_q(buf, pos)
         pos += 8
+        returned: bool = False
+        shared: bool = False
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(epoch, last_epoch, principal, client_id, host, recorded_ms, unknown_tags), pos
+        if unknown_tags:
+            if (raw := unknown_tags.pop(0, None)) is not None:
+                returned = whole((_unpack_t(raw, 0)[0], 1), raw)
+            if (raw := unknown_tags.pop(1, None)) is not None:
+                shared = whole((_unpack_t(raw, 0)[0], 1), raw)
+        return cls(epoch, last_epoch, principal, client_id, host, recorded_ms, returned, shared, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_hh(self.epoch, self.last_epoch)
@@ -51,4 +61,13 @@ class ProducerStateValue(Message):
         write_compact_string(out, self.client_id)
         write_compact_string(out, self.host)
         out += _pack_q(self.recorded_ms)
-        write_tags(out, self.unknown_tags)
+        tags = dict(self.unknown_tags)
+        if self.returned:
+            raw = bytearray()
+            raw += _pack_t(self.returned)
+            tags[0] = bytes(raw)
+        if self.shared:
+            raw = bytearray()
+            raw += _pack_t(self.shared)
+            tags[1] = bytes(raw)
+        write_tags(out, tags)

@@ -1,0 +1,100 @@
+"""What other instances have of a producer: leases of producer ids that its retries may have to be compared with.
+
+A producer whose connections are in use at two instances at the same time is **shared**. Its instances would end each
+other's connections for ever; so they leave each other's alone, and only compare with what was given back.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+import trio
+
+from kproxy.config import Config
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneRecord
+from kproxy.net.lane_log import LaneLog
+
+log = structlog.get_logger("kproxy.fleet")
+
+#: So many connections that were fenced while in use show that their producer is shared.
+_TELLING_FENCES: Final = 2
+#: A request that came so much later than the other's lease was not sent before it: clocks may differ by less.
+_CLOCKS_AGREE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 0.2
+
+
+class Fleet:
+    """The other instances, as the lane log tells."""
+
+    def __init__(self, config: Config, lane_log: LaneLog, wall: Callable[[], float]) -> None:
+        """``wall`` tells the time in seconds since the epoch."""
+        self._config = config
+        self._log = lane_log
+        self._wall = wall
+        self.enabled = config.fleet_retries_enable and lane_log.enabled
+        #: By producer, the requests with which fences were seen and not judged yet, those of connections that were in
+        #: use, and until when it is shared; by ``wall``.
+        self._fenced: dict[Identity, list[float]] = {}
+        self._telling: dict[Identity, list[float]] = {}
+        self._shared_until: dict[Identity, float] = {}
+        #: By producer, leases that others did not give back in time: producer id and last epoch.
+        self._waited: dict[Identity, set[tuple[int, int]]] = {}
+
+    async def look(self, identity: Identity) -> None:
+        """Learns what other instances have of a producer; waits a moment for those that still hold some of it."""
+        if not self.enabled:
+            return
+        give_up = trio.current_time() + self._config.fleet_patience_ms / 1000
+        await self._log.look()
+        self._judge(identity)
+        waited = self._waited.pop(identity, set())
+        while self._held(identity) - waited and trio.current_time() < give_up:
+            await trio.sleep(_LOOK_AGAIN_SECONDS)
+            await self._log.look()
+        if self._held(identity):
+            self._waited[identity] = self._held(identity)
+
+    def _held(self, identity: Identity) -> set[tuple[int, int]]:
+        """The leases that others hold, by producer id and last epoch."""
+        return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if not lane.returned}
+
+    def lanes(self, identity: Identity) -> list[LaneRecord]:
+        """What has to be recovered: what others hold, and gave back within the retry window."""
+        if not self.enabled:
+            return []
+        soonest = self._wall() * 1000 - self._config.retry_window_ms
+        shared = self.is_shared(identity)
+        found = self._log.elsewhere(identity)
+        return [lane for lane in found if (lane.recorded_ms >= soonest if lane.returned else not shared)]
+
+    def fenced(self, identity: Identity, taken_at: float) -> None:
+        """Takes note that another instance fenced a producer's connection, seen with a request of ``taken_at``."""
+        self._fenced.setdefault(identity, []).append(taken_at)
+
+    def is_shared(self, identity: Identity) -> bool:
+        """Whether a producer is in use at another instance, too."""
+        if self._wall() < self._shared_until.get(identity, 0.0):
+            return True
+        return any(lane.shared and not lane.returned for lane in self._log.elsewhere(identity))
+
+    def _judge(self, identity: Identity) -> None:
+        """Looks whether the producer is shared: fences met connections in use, or another instance says so."""
+        held = [lane.recorded_ms / 1000 for lane in self._log.elsewhere(identity) if not lane.returned]
+        now, window = self._wall(), self._config.retry_window_ms / 1000
+        # a client that failed over sends nothing more over its former connection
+        fenced = self._fenced.pop(identity, [])
+        new = [at for at in fenced if any(at > since + _CLOCKS_AGREE_SECONDS for since in held)]
+        telling = [at for at in self._telling.pop(identity, []) + new if at > now - window]
+        if len(telling) >= _TELLING_FENCES and not self.is_shared(identity):
+            log.warning(
+                "a producer is in use at two instances: what it sends through one is not compared with what the other "
+                "holds; give each process a client.id of its own",
+                principal=identity.principal,
+                client_id=identity.client_id,
+                host=identity.host,
+            )
+        if len(telling) >= _TELLING_FENCES or self.is_shared(identity):
+            self._shared_until[identity] = now + window
+        elif telling:
+            self._telling[identity] = telling

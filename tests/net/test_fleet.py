@@ -1,0 +1,155 @@
+"""Two instances that are alive, and a client that sends again through the other one: each record is in the log once."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from kproxy.testing.fake_broker import open_fake_cluster
+from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
+from tests.net.retrying import Gate, bases, batch, end, request
+
+
+@asynccontextmanager
+async def two(**options: Any) -> AsyncIterator[tuple[Proxied, Proxied]]:
+    """Two instances of one fleet."""
+    given = {
+        "crash_recovery_enable": True,
+        "fleet_retries_enable": True,
+        "fleet_patience_ms": 500,
+        "producer_state_log_num_partitions": 4,
+        **options,
+    }
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t")
+        async with (
+            running(fake.bootstrap, instance_id="one", **given) as one,
+            running(fake.bootstrap, instance_id="two", **given) as other,
+        ):
+            one.fake = other.fake = fake
+            await eventually(lambda: one.stats.ready and other.stats.ready)
+            yield one, other
+
+
+async def write(client: FrameClient, value: bytes) -> tuple[list[int], list[int]]:
+    answer = await client.call(request(batch(value)), 8)
+    return errors_of(answer), bases(answer)
+
+
+def fences(*proxies: Proxied) -> int:
+    return sum(proxy.stats.fences.get("done", 0) for proxy in proxies)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+async def test_a_retry_at_another_instance_is_not_written_and_needs_no_fence(reset: bool) -> None:
+    async with two() as (one, other):
+        client = await one.client(1)
+        assert await write(client, b"a") == ([0], [0])
+        await end(client, reset=reset)
+        async with await other.client(1) as client:
+            assert await write(client, b"a") == ([0], [0])
+            assert await write(client, b"b") == ([0], [1])
+        assert values_in(one.brokers, "t") == [b"a", b"b"]
+        assert fences(one, other) == 0
+
+
+async def test_what_another_instance_has_on_its_way_is_fenced() -> None:
+    async with two() as (one, other):
+        client, gate = await one.client(1), Gate(one, b"a")
+        await client.send(request(batch(b"a")), 8)
+        await gate.wait_reached()
+        await end(client, reset=True)
+        async with await other.client(1) as again:
+            await again.send(request(batch(b"a")), 8)
+            await eventually(lambda: fences(other) == 1)
+            gate.release()
+            assert errors_of(await again.receive()) == [0]
+        assert values_in(one.brokers, "t") == [b"a"]
+        await eventually(lambda: one.stats.connections_open == 0)
+
+
+async def test_a_half_open_connection_is_fenced_after_a_while_and_ends_with_its_next_write() -> None:
+    async with two() as (one, other):
+        async with await one.client(1) as left, await other.client(1) as client:
+            assert await write(left, b"a") == ([0], [0])
+            assert await write(client, b"a") == ([0], [0])
+            assert fences(one, other) == 1
+            await left.send(request(batch(b"late")), 8)
+            assert await left.ended()
+            assert await write(client, b"b") == ([0], [2])  # behind the marker
+        assert values_in(one.brokers, "t")[0] == b"a"
+        assert b"late" not in values_in(one.brokers, "t")
+
+
+async def test_a_client_may_come_back() -> None:
+    async with two() as (one, other):
+        for number, proxy in enumerate((one, other, one, other)):
+            client = await proxy.client(1)
+            if number:
+                assert await write(client, b"%d" % (number - 1)) == ([0], [number - 1])
+            assert await write(client, b"%d" % number) == ([0], [number])
+            await end(client, reset=True)
+        assert values_in(one.brokers, "t") == [b"0", b"1", b"2", b"3"]
+        assert fences(one, other) == 0
+
+
+async def test_leases_at_the_same_time_see_each_other() -> None:
+    """A request is read long after its client has gone: its instance finds what the other one has written since."""
+    async with two() as (one, other):
+        record, gate = one.server.lanes.log.record, trio.Event()
+        reached = trio.Event()
+
+        async def late(entry: Any) -> None:
+            reached.set()
+            await gate.wait()
+            await record(entry)
+
+        one.server.lanes.log.record = late  # type: ignore[method-assign]
+        client = await one.client(1)
+        await client.send(request(batch(b"a")), 8)
+        await reached.wait()
+        async with await other.client(1) as again:
+            assert await write(again, b"a") == ([0], [0])
+        gate.set()
+        assert errors_of(await client.receive()) == [0]
+        await end(client)
+        assert values_in(one.brokers, "t") == [b"a"]
+
+
+async def test_two_processes_of_one_name_do_not_fence_each_other_for_ever() -> None:
+    async with two(fleet_patience_ms=1500) as (one, other):
+        written: list[bytes] = []
+        lost = [0, 0]
+
+        async def produce(number: int, proxy: Proxied) -> None:
+            client = await proxy.client(1)
+            for nth in range(40):
+                value = b"%d.%d" % (number, nth)
+                while True:
+                    try:
+                        assert (await write(client, value))[0] == [0]
+                        break
+                    except (EOFError, trio.BrokenResourceError):
+                        lost[number] += 1
+                        await end(client)
+                        client = await proxy.client(1)
+                written.append(value)
+                await trio.sleep(0.1)
+            await end(client)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce, 0, one)
+            nursery.start_soon(produce, 1, other)
+        assert sorted(value for value in values_in(one.brokers, "t") if value and b"." in value) == sorted(written)
+        assert sum(lost) <= 4
+
+
+async def test_an_instance_without_the_option_writes_the_retry_again() -> None:
+    async with two(fleet_retries_enable=False) as (one, other):
+        for proxy in (one, other):
+            client = await proxy.client(1)
+            assert (await write(client, b"a"))[0] == [0]
+            await end(client, reset=True)
+        assert values_in(one.brokers, "t") == [b"a", b"a"]
