@@ -36,7 +36,7 @@ class PastLane(Protocol):
 
     @property
     def returned(self) -> bool:
-        """Whether nothing of it is on its way, so that it needs no fence."""
+        """Whether nothing of it is on its way."""
 
 
 class Recovery:
@@ -59,9 +59,10 @@ class Recovery:
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
-        All lanes that were not returned are fenced on all partitions before anything is read: what is not there then
-        will never be. A few requests do for many partitions, and what was taken is held no longer. ``take`` must not
-        wait. OSError, RemoteProtocolError: brokers did not let it be done everywhere; what was not taken is unknown.
+        All lanes are fenced on all partitions before anything is read, so that what is not there then will never be.
+        Lanes that were returned need no fence where their batches are known. A few requests do for many partitions, and
+        what was taken is held no longer. ``take`` must not wait. OSError, RemoteProtocolError: brokers did not let it
+        be done everywhere; what was not taken is unknown.
         """
         if not lanes or not places:
             return
@@ -71,7 +72,8 @@ class Recovery:
             surveyed = await self._broker_log.survey(places, failed)
             unseen = self._unseen(past, surveyed)
             fencing = [place for place in places if place in surveyed]
-            for markers in self._markers(lanes, len(places)):
+            fenced = [lane for lane in lanes if not (lane.returned and _is_known(lane, surveyed, unseen))]
+            for markers in self._markers(fenced, len(places)):
                 await self._broker_log.fence(fencing, markers, failed)
             await self._read(past, [place for place in places if place not in failed], unseen, failed, take)
         finally:
@@ -107,7 +109,7 @@ class Recovery:
     def _markers(lanes: Sequence[PastLane], places: int) -> Iterator[list[Marker]]:
         """The highest fence of each producer id, in portions."""
         highest: dict[int, int] = {}
-        for lane in (lane for lane in lanes if not lane.returned):
+        for lane in lanes:
             highest[lane.producer_id] = max(highest.get(lane.producer_id, 0), lane.last_epoch + 1)
         markers, portion = list(highest.items()), max(1, _MARKERS_AT_ONCE // places)
         for first in range(0, len(markers), portion):
@@ -137,6 +139,16 @@ class Recovery:
             # as many as may be expected to fit; a partition can't hold more than was read of it
             fitting = self._config.recovery_max_bytes * len(part) // max(1, size)
             portion = max(1, min(fitting, portion * _GROWTH, _PLACES_AT_ONCE))
+
+
+def _is_known(
+    lane: PastLane, surveyed: Mapping[TopicPartition, Survey], unseen: Mapping[TopicPartition, Mapping[int, int]]
+) -> bool:
+    """Whether it is known of all places what a lane wrote. A marker makes a producer known that a broker forgot."""
+    return all(
+        lane.producer_id in active or lane.producer_id in unseen.get(place, ())
+        for place, (_, active) in surveyed.items()
+    )
 
 
 class _Past:

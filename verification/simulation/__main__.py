@@ -1,6 +1,7 @@
 """``python -m verification.simulation``: runs seeds; exit code 1 if one breaks an invariant."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from shlex import quote
 from typing import Final
@@ -9,7 +10,7 @@ import click
 
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.cuts import shrink
-from verification.simulation.plan import FAULTS, Taste
+from verification.simulation.plan import FAULTS, FLEET, Taste
 from verification.simulation.world import run_seed
 
 _SEEDS: Final = 2000
@@ -17,11 +18,16 @@ _CHUNK: Final = 25
 
 
 @click.command()
+@click.option("--fleet", is_flag=True, help="Clients move between two or three instances.")
 @options(_SEEDS, FAULTS)
-def main(wanted: Wanted, faults: tuple[str, ...]) -> None:
+def main(wanted: Wanted, faults: tuple[str, ...], *, fleet: bool) -> None:
     """Simulates kproxy among clients, brokers and faults, and checks what it promises."""
-    one = partial(run_seed, Taste(faults=faults))
+    taste = Taste(faults=faults)
+    if fleet:
+        taste = replace(FLEET, faults=tuple(fault for fault in faults if fault in FLEET.faults))
+    one = partial(run_seed, taste)
     only = "" if faults == FAULTS else f" --faults {quote(','.join(faults))}"
+    only += " --fleet" if fleet else ""
 
     def again(seed: int) -> str:
         return f"--first-seed {seed} --seeds 1{only}"

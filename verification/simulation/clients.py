@@ -17,7 +17,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.frames import FrameIO
 from verification.simulation.history import Attempt, History, Sent, State
 from verification.simulation.network import Host, Link, VirtualIO
-from verification.simulation.plan import TOPIC, ClientPlan
+from verification.simulation.plan import TOPIC, ClientPlan, instance_name
 from verification.simulation.record_sets import record_set
 
 #: One request: its batches by partition.
@@ -157,7 +157,16 @@ class Client:
 
     # -- the wire
 
+    def _fail_over(self) -> None:
+        number = self._rng.randrange(self.plan.instances)
+        name = instance_name(number)
+        if self._bootstrap[0] != name:
+            self._history.moved(self.plan, trio.current_time())
+            self._bootstrap, self._place = (name, self._bootstrap[1]), None
+
     async def _connect(self) -> None:
+        if self.plan.instances:
+            self._fail_over()
         if self._place is None:
             self._open(await self._host.connect(*self._bootstrap, 1000))
             self._place = await self._leader()

@@ -145,11 +145,17 @@ class History:
         ``now``: by trio's clock.
         """
         self.killed[instance] = now
+        for client in {sent.client.number: sent.client for sent in self.records}.values():
+            if client.instances or client.instance == instance:
+                self.moved(client, now)
+
+    def moved(self, client: ClientPlan, now: float) -> None:
+        """A client is at a kproxy that does not know which answers it has had."""
         for sent in self.records:
-            if sent.client.instance == instance:
+            if sent.client.number == client.number:
                 sent.buried |= sent.state is State.OK and self._is_buried(sent, now)
-                self.disturb(sent.client)
                 sent.evident = False
+        self.disturb(client)
 
     def _is_buried(self, sent: Sent, now: float) -> bool:
         later = [

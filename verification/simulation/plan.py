@@ -98,6 +98,13 @@ class ClientPlan:
     age: float = 0.0
     #: Seconds that it waits before it connects again, one of these.
     backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
+    #: With each connection it goes to one of so many instances; 0: it stays at its own.
+    instances: int = 0
+
+
+def instance_name(number: int) -> str:
+    """Under which name a kproxy runs."""
+    return f"kproxy-{number}"
 
 
 def plain_client(number: int, sends: tuple[Send, ...], **more: Any) -> ClientPlan:
@@ -193,6 +200,18 @@ class Taste:
     ages: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, OLD)
     #: How many clients write to a partition that comes into being later, if ever, in [0, 1].
     pioneers: float = 0.1
+    #: Clients go from one instance to another.
+    fails_over: bool = False
+
+
+#: Gateways between which clients move. Instances compare times of theirs: clocks do not jump.
+FLEET: Final = Taste(
+    faults=tuple(fault for fault in FAULTS if fault != "clock"),
+    instances=(2, 2, 3),
+    twins=0.0,
+    fails_over=True,
+    options=(("fleet_retries_enable", True), ("fleet_patience_ms", 300)),
+)
 
 
 def make_plan(seed: int, taste: Taste) -> Plan:
@@ -224,6 +243,8 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     clients = tuple(
         replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
     )
+    if taste.fails_over:
+        clients = tuple(replace(client, instances=plan.instances) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
 
 

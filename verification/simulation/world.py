@@ -33,6 +33,7 @@ from verification.simulation.plan import (
     FaultPlan,
     Plan,
     Taste,
+    instance_name,
     make_plan,
 )
 from verification.simulation.streams import BrokerStream
@@ -208,13 +209,13 @@ class World:
 
     async def _start(self, *, decides: bool = False) -> None:
         for number in range(self.plan.instances):
-            name = f"kproxy-{number}"
+            name = instance_name(number)
             options = self.plan.options
             instance = Instance(name, self.network, self._fake.bootstrap, self.history, options, decides=decides)
             self.instances.append(instance)
             await self._nursery.start(self._instance, instance)
         for plan in self.plan.clients:
-            place = (f"kproxy-{plan.instance}", PORT)
+            place = (instance_name(plan.instance), PORT)
             host = Host(self.network, plan.host, "none")
             self.clients.append(Client(plan, host, place, self.history, self.plan.seed))
 
