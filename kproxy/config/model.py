@@ -519,15 +519,16 @@ class Config:
     fleet_retries_enable: bool = option(
         False,
         BOOLEAN,
-        "Recognise retries of what a client sent through another instance of kproxy, for gateways between which clients "
-        "move. All instances need it, with clocks that agree within a second, and crash.recovery.enable. Each producer "
-        "connection then reads __kproxy_producer_state to its end once.",
+        "Recognise retries of what a client sent through another instance of kproxy, for gateways between which "
+        "clients move. All instances need it, with clocks that agree within a second, and crash.recovery.enable. Each "
+        "producer connection then reads __kproxy_producer_state to its end once.",
     )
     fleet_patience_ms: int = option(
         2000,
         _MS,
-        "With fleet.retries.enable: how long kproxy waits until another instance has noticed that a client has left it. "
-        "After that it fences what the other instance has of this client; a connection that is in use there ends.",
+        "With fleet.retries.enable: how long kproxy waits until another instance has noticed that a client has left "
+        "it. After that kproxy fences the producer ids that the other instance has for this client, and a connection "
+        "that is in use there ends.",
     )
     recovery_max_bytes: int = option(
         16 * _MIB,

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.dedup.lanes import Lane
 from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.producer_identity import identity_of
@@ -24,6 +23,7 @@ from kproxy.proxy.commands import (
 from kproxy.proxy.principals import of_certificate
 
 if TYPE_CHECKING:
+    from kproxy.dedup.lanes import Lane
     from kproxy.net.connection import Connection
 
 _PRODUCE = b"\0\0"

@@ -127,7 +127,8 @@ class LaneLog:
         backoff = Backoff(self._config)
         while self.enabled:
             try:
-                return await self._look()
+                await self._look()
+                return
             except Refused as refused:
                 self._give_up(refused)
             except (OSError, RemoteProtocolError):

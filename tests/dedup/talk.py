@@ -51,10 +51,12 @@ class World:
     """A ledger, its clock and the logs; changes are counted."""
 
     def __init__(self, rules: Rules = RULES, former: Sequence[Suspect] = ()) -> None:
+        #: The lanes of other instances.
+        self.elsewhere: list[Suspect] = []
         self.now = 1000.0
         self.changes = 0
         self.logs: dict[TrackKey, Log] = {}
-        self.ledgers = Ledgers(rules, lambda identity: former, self._changed)
+        self.ledgers = Ledgers(rules, lambda identity: former, self._changed, lambda identity: self.elsewhere)
         self._producer_id = 100
 
     def _changed(self) -> None:

@@ -43,6 +43,14 @@ def test_the_stored_bytes_never_change() -> None:
     assert decode_value(decode_key(GOLDEN_KEY), GOLDEN_VALUE) == RECORD
 
 
+def test_what_older_versions_do_not_know_is_left_out_by_them() -> None:
+    """Tagged fields: a kproxy that has none of them reads the rest."""
+    value = encode_value(RECORD._replace(returned=True, shared=True))
+    assert value == GOLDEN_VALUE[:-1] + bytes.fromhex("02000101010101")
+    assert decode_value(RECORD.key, value) == RECORD._replace(returned=True, shared=True)
+    assert describe(encode_key(RECORD.key), value).endswith(" returned shared")
+
+
 @settings(deadline=None)
 @given(_records)
 def test_what_is_written_is_read(record: LaneRecord) -> None:

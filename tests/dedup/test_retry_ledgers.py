@@ -88,6 +88,25 @@ def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
     assert successor.text() == "a"
 
 
+def test_what_another_instance_wrote_is_looked_for_once_for_each_of_its_leases() -> None:
+    other, world = World(), World()
+    world.logs = other.logs
+    other.connect().did("a")
+    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True)]
+    talk = world.connect()
+    assert talk.prerequisite() == Recover(world.elsewhere, [KEY])
+    talk.did("a")
+    assert world.text() == "a"
+    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, returned=True)]
+    assert world.connect().prerequisite() is None  # the same lease
+    world.elsewhere = [Suspect(101, 0, 64, elsewhere=True)]
+    talk = world.connect()
+    assert talk.prerequisite() == Recover(world.elsewhere, [KEY])
+    before = world.ledgers.counts()
+    talk.world.clear(talk, Recover(world.elsewhere, [KEY]))
+    assert world.ledgers.counts() == before  # nothing of the former lease is found a second time
+
+
 def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:
     world = World()
     first = world.connect()

@@ -37,8 +37,9 @@ class Ledgers(RetryLedgers):
         rules: Rules,
         former: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
         changed: Callable[[], None] = lambda: None,
+        elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
     ) -> None:
-        super().__init__(rules, former, changed, self._look)
+        super().__init__(rules, former, changed, self._look, elsewhere)
         self._joined: list[tuple[FakeWire, ProducerConnection]] = []
 
     def enter(self, identity: Identity, wire: FakeWire, since: float) -> ProducerConnection:

@@ -23,6 +23,7 @@ class Past:
     producer_id: int
     first_epoch: int = 0
     last_epoch: int = 31
+    returned: bool = False
 
 
 HOUR_MS = 3_600_000

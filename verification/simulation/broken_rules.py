@@ -13,6 +13,8 @@ from kproxy.codec.batch import Record
 from kproxy.dedup import resend as resend_core
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.fate import Fate
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool, Track
 from kproxy.dedup.matching import RecordInBatch
 from kproxy.dedup.producer_connection import ProducerConnection
@@ -23,6 +25,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
+from kproxy.net.fleet import Fleet
 from kproxy.net.lane_leases import Lanes
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.produce_gate import ProduceGate
@@ -31,6 +34,7 @@ from kproxy.proxy.retries import Retries
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _READ_BATCH: Final = read_batch
+_LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
 _REVIEW: Final = ProducerConnection.review
 _PRODUCE: Final = ProduceGate._produce
@@ -137,6 +141,11 @@ def without_rest(self: Lanes, lane: Lane) -> None:
     del self._leases[lane]
     self._count()
     self._pool.give_back(lane)
+
+
+def held_lanes(self: Fleet, identity: Identity) -> list[LaneRecord]:
+    """What others gave back is of no interest."""
+    return [lane for lane in _LANES(self, identity) if not lane.returned]
 
 
 def only_failed(_: Rules, answer: PendingProduce) -> bool:

@@ -22,6 +22,7 @@ from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
 from kproxy.net.end_watch import EndWatch
+from kproxy.net.fleet import Fleet
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -30,7 +31,7 @@ from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
 from verification.simulation.invariants import DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
-from verification.simulation.plan import GZIP, Plan, Taste, make_plan
+from verification.simulation.plan import FLEET, GZIP, Plan, Taste, make_plan
 
 Change = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""
@@ -94,6 +95,9 @@ _MOVES: Final = Taste(
     in_rounds=(True,),
     instances=(1,),
 )
+_FLEET: Final = replace(FLEET, tries=(12,), acks=(-1,), closes_on_timeout=(True,), fault_count=(8, 12))
+_FLEET_CUTS: Final = replace(_FLEET, faults=("cut", "cut_answer", "close"))
+_FLEET_TIMES: Final = replace(_FLEET, faults=("slow_broker", "dropped_answer", "upstream_delay", "crash"))
 _EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
 
 VARIANTS: Final = (
@@ -287,4 +291,7 @@ VARIANTS: Final = (
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))
     ),
+    Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
+    Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
+    Variant("what was given back is not read", ((Fleet, "lanes", broken_rules.held_lanes),), _FLEET_CUTS),
 )
