@@ -104,16 +104,19 @@ async def test_a_producer_is_shared_while_another_instance_says_so(autojump_cloc
 
 
 async def test_a_look_reads_what_was_written_before_it_and_no_instance_reads_its_own() -> None:
-    async with open_fake_cluster(2) as fake, instance(fake.bootstrap, instance_id="me") as me:
-        async with instance(fake.bootstrap, instance_id="other") as other:
-            await other.log.look()
-            assert other.log.elsewhere(ONE) == []
-            await me.log.record(lane(1))
-            fake.cluster.control(ApiKey.LIST_OFFSETS, lambda _: Close(), times=1)
-            await other.log.look()
-            assert other.log.elsewhere(ONE) == [lane(1)]
-            other.log.put(lane(2)._replace(instance_id="other"))
-            with trio.fail_after(10):
-                while not me.log.elsewhere(ONE):
-                    await me.log.look()
-            assert [one.instance_id for one in me.log.elsewhere(ONE)] == ["other"]
+    async with (
+        open_fake_cluster(2) as fake,
+        instance(fake.bootstrap, instance_id="me") as me,
+        instance(fake.bootstrap, instance_id="other") as other,
+    ):
+        await other.log.look()
+        assert other.log.elsewhere(ONE) == []
+        await me.log.record(lane(1))
+        fake.cluster.control(ApiKey.LIST_OFFSETS, lambda _: Close(), times=1)
+        await other.log.look()
+        assert other.log.elsewhere(ONE) == [lane(1)]
+        other.log.put(lane(2)._replace(instance_id="other"))
+        with trio.fail_after(10):
+            while not me.log.elsewhere(ONE):
+                await me.log.look()
+        assert [one.instance_id for one in me.log.elsewhere(ONE)] == ["other"]
