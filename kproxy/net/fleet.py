@@ -70,7 +70,8 @@ class Fleet:
 
     def fenced(self, identity: Identity, taken_at: float) -> None:
         """Takes note that another instance fenced a producer's connection, seen with a request of ``taken_at``."""
-        self._fenced.setdefault(identity, []).append(taken_at)
+        if self.enabled:
+            self._fenced.setdefault(identity, []).append(taken_at)
 
     def is_shared(self, identity: Identity) -> bool:
         """Whether a producer is in use at another instance, too."""
