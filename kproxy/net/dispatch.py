@@ -78,11 +78,9 @@ class Dispatch:
     async def _resend(self, batches: Unsettled) -> None:
         try:
             await resend_all(self._connection, batches)
-        except FencedByAnother as fence:
-            log.info("another kproxy has fenced a producer; connection closed", reason=str(fence))
-            self._connection.fenced(fence.taken_at)
-            self._connection.client.close()
         except LocalProtocolError as error:  # no epoch is left: the client's next connection has another producer id
+            if isinstance(error, FencedByAnother):
+                self._connection.fenced(error.taken_at)
             log.warning("batches cannot be sent again; connection closed", reason=str(error))
             self._connection.client.close()
         await self._connection.changed()
