@@ -5,6 +5,8 @@ Needs the extra ``kproxy[spark]``. ``register(spark)`` makes the format ``kproxy
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql.utils import is_remote
+
 from kproxy.spark.save_mode import append_by_default
 from kproxy.spark.source import KproxyDataSource
 from kproxy.spark.upsert import Upsert
@@ -22,18 +24,17 @@ __all__ = ["KproxyDataSource", "Upsert", "register"]
 
 def register(spark: "SparkSession") -> None:
     """Make ``format("kproxy")`` known to this session, for batch and streaming, reading and writing."""
-    from pyspark.sql.utils import is_remote
-
     if not is_remote():
         _complete_environment(spark.sparkContext)
-        append_by_default(KproxyDataSource.name())
+    append_by_default(KproxyDataSource.name())
     _redact(spark)
     spark.dataSource.register(KproxyDataSource)
 
 
 def _redact(spark: "SparkSession") -> None:
     """Hide the values of options that hold secrets from plans and the web UI, unless the user has a rule for that."""
-    if spark.conf.get(_REDACTION) == _REDACTED_BY_DEFAULT:
+    # Spark Connect does not know the default
+    if spark.conf.get(_REDACTION, _REDACTED_BY_DEFAULT) == _REDACTED_BY_DEFAULT:
         spark.conf.set(_REDACTION, f"{_REDACTED_BY_DEFAULT}|{_SECRETS}")
 
 

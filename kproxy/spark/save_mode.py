@@ -1,24 +1,28 @@
 """``df.write.format("kproxy").save()`` without a mode appends, as it does with Spark's own Kafka sink.
 
 Spark gives its built-in sinks the mode ``errorifexists`` and refuses it for data sources in Python before it asks them.
-So the mode is set where ``save`` is called.
+So the mode is set where ``save`` is called; Spark Connect has a writer of its own, whose mode is unset until then.
 """
 
 from functools import wraps
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
-from pyspark.sql import DataFrameWriter
+from pyspark.sql.utils import is_remote
+
+_ERROR_IF_EXISTS: Final = ("error", "errorifexists")
 
 
 def append_by_default(format_name: str) -> None:
     """Have ``DataFrameWriter.save`` append to this format where no other mode is set; harmless when called again."""
-    save = DataFrameWriter.save
+    writer: Any = import_module(f"pyspark.sql.{'connect.' if is_remote() else ''}readwriter").DataFrameWriter
+    save = writer.save
     if hasattr(save, "__wrapped__"):
         return
 
     @wraps(save)
     def appending(
-        self: DataFrameWriter,
+        self: Any,
         path: str | None = None,
         format: str | None = None,
         mode: str | None = None,
@@ -29,9 +33,15 @@ def append_by_default(format_name: str) -> None:
             self.format(format)
         if mode is not None:
             self.mode(mode)
-        writer = self._jwrite
-        if writer.source() == format_name and writer.curmode().name() == "ErrorIfExists":
+        source, wanted = _source_and_mode(self)
+        if source == format_name and wanted.lower() in _ERROR_IF_EXISTS:
             self.mode("append")
         save(self, path, partitionBy=partitionBy, **options)
 
-    DataFrameWriter.save = appending  # type: ignore[method-assign]
+    writer.save = appending
+
+
+def _source_and_mode(writer: Any) -> tuple[str | None, str]:
+    if hasattr(writer, "_jwrite"):
+        return writer._jwrite.source(), writer._jwrite.curmode().name()
+    return writer._write.source, writer._write.mode or _ERROR_IF_EXISTS[0]

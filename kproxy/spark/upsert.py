@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql.utils import is_remote
+
 from kproxy.spark.sink_options import stream_batch_id
 
 if TYPE_CHECKING:
@@ -19,7 +21,15 @@ class Upsert:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """``options`` are those of the sink; ``transactional.id`` is needed, one for each query."""
+        """``options`` are those of the sink; ``transactional.id`` is needed, one for each query.
+
+        RuntimeError with Spark Connect, where ``foreachBatch`` does not learn the id of its query.
+        """
+        if is_remote():
+            raise RuntimeError(
+                "Upsert cannot be used with Spark Connect, which does not give foreachBatch the id of its query: run "
+                "this query by spark-submit"
+            )
         self._options = {name: str(value) for name, value in options.items()}
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
