@@ -57,3 +57,9 @@ def test_it_is_for_a_streaming_query() -> None:
     with pytest.raises(RuntimeError, match="foreachBatch of a streaming query"):
         Upsert({})(rows, 7)
     assert not rows.saved
+
+
+def test_with_spark_connect_it_says_so_before_the_query_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with pytest.raises(RuntimeError, match="cannot be used with Spark Connect"):
+        Upsert({})
