@@ -19,7 +19,7 @@ _DESCRIPTION: Final = (
     "Transactions for producers that know nothing of transactions: what a client.id writes through this kproxy between "
     "begin and commit is seen as a whole or not at all by read_committed consumers that read through kproxy. "
     "Served on the Unix socket of control.socket, where the mode of its file says who may connect, and at control.http "
-    "on loopback, where every request needs the token of control.token.file and a Host that names the listener. "
+    "where every request needs the token of control.token.file, and without TLS a Host that names the listener. "
     "Requests of browsers (Origin, Sec-Fetch-Site) are refused. Bodies have at most 262,144 bytes."
 )
 
@@ -154,7 +154,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "kproxy control API", "version": VERSION, "description": _DESCRIPTION},
         "servers": [
-            {"url": "http://localhost", "description": "Over the Unix socket, or with the port of control.http."}
+            {"url": "http://localhost", "description": "Over the Unix socket, or with the address of control.http."}
         ],
         "security": [{"token": []}, {}],
         "paths": _paths(),
