@@ -90,7 +90,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     with tarfile.open(directory / "kproxy.tar", "w") as made:
-        made.add(dependencies, ".")
+        for each in dependencies.iterdir():
+            made.add(each, each.name)
     return directory / "kproxy.tar"
 
 
@@ -113,6 +114,7 @@ def test_executors_that_know_nothing_of_kproxy_and_a_control_api_over_https(
     for number in range(RECORDS):
         producer.produce("cluster-in", b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(60) == 0
+    del producer  # it would keep asking for brokers
     with (
         Kproxy("spark-cluster", kafka.bootstrap, tmp_path, *control) as kproxy,
         standalone_cluster(tmp_path) as master,
