@@ -91,6 +91,13 @@ class ClusterClient:
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return self._ask_anyone(request, 9, MetadataResponse)
 
+    def controller(self) -> RawConnection:
+        """Return a connection to the broker that is named as the controller: others may refuse changes of topics."""
+        answer = self._ask_anyone(MetadataRequest(topics=[]), 9, MetadataResponse)
+        places = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        place = places.get(answer.controller_id)
+        return self._connect(place) if place else self.any_broker()
+
     def leader(self, topic: str, partition: int) -> RawConnection:
         """Return a connection to a partition's leader, waiting up to 30 s for there to be one.
 
@@ -119,7 +126,7 @@ class ClusterClient:
             name=name, num_partitions=partitions, replication_factor=replication, configs=configs
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        _check(self._ask_anyone(request, 5, CreateTopicsResponse).topics[0].error_code, f"create topic {name}")
+        _check(self.controller().call(request, 5, CreateTopicsResponse).topics[0].error_code, f"create topic {name}")
         for partition in range(partitions):
             self.wait_served(name, partition)
 
@@ -129,7 +136,7 @@ class ClusterClient:
         :raises RuntimeError: the cluster refuses it; the message has Kafka's error.
         """
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
-        _check(self._ask_anyone(request, 4, DeleteTopicsResponse).responses[0].error_code, f"delete topic {name}")
+        _check(self.controller().call(request, 4, DeleteTopicsResponse).responses[0].error_code, f"delete topic {name}")
 
     def wait_served(self, topic: str, partition: int) -> None:
         """Wait until the leader knows that it leads: metadata tells it a moment earlier, behind a restart, too.

@@ -1,7 +1,8 @@
-"""A real Apache Kafka for tests, benchmarks and the demo: KRaft brokers as child processes on loopback ports.
+"""A real Apache Kafka for tests, benchmarks and the demo: brokers as child processes on loopback ports.
 
 No container and no installation: the jars come from Maven (see ``kproxy.testing.maven``). One broker is ready in
-about 4 s. Every broker is also a controller, the cluster lives in one temporary directory and dies with its parent.
+about 4 s. Every broker is also a controller; brokers before Kafka 3 have a ZooKeeper. The cluster lives in one
+temporary directory and dies with its parent.
 """
 
 import atexit
@@ -22,6 +23,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from kproxy.testing.class_archive import archive_of, sharing
+from kproxy.testing.kafka_place import Place
 from kproxy.testing.kafka_sasl import LISTENER, sasl_settings, scram_arguments
 from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
 from kproxy.testing.probe import broker_count
@@ -32,6 +34,9 @@ DEFAULT_VERSION: Final = "4.3.0"
 _READY_TIMEOUT_S: Final = 90.0
 _STOP_TIMEOUT_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
+_BEFORE_KRAFT: Final = ("0.", "1.", "2.")
+_PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+_SMALL_JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 DEFAULT_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For tests: a small heap and the quick compiler. A benchmark gives its own (``-Xmx2g -XX:+UseG1GC``)."""
@@ -96,6 +101,8 @@ class RealKafka:
         self._sasl_ports = ports[-brokers:] if sasl is not None else []
         self._ssl_ports = ports[2 * brokers : 3 * brokers] if ssl is not None else []
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * brokers
+        self._with_zookeeper = version.startswith(_BEFORE_KRAFT)
+        self._zookeeper: subprocess.Popen[bytes] | None = None
         self._java = ""
         self._classpath = ""
         self._sharing: list[str] = []
@@ -146,7 +153,11 @@ class RealKafka:
             self._classpath = f"{kafka_jars(self._version)}/*"
             self._sharing = sharing(archive_of(f"kafka-{self._version}", self._java))
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._format()
+            self._write_settings()
+            if self._with_zookeeper:
+                self._start_zookeeper()
+            else:
+                self._format()
             for index in range(self.brokers):
                 self._spawn(index)
             self._wait_ready(range(self.brokers), self.brokers)
@@ -160,6 +171,10 @@ class RealKafka:
         atexit.unregister(self.stop)
         for index in range(self.brokers):
             self.kill(index)
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+            self._zookeeper.wait()
+            self._zookeeper = None
         for reserved in self._reserved:
             reserved.close()
         if self._temporary is not None:
@@ -221,62 +236,47 @@ class RealKafka:
         process.send_signal(number)
 
     def _server_properties(self, index: int) -> str:
-        node, count = index + 1, self.brokers
-        voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(self._controller_ports))
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": node,
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[index]},"
-            f"CONTROLLER://127.0.0.1:{self._controller_ports[index]}"
-            + "".join(f",SSL://127.0.0.1:{port}" for port in self._ssl_ports[index : index + 1])
-            + "".join(f",{LISTENER}://127.0.0.1:{port}" for port in self._sasl_ports[index : index + 1]),
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,"
-            f"{LISTENER}:{self._sasl_protocol}",
-            "log.dirs": self._directory / f"data-{node}",
-            "num.partitions": 1,
-            "auto.create.topics.enable": "true",
-            "offsets.topic.num.partitions": 4,
-            "offsets.topic.replication.factor": min(3, count),
-            "transaction.state.log.num.partitions": 4,
-            "transaction.state.log.replication.factor": min(3, count),
-            "transaction.state.log.min.isr": min(2, count),
-            "share.coordinator.state.topic.replication.factor": min(3, count),
-            "share.coordinator.state.topic.min.isr": min(2, count),
-            "group.initial.rebalance.delay.ms": 0,
-            "group.streams.initial.rebalance.delay.ms": 0,
-            # Failures shall be noticed within a test's patience, not within production's 9, 2 and 10 s.
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
-            # Records may bear any time. A broker would look for those of more than a week ago 30 s after its start.
-            "log.retention.ms": -1,
-        }
-        settings.update(self._config)
-        return "".join(f"{key}={value}\n" for key, value in settings.items())
+        node = index + 1
+        ports = {"PLAINTEXT": self._ports, "SSL": self._ssl_ports, LISTENER: self._sasl_ports}
+        listeners = {name: taken[index] for name, taken in ports.items() if taken}
+        place = Place(node, self.brokers, listeners, self._controller_ports, self._directory / f"data-{node}")
+        settings = place.with_zookeeper() if self._with_zookeeper else place.in_kraft()
+        settings |= {"listener.security.protocol.map": f"{_PROTOCOLS},{LISTENER}:{self._sasl_protocol}"}
+        return "".join(f"{key}={value}\n" for key, value in {**settings, **self._config}.items())
+
+    def _write_settings(self) -> None:
+        for index in range(self.brokers):
+            self._settings_of(index).write_text(self._server_properties(index), encoding="utf-8")
+
+    def _settings_of(self, index: int) -> Path:
+        return self._directory / f"server-{index + 1}.properties"
+
+    def _start_zookeeper(self) -> None:
+        """Start it; brokers wait until it answers. SCRAM users would have to be stored in it: that is left out."""
+        port, data = str(self._controller_ports[0]), str(self._directory / "zookeeper")
+        arguments = ["org.apache.zookeeper.server.ZooKeeperServerMain", port, data]
+        self._zookeeper = self._launch(arguments, "zookeeper", _SMALL_JVM)
 
     def _format(self) -> None:
-        """Write configuration and format the storage of all brokers, side by side."""
+        """Format the storage of all brokers, side by side."""
         cluster_id = new_cluster_id()
         tools = []
         for index in range(self.brokers):
-            path = self._directory / f"server-{index + 1}.properties"
-            path.write_text(self._server_properties(index), encoding="utf-8")
-            arguments = ["kafka.tools.StorageTool", "format", "-g", "-t", cluster_id, "-c", str(path)]
+            arguments = ["kafka.tools.StorageTool", "format", "-g", "-t", cluster_id]
+            arguments += ["-c", str(self._settings_of(index))]
             arguments += scram_arguments(self._users)
-            tools.append(self._launch(arguments, index, ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")))
+            tools.append(self._launch(arguments, f"broker-{index + 1}", _SMALL_JVM))
         for index, tool in enumerate(tools):
             if tool.wait(_READY_TIMEOUT_S) != 0:
                 raise KafkaUnavailable(f"cannot format the storage of broker {index}:\n{self.log_tail(index)}")
 
     def _spawn(self, index: int) -> None:
-        arguments = ["kafka.Kafka", str(self._directory / f"server-{index + 1}.properties")]
-        self._processes[index] = self._launch(arguments, index, self._jvm_options)
+        arguments = ["kafka.Kafka", str(self._settings_of(index))]
+        self._processes[index] = self._launch(arguments, f"broker-{index + 1}", self._jvm_options)
 
-    def _launch(self, arguments: Sequence[str], index: int, jvm_options: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _launch(self, arguments: Sequence[str], name: str, jvm_options: Sequence[str]) -> subprocess.Popen[bytes]:
         command = [self._java, *jvm_options, *self._sharing, *_QUIET, "-cp", self._classpath, *arguments]
-        with (self._directory / f"broker-{index + 1}.log").open("ab") as output:
+        with (self._directory / f"{name}.log").open("ab") as output:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=die_with_parent()
             )

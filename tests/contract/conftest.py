@@ -1,12 +1,15 @@
-"""The two brokers that the contract binds: the fake in a thread of its own, and a real Kafka."""
+"""The brokers that the contract binds: the fake in a thread of its own, a real Kafka, and other back ends."""
 
+import functools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kproxy.testing.cluster_client import ClusterClient
+from tests.contract.backends import EACH, start
 from tests.contract.fakes import fake_cluster
 
 if TYPE_CHECKING:
@@ -27,22 +30,33 @@ def fake_kafka_cluster() -> Iterator[str]:
         yield fake.bootstrap
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="session")
+def backend() -> Iterator[Callable[[str, int], str]]:
+    """Give the addresses of another back end by its name and number of brokers, started when first asked for."""
+    with ExitStack() as running:
+        yield functools.cache(lambda name, brokers: running.enter_context(start(name, brokers)))
+
+
+@pytest.fixture(params=EACH)
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """The address of one broker, fake or real."""
-    if request.param == "fake":
-        return str(request.getfixturevalue("fake_kafka"))
-    kafka: RealKafka = request.getfixturevalue("kafka")
-    return kafka.bootstrap
+    """The address of one broker of each back end."""
+    return _address(request, "kafka", 1)
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+@pytest.fixture(params=EACH)
 def cluster_bootstrap(request: pytest.FixtureRequest) -> str:
-    """The addresses of three brokers, fake or real."""
+    """The addresses of three brokers of each back end."""
+    return _address(request, "kafka_cluster", 3)
+
+
+def _address(request: pytest.FixtureRequest, fixture: str, brokers: int) -> str:
     if request.param == "fake":
-        return str(request.getfixturevalue("fake_kafka_cluster"))
-    kafka: RealKafka = request.getfixturevalue("kafka_cluster")
-    return kafka.bootstrap
+        return str(request.getfixturevalue(f"fake_{fixture}"))
+    if request.param == "real":
+        kafka: RealKafka = request.getfixturevalue(fixture)
+        return kafka.bootstrap
+    started: Callable[[str, int], str] = request.getfixturevalue("backend")
+    return started(request.param, brokers)
 
 
 @pytest.fixture

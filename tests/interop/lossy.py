@@ -42,7 +42,7 @@ class Chain:
 
 
 @contextmanager
-def through_kproxy(kafka: RealKafka, log: Path, *options: str) -> Iterator[Chain]:
+def through_kproxy(broker: str, log: Path, *options: str) -> Iterator[Chain]:
     """Clients, relays, kproxy, broker: kproxy tells its clients the relays' ports in place of its own."""
     faults = Faults()
     first, *others = free_ports(1 + BROKER_PORTS)
@@ -50,10 +50,10 @@ def through_kproxy(kafka: RealKafka, log: Path, *options: str) -> Iterator[Chain
     with RelayThread(relays):
         bootstrap = f"127.0.0.1:{first}"
         advertised = ("--advertised-address", bootstrap, "--advertised-broker-ports", f"{others[0]}-{others[-1]}")
-        with KproxyProcess(kafka.bootstrap, log, *advertised, *options) as kproxy:
+        with KproxyProcess(broker, log, *advertised, *options) as kproxy:
             for relay, port in zip(relays, kproxy.ports, strict=True):
                 relay.upstream = ("127.0.0.1", port)
-            yield Chain(bootstrap, kafka.bootstrap, faults, relays, kproxy)
+            yield Chain(bootstrap, broker, faults, relays, kproxy)
 
 
 @contextmanager

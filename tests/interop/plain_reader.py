@@ -4,15 +4,15 @@ import time
 from typing import Final
 from uuid import uuid4
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 PATIENCE_S: Final = 60.0
 
 
-def read_committed(bootstrap: str, topic: str, partitions: int) -> list[list[str]]:
-    """The values in each partition now, up to where all is decided."""
+def read_committed(bootstrap: str, topic: str, partitions: int, level: str = "read_committed") -> list[list[str]]:
+    """The values in each partition now, up to where all is decided; at the other level, all of them."""
     options = {"bootstrap.servers": bootstrap, "group.id": uuid4().hex, "log_level": 0}
-    consumer = Consumer({**options, "isolation.level": "read_committed", "enable.partition.eof": True})
+    consumer = Consumer({**options, "isolation.level": level, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     values: list[list[str]] = [[] for _ in range(partitions)]
     ended: set[int] = set()
@@ -27,7 +27,7 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> list[list[str
             assert partition is not None
             if message.error() is None:
                 values[partition].append((message.value() or b"").decode())
-            else:
+            elif message.error().code() == KafkaError._PARTITION_EOF:
                 ended.add(partition)
     finally:
         consumer.close()

@@ -114,7 +114,7 @@ def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield made
         return
     kafka: RealKafka = request.getfixturevalue("kafka")
-    with lossy.through_kproxy(kafka, tmp_path_factory.mktemp("kproxy") / "log") as made:
+    with lossy.through_kproxy(kafka.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as made:
         yield made
 
 

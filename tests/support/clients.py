@@ -120,16 +120,20 @@ def python_driver(script: str, *requirements: str) -> Command:
 
 def go_driver(modfile: str, *tags: str) -> Command:
     """Build the Go driver with the given module file and return how to start it."""
-    source = DRIVERS / "go"
+    return go_program(DRIVERS / "go", modfile, *tags)
+
+
+def go_program(source: Path, modfile: str = "go.mod", *tags: str) -> Command:
+    """Build the Go program in a directory with the given module file and return how to start it."""
 
     def install(target: Path) -> None:
         go = _tool("go", "Go 1.21 or later")
         options = ["-modfile", modfile, "-tags", ",".join(tags), "-trimpath"]
-        _run([go, "build", *options, "-o", str(target / "driver"), "."], source)
+        _run([go, "build", *options, "-o", str(target / "program"), "."], source)
 
     files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()]
     home = installed("go", [modfile, *tags, *files], install)
-    return Command((f"{home}/driver",))
+    return Command((f"{home}/program",))
 
 
 def node_driver() -> Command:

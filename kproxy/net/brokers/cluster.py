@@ -11,6 +11,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange
 from kproxy.config import Config, show
+from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import M, as_it_is
@@ -196,11 +197,13 @@ class Cluster:
         for _ in range(_PRODUCER_ID_TRIES):
             response = await self.ask_any(request, InitProducerIdResponse, (0, 4))
             error = response.error_code
-            if not error:
+            if not error and not is_reserved_producer_id(response.producer_id):
                 return response.producer_id
-            if error != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            if error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
             await trio.sleep(self._config.retry_backoff_ms / 1000)
+        if not error:
+            raise OSError("the brokers assign producer ids of 2^61 and more, which kproxy reserves for its own batches")
         raise OSError(f"InitProducerId failed with error {error}")
 
     def count_error(self, kind: str, broker: Broker | None = None) -> None:

@@ -7,8 +7,10 @@ of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are bet
 from typing import TYPE_CHECKING, Any
 
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_names import is_legal_topic
+from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
@@ -88,6 +90,10 @@ class Transactional(Handler):
 class InitProducerId(Transactional):
     """InitProducerId: of idempotent producers, which have no transactional id, for any broker."""
 
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Always: each assigned producer id is checked."""
+        return True
+
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What Kafka refuses whatever its state is refused at once (``KafkaApis``, ``TransactionCoordinator``)."""
         request = exchange.request
@@ -99,6 +105,17 @@ class InitProducerId(Transactional):
         elif request.keep_prepared_txn:
             error = ErrorCode.UNSUPPORTED_VERSION
         return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """The answer, or an error if kproxy would take the producer's batches for its own.
+
+        A producer without a transactional id asks again, and gets another one. That of a transactional id stays.
+        """
+        if _ASKED_HERE in exchange.notes or not is_reserved_producer_id(response.producer_id):
+            return super().lower(ctx, exchange, response)
+        kept = exchange.request.transactional_id is not None
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
 class TxnOffsetCommit(Transactional):

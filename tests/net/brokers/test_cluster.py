@@ -6,6 +6,7 @@ import trio.testing
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.producer_ids import FIRST_RESERVED
 from kproxy.testing.fake_broker import Answer, Delay
 from tests.net.harness import eventually, proxied, running
 
@@ -27,6 +28,17 @@ async def test_a_producer_id_is_asked_for_again_while_a_broker_has_none_to_give(
         assert (control.hits, second > first >= 0) == (3, True)
         proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: none)
         with pytest.raises(OSError, match="error 14"):
+            await proxy.cluster.new_producer_id()
+
+
+async def test_an_id_of_kproxys_own_range_is_asked_for_again() -> None:
+    async with proxied() as proxy:
+        high = Answer(InitProducerIdResponse(producer_id=FIRST_RESERVED))
+        control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: high, times=3)
+        assert 0 <= await proxy.cluster.new_producer_id() < FIRST_RESERVED
+        assert control.hits == 3
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: high)
+        with pytest.raises(OSError, match=r"ids of 2\^61 and more"):
             await proxy.cluster.new_producer_id()
 
 

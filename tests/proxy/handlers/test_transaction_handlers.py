@@ -30,7 +30,7 @@ from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequestWritableTxnMarkerTopic,
 )
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message
-from kproxy.dedup.producer_ids import KPROXY_BIT
+from kproxy.dedup.producer_ids import FIRST_RESERVED, KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.commands import AwaitProgress, Close
 from kproxy.proxy.coordinator_requests import TransactionalProduce, TransactionRequest
@@ -149,6 +149,22 @@ def test_an_idempotent_producer_has_no_transactional_id_and_goes_to_the_broker()
     version, correlation_id, _ = play.sent()
     play.reply(InitProducerIdResponse(producer_id=5, producer_epoch=0), version, correlation_id)
     assert play.answer().producer_id == 5
+
+
+@pytest.mark.parametrize("version", [0, 4])
+@pytest.mark.parametrize(
+    ("name", "told"), [(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("id", ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+def test_a_broker_that_assigns_an_id_of_kproxys_own_range_is_not_believed(
+    version: int, name: str | None, told: ErrorCode
+) -> None:
+    play = Play(served=SERVED)
+    for assigned, error, client in ((FIRST_RESERVED, told, -1), (FIRST_RESERVED - 1, 0, FIRST_RESERVED - 1)):
+        play.ask(InitProducerIdRequest(name, 1000), version)
+        upstream, correlation_id, _ = play.sent()
+        play.reply(InitProducerIdResponse(producer_id=assigned, producer_epoch=0), upstream, correlation_id)
+        answer = play.answer()
+        assert (answer.error_code, answer.producer_id) == (error, client)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion
+from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, errors_in
@@ -158,6 +159,9 @@ class BrokerRequests:
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old, repeats=repeats)
         if answer.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
             raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and its last owner")
+        if is_reserved_producer_id(answer.producer_id):
+            what = "a producer id of 2^61 or more, which kproxy reserves for its own batches"
+            raise TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker assigns {self._name} {what}")
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
