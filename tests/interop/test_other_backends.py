@@ -132,5 +132,5 @@ def test_a_producer_id_of_kproxys_own_range_is_refused(chain: Chains, home: str)
     """kfake derives it from the transactional id; a record with such an id would be taken for one of kproxy's."""
     through = chain("kfake", home)
     producer = Producer({"bootstrap.servers": through.bootstrap, "transactional.id": _topic(through, reserved=True)})
-    with pytest.raises(KafkaException, match="UNKNOWN"):
+    with pytest.raises(KafkaException, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
         producer.init_transactions(_TIMEOUT_S)

@@ -114,7 +114,7 @@ class InitProducerId(Transactional):
         if _ASKED_HERE in exchange.notes or not is_reserved_producer_id(response.producer_id):
             return super().lower(ctx, exchange, response)
         kept = exchange.request.transactional_id is not None
-        error = ErrorCode.UNKNOWN_SERVER_ERROR if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 

@@ -153,7 +153,8 @@ def test_an_idempotent_producer_has_no_transactional_id_and_goes_to_the_broker()
 
 @pytest.mark.parametrize("version", [0, 4])
 @pytest.mark.parametrize(
-    ("name", "told"), [(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("id", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    ("name", "told"),
+    [(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)],
 )
 def test_a_broker_that_assigns_an_id_of_kproxys_own_range_is_not_believed(
     version: int, name: str | None, told: ErrorCode

@@ -161,7 +161,7 @@ class BrokerRequests:
             raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and its last owner")
         if is_reserved_producer_id(answer.producer_id):
             what = "a producer id of 2^61 or more, which kproxy reserves for its own batches"
-            raise TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker assigns {self._name} {what}")
+            raise TxnError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"the broker assigns {self._name} {what}")
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
