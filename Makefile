@@ -8,7 +8,7 @@ SITE   := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
-.PHONY: help demo demo-programs docs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
+.PHONY: help backends demo demo-programs docs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -61,6 +61,9 @@ sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (
 
 sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0 JOBS=2)
 	$(BIN)/python -m verification.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+
+backends: system $(STAMP) ## the contract and released clients on Kafka 3.9, Kafka 2.8 and franz-go's kfake
+	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadfile -m backends tests/contract tests/interop/test_other_backends.py $(ARGS)
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m verification.chaos $(ARGS)

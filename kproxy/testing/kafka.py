@@ -36,6 +36,7 @@ _STOP_TIMEOUT_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _BEFORE_KRAFT: Final = ("0.", "1.", "2.")
 _PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+_NO_ADMIN_PORT: Final = "-Dzookeeper.admin.enableServer=false"  # it would be 8080, for each of several
 _SMALL_JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 DEFAULT_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -150,7 +151,9 @@ class RealKafka:
         atexit.register(self.stop)
         try:
             self._java = find_java()
-            self._classpath = f"{kafka_jars(self._version)}/*"
+            jars = kafka_jars(self._version)
+            # Of two places to log to the first one counts: log4j, which Kafka 2 brings along, writes nothing.
+            self._classpath = f"{jars}/slf4j-simple-1.7.36.jar:{jars}/*" if self._with_zookeeper else f"{jars}/*"
             self._sharing = sharing(archive_of(f"kafka-{self._version}", self._java))
             self._directory.mkdir(parents=True, exist_ok=True)
             self._write_settings()
@@ -252,10 +255,16 @@ class RealKafka:
         return self._directory / f"server-{index + 1}.properties"
 
     def _start_zookeeper(self) -> None:
-        """Start it; brokers wait until it answers. SCRAM users would have to be stored in it: that is left out."""
-        port, data = str(self._controller_ports[0]), str(self._directory / "zookeeper")
-        arguments = ["org.apache.zookeeper.server.ZooKeeperServerMain", port, data]
-        self._zookeeper = self._launch(arguments, "zookeeper", _SMALL_JVM)
+        """Start it and wait until it listens. SCRAM users would have to be stored in it: that is left out."""
+        port, data = self._controller_ports[0], str(self._directory / "zookeeper")
+        arguments = ["org.apache.zookeeper.server.ZooKeeperServerMain", str(port), data]
+        self._zookeeper = self._launch(arguments, "zookeeper", (*_SMALL_JVM, _NO_ADMIN_PORT))
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not _listens(port):
+            if self._zookeeper.poll() is not None or time.monotonic() > deadline:
+                text = (self._directory / "zookeeper.log").read_text(encoding="utf-8", errors="replace")
+                raise KafkaUnavailable(f"ZooKeeper does not start:\n{text[-3000:]}")
+            time.sleep(0.05)
 
     def _format(self) -> None:
         """Format the storage of all brokers, side by side."""
@@ -294,6 +303,14 @@ class RealKafka:
                         f"broker {index} not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.log_tail(index)}"
                     )
                 time.sleep(0.05)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _reserve_port() -> socket.socket:

@@ -42,7 +42,9 @@ class Place:
         return {
             "broker.id": self.node,
             "zookeeper.connect": f"127.0.0.1:{self.controller_ports[0]}",
+            # A machine that does much else must not end a broker's session.
             "zookeeper.connection.timeout.ms": 60_000,
+            "zookeeper.session.timeout.ms": 60_000,
             "listeners": self._addresses(self.listeners),
             **self._common(),
         }
