@@ -61,7 +61,7 @@ def _through_kproxy() -> Iterator[lossy.Chain]:
     with (
         tempfile.TemporaryDirectory(prefix="kproxy-bench-") as directory,
         RealKafka() as kafka,
-        lossy.through_kproxy(kafka, Path(directory) / "log", "--log-level", "error") as chain,
+        lossy.through_kproxy(kafka.bootstrap, Path(directory) / "log", "--log-level", "error") as chain,
     ):
         yield chain
 
