@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.spark import Course, growth, rounds, sinks, sources, steps
+from bench.spark import Course, growth, rounds, sinks, source_steps, sources, steps
 from bench.spark_stage import Stage
 from kproxy.testing.kafka import RealKafka
 from verification.copiers.processes import Kproxy
@@ -50,3 +50,4 @@ def test_how_speeds_change_with_the_size() -> None:
 def test_as_many_steps_as_are_told() -> None:
     assert (rounds(1_000_000), rounds(10_000_000)) == (3, 2)
     assert steps([1_000_000]) == 2 + 3 * 2 * 3 + 1
+    assert source_steps([2_000_000, 10_000_000]) == 2 + 1 + 3 * 2 * 2 + 1 + 2 * 2 * 2
