@@ -1,13 +1,16 @@
 import json
+import subprocess
 import sys
 
 import pytest
 import trio
+from confluent_kafka import Producer
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
+from kproxy.testing.kafka import RealKafka
 
 
 def leave_open(fake: FakeServer, partition: int, producer_id: int, epoch: int = 0) -> None:
@@ -75,3 +78,17 @@ async def test_a_transaction_that_has_ended_at_its_coordinator_hangs() -> None:
         fake.cluster.transactional_ids["etl"] = TransactionalId(5000, 0, state=TxnState.COMPLETE_COMMIT)
         found = json.loads(await find(fake, "--older-than-ms", "0", "--json"))
     assert [row["producer_id"] for row in found["brokers"]] == [5000]
+
+
+@pytest.mark.kafka
+def test_on_a_real_kafka_what_its_coordinator_will_end_does_not_hang(kafka: RealKafka) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "hanging"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("hanging", b"x")
+    producer.flush(60)
+    command = [sys.executable, "-m", "kproxy", "txn", "find-hanging", "--bootstrap-servers", kafka.bootstrap, "--json"]
+    done = subprocess.run([*command, "--older-than-ms", "0"], capture_output=True, text=True, timeout=60, check=True)
+    producer.abort_transaction(60)
+    found = json.loads(done.stdout)
+    assert (found["brokers"], found["unasked"]) == ([], [])
