@@ -104,12 +104,12 @@ def _goes_on_with(
 ) -> bool:
     """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts.
 
-    A part behind other records is one only if its times say so: without times it may as well be equal records of what
-    was sent behind the refused request.
+    A part of it that follows other records is one only if those are older, by their times: otherwise it may as well be
+    equal records of what was sent after the refused request.
     """
     kept = len(first)
     return kept > 0 and any(
         all(map(is_same, records[at : at + kept], first))
-        and (at == 0 or at + kept <= len(records) or UNTIMED not in (records[at].timestamp_ms, first[0].timestamp_ms))
+        and (at == 0 or at + kept <= len(records) or UNTIMED < records[at - 1].timestamp_ms <= first[0].timestamp_ms)
         for at in range(len(records))
     )

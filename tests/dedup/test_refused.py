@@ -91,6 +91,7 @@ def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
         (made("ab"), made("ab", 1299), 9.0, False),
         (made("ab"), made("ab", 1300), 9.0, True),
         (made("ab"), [*made("x", 900), *made("a", 1300)], 9.0, True),
+        (made("ab"), [*made("x", 1300), *made("a", 1300)], 9.0, False),
         (made("ab"), made("ac", 1300), 9.0, False),
         (made("ab"), made("aA", 1300), 9.0, False),
         (made("ab"), made("ab", 7000), 5.29, False),
