@@ -15,7 +15,7 @@ def test_the_rules_hold(name: str) -> None:
     assert found.states > 3000
 
 
-@pytest.mark.parametrize("rules", FLAWS.keys() - {LONG}, ids=str)
+@pytest.mark.parametrize("rules", [rules for rules in FLAWS if rules != LONG], ids=str)
 def test_each_replaced_rule_fails(rules: Rules) -> None:
     name, flaw, _ = FLAWS[rules]
     found = explore(rules, SCENARIOS[name])
