@@ -125,15 +125,16 @@ def go_driver(modfile: str, *tags: str) -> Command:
 
 def go_program(source: Path, modfile: str = "go.mod", *tags: str) -> Command:
     """Build the Go program in a directory with the given module file and return how to start it."""
+    name = "program"
 
     def install(target: Path) -> None:
         go = _tool("go", "Go 1.21 or later")
         options = ["-modfile", modfile, "-tags", ",".join(tags), "-trimpath"]
-        _run([go, "build", *options, "-o", str(target / "program"), "."], source)
+        _run([go, "build", *options, "-o", str(target / name), "."], source)
 
     files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()]
-    home = installed("go", [modfile, *tags, *files], install)
-    return Command((f"{home}/program",))
+    home = installed("go", [name, modfile, *tags, *files], install)
+    return Command((f"{home}/{name}",))
 
 
 def node_driver() -> Command:
