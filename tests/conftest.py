@@ -77,11 +77,11 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterator["SparkSession"]:
-    """A session with two cores, the format ``kproxy`` and Spark's own ``kafka``, for all tests: change no setting."""
+    """A session with two cores, the formats ``kproxy``, and Spark's ``kafka`` and ``avro``, for all tests: change no setting."""
     from pyspark.sql import SparkSession
 
     from kproxy.spark import register
-    from verification.spark_proof.connector import connector_jars
+    from verification.spark_proof.connector import avro_jars, connector_jars
 
     with pytest.MonkeyPatch.context() as environment:
         java = find_java()
@@ -92,7 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterato
         builder = SparkSession.builder.master("local[2]").appName("kproxy-tests")
         for key, value in _SPARK.items():
             builder = builder.config(key, value)
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
+        builder = builder.config("spark.jars", ",".join(str(jar) for jar in [*connector_jars(), *avro_jars()]))
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")

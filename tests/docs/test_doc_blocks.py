@@ -15,7 +15,12 @@ from kproxy.cli.main_command import cli
 from kproxy.config import Config, options
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "deploy/pipeline/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "deploy/pipeline/README.md",
+    ROOT / "deploy/upsert/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 #: Run by test_quick_start.py, or parsed here.
 RUN = {"kproxy", "python", "python3", ".", "mkdir"}
 #: The table in docs/reliability.md: programs, why no test runs them, and what is tested instead.

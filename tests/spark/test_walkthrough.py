@@ -1,4 +1,4 @@
-"""The cells of docs/spark.md and docs/spark-connectors.md, as they stand there, on a real Kafka, kproxy and Spark."""
+"""The cells of pages about Spark, as they stand in docs/, on a real Kafka, kproxy and Spark."""
 
 import tempfile
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ import pytest
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import BROKER_PORTS, free_ports
 from tests.spark.pages import DOCS, cells, run
+from tests.support.schema_registry import schema_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.parametrize(("page", "section"), [("spark.md", "Walk-through"), ("spark-connectors.md", None)])
+@pytest.mark.parametrize(
+    ("page", "section"), [("spark.md", "Walk-through"), ("spark-connectors.md", None), ("spark-registry.md", None)]
+)
 def test_a_page_runs_as_it_stands(
     page: str,
     section: str | None,
@@ -32,6 +35,8 @@ def test_a_page_runs_as_it_stands(
     what = cells(DOCS / page, section)
     assert len(what) >= 5
     assert any(cell.prints for cell in what)
-    with tempfile.TemporaryDirectory(prefix="page-") as short:  # the path of a Unix socket has 107 bytes
+    # the path of a Unix socket has 107 bytes
+    with schema_registry() as registry, tempfile.TemporaryDirectory(prefix="page-") as short:
+        monkeypatch.setenv("REGISTRY", registry)
         monkeypatch.setattr("tempfile.tempdir", short)
         run(DOCS / page, what)

@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka connector, resolved by Maven as Kafka's are."""
+"""The jars of Spark's own Kafka connector and of its format Avro, resolved by Maven as Kafka's are."""
 
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,14 @@ _DEPENDENCIES: Final = f"""
       <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
     </dependency>
 """
+# The newest release that Maven Central has for Scala 2.13; it works with the sessions of later versions, too.
+_AVRO_VERSION: Final = "4.1.1"
+_AVRO: Final = f"""
+    <dependency>
+      <groupId>org.apache.spark</groupId><artifactId>spark-avro_2.13</artifactId><version>{_AVRO_VERSION}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>
+"""
 # Spark's POM names a mirror by this id, which is asked first and not reached from everywhere.
 _REPOSITORIES: Final = """
     <repository><id>gcs-maven-central-mirror</id><url>https://repo.maven.apache.org/maven2</url></repository>
@@ -38,3 +46,8 @@ def connector_jars() -> list[Path]:
     """
     name = f"spark-kafka-connector-{_VERSION}"
     return sorted(maven_jars(name, f"Spark's Kafka connector {_VERSION}", _DEPENDENCIES, _REPOSITORIES).glob("*.jar"))
+
+
+def avro_jars() -> list[Path]:
+    """The jars of ``from_avro``; Spark itself has what they need. KafkaUnavailable."""
+    return sorted(maven_jars(f"spark-avro-{_AVRO_VERSION}", "Avro for Spark", _AVRO, _REPOSITORIES).glob("*.jar"))
