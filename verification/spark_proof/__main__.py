@@ -16,7 +16,7 @@ from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.kafka import KafkaUnavailable
 from verification.copiers.processes import ToolFailed
 from verification.spark_proof.job import KAFKA, KPROXY
-from verification.spark_proof.run import Job, stage
+from verification.spark_proof.run import VICTIMS, Job, stage
 from verification.spark_proof.verdict import Outcome
 
 
@@ -24,6 +24,15 @@ from verification.spark_proof.verdict import Outcome
 @click.option("--records", default=1_000_000, show_default=True, help="Numbers to copy into each of three topics.")
 @click.option("--batch", default=25_000, show_default=True, help="Records of a micro-batch.")
 @click.option("--kills", default=40, show_default=True, help="In each job, at most.")
+@click.option(
+    "--kill",
+    "victims",
+    multiple=True,
+    callback=lambda context, parameter, given: _planned(given),
+    metavar="WHAT=TIMES",
+    help="Kill these in place of --kills at random, each in the middle of a new batch; may be repeated. "
+    f"WHAT is one of {', '.join(VICTIMS)}.",
+)
 @click.option("--pause", default=8.0, show_default=True, help="Seconds between two kills, on average.")
 @click.option("--seconds", default=3600.0, show_default=True, help="Give a job up behind this time.")
 @click.option("--seed", default=1, show_default=True, help="Of what is killed, and when.")
@@ -43,6 +52,7 @@ def main(
     records: int,
     batch: int,
     kills: int,
+    victims: tuple[str, ...],
     pause: float,
     seconds: float,
     seed: int,
@@ -59,7 +69,7 @@ def main(
     with Spark's own Kafka sink is for comparison; it is not expected to hold.
     """
     console = Console(highlight=False)
-    job = Job(records, batch, kills, pause, seconds, seed, brokers, master, Home(home))
+    job = Job(records, batch, len(victims) or kills, pause, seconds, seed, brokers, master, Home(home), victims)
     with tempfile.TemporaryDirectory(prefix="kproxy-spark-") as temporary:
         directory = (keep or Path(temporary)).resolve()
         directory.mkdir(parents=True, exist_ok=True)
@@ -71,7 +81,20 @@ def main(
     _show(outcomes, console)
     if result is not None:
         result.write_text(json.dumps([outcome.as_json() for outcome in outcomes], indent=2), encoding="utf-8")
+    if any(outcome.kills.total() < len(victims) for outcome in outcomes):
+        console.print("[red]all was copied before the last kill: raise --records, or lower --batch[/red]")
+        sys.exit(1)
     sys.exit(not all(outcome.holds for outcome in outcomes if outcome.sink == KPROXY))
+
+
+def _planned(given: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for each in given:
+        what, _, times = each.partition("=")
+        if what not in VICTIMS or not times.isdecimal():
+            raise click.BadParameter(f"{each!r} must be one of {', '.join(VICTIMS)}, then = and a number")
+        found += [what] * int(times)
+    return tuple(found)
 
 
 def _watched(job: Job, directory: Path, sinks: Sequence[str], console: Console) -> list[Outcome]:
@@ -93,14 +116,15 @@ def _tell(progress: Progress, tasks: Mapping[str, TaskID], what: str, count: int
 
 def _show(outcomes: Sequence[Outcome], console: Console) -> None:
     table = Table(
-        "sink", "in", "out, of three topics", "missing", "duplicates", "torn", "batches", "drivers", "seconds"
+        "sink", "in", "out, of three topics", "hidden", "missing", "duplicates", "torn", "batches", "drivers", "seconds"
     )
     for outcome in outcomes:
         found = outcome.topics.values()
         table.add_row(
             outcome.sink,
             f"{outcome.records:,}",
-            f"{sum(row.records for row in found):,}",
+            f"{outcome.shown:,}",
+            f"{outcome.hidden:,}",
             f"{sum(row.missing for row in found):,}",
             f"{outcome.duplicates:,}",
             "not looked for" if outcome.torn is None else f"{len(outcome.torn):,} of {outcome.looks:,} looks",

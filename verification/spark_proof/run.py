@@ -29,8 +29,9 @@ _OUTPUT_PARTITIONS: Final = 2
 _PADDING: Final = "-" * 80
 _LOOK_SECONDS: Final = 0.2
 _BROKER_AWAY_SECONDS: Final = 4.0
-#: What is killed, the likelier ones more than once.
+#: What is killed at random, the likelier ones more than once.
 _VICTIMS: Final = (DRIVER, EXECUTOR, EXECUTOR, WORKER, WORKER, KPROXY, KPROXY, "broker")
+VICTIMS: Final = tuple(dict.fromkeys(_VICTIMS))
 
 Tell = Callable[[str, int], None]
 
@@ -51,6 +52,9 @@ class Job:
     master: str
     #: Of kproxy's transactions; where the broker decides, all is read there.
     home: Home = Home.KPROXY
+    #: Whom to kill, in an order by ``seed``, in place of ``kills`` at random. Each kill comes within ``pause`` seconds
+    #: after the beginning of a batch that the present driver was the first to plan, so that none hits a start only.
+    victims: tuple[str, ...] = ()
 
 
 class Stage:
@@ -100,23 +104,36 @@ class Stage:
     def _until_done(self, driver: Driver, outcome: Outcome, progress: Callable[[], None], tell: Tell) -> None:
         """Kills what stands in the way; a driver that has ended otherwise than well is started again."""
         chance, job = random.Random(self.job.seed), self.job
-        deadline, next_kill = time.monotonic() + job.seconds, time.monotonic() + job.pause
-        victim = chance.choice(_VICTIMS)
+        deadline = time.monotonic() + job.seconds
+        victims, moments = _victims(job, chance), self._moments(outcome.sink, chance)
+        victim = next(victims, None)
         while driver.exit_code != 0:
             if time.monotonic() > deadline:
                 raise ToolFailed(f"not copied within {job.seconds:.0f} s:\n{driver.tail()}")
             if driver.exit_code is not None:
                 driver.start()
             driver.note()
-            is_time = outcome.kills.total() < job.kills and time.monotonic() > next_kill
-            # Workers come and go: who is not there now is killed as soon as there is one.
-            if is_time and self._kill(victim, driver, chance):
+            # Workers come and go: if there is none now, one is killed as soon as there is.
+            if victim is not None and next(moments) and self._kill(victim, driver, chance):
                 outcome.kills[victim] += 1
-                victim = chance.choice(_VICTIMS)
-                next_kill = time.monotonic() + job.pause * chance.uniform(0.5, 1.5)
+                victim, moments = next(victims, None), self._moments(outcome.sink, chance)
             tell("kills", outcome.kills.total())
             progress()
             time.sleep(_LOOK_SECONDS)
+
+    def _moments(self, sink: str, chance: random.Random) -> Iterator[bool]:
+        """Whether it is time for the next kill, each time it is asked."""
+        pause, before = self.job.pause, self._batches(sink)
+        while self.job.victims and self._batches(sink) <= before:
+            yield False
+        due = time.monotonic() + pause * (chance.random() if self.job.victims else chance.uniform(0.5, 1.5))
+        while True:
+            yield time.monotonic() > due
+
+    def _batches(self, sink: str) -> int:
+        """How many batches Spark has planned."""
+        planned = self.directory / f"checkpoint-{sink}" / "offsets"
+        return sum(path.name.isdigit() for path in planned.iterdir()) if planned.exists() else 0
 
     def _kill(self, what: str, driver: Driver, chance: random.Random) -> bool:
         if what == KPROXY:
@@ -141,6 +158,8 @@ class Stage:
             rows = (found.numbers[place] for place in places if place.topic == topic)
             outcome.topics[topic] = exactness(chain.from_iterable(rows), self.job.records)
         ends = batch_ends(self.directory / f"checkpoint-{outcome.sink}")
+        with ClusterClient(self.kafka.bootstrap) as client:
+            outcome.hidden = sum(client.offset(*place) for place in places) - outcome.shown
         outcome.batches = len(next(iter(ends.values()), ()))
         if outcome.sink == KPROXY and not self.job.home.is_broker:  # the brokers' markers come one by one
             outcome.torn = torn_moments(reader.seen, found.numbers, ends, _INPUT_PARTITIONS)
@@ -150,6 +169,13 @@ class Stage:
                 if row != found.numbers[place][: len(row)]
             ]
         outcome.bugs = self.kproxy.bugs()
+
+
+def _victims(job: Job, chance: random.Random) -> Iterator[str]:
+    if job.victims:
+        yield from chance.sample(job.victims, len(job.victims))
+    else:
+        yield from (chance.choice(_VICTIMS) for _ in range(job.kills))
 
 
 def batch_ends(checkpoint: Path) -> dict[int, list[int]]:

@@ -47,6 +47,8 @@ class Outcome:
     torn: list[str] | None = None
     #: Looks of the reader beside it.
     looks: int = 0
+    #: What lies in the topics beside what readers are shown: records of aborted attempts, and the brokers' markers.
+    hidden: int = 0
     batches: int = 0
     drivers: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -62,6 +64,11 @@ class Outcome:
     def duplicates(self) -> int:
         """Records too many, in all topics."""
         return sum(found.duplicates for found in self.topics.values())
+
+    @property
+    def shown(self) -> int:
+        """Records that readers are shown, in all topics."""
+        return sum(found.records for found in self.topics.values())
 
     def as_json(self) -> dict[str, Any]:
         """For a file."""

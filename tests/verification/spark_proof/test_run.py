@@ -1,9 +1,12 @@
 """The proof in the small: a few thousand numbers while executors, workers, kproxy and the driver are killed."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from kproxy.proxy.coordinator_rules import Home
+from verification.spark_proof.driver import DRIVER, EXECUTOR
 from verification.spark_proof.job import KPROXY
 from verification.spark_proof.run import Job, batch_ends, stage
 
@@ -19,12 +22,13 @@ def test_batches_are_read_from_the_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_each_number_is_once_in_each_topic(tmp_path: Path) -> None:
-    job = Job(
-        records=4000, batch=1000, kills=3, pause=5, seconds=600, seed=3, brokers=1, master="local-cluster[2,1,1024]"
-    )
+@pytest.mark.parametrize(("home", "victims"), [(Home.KPROXY, ()), (Home.BROKER, (DRIVER, EXECUTOR))])
+def test_each_number_is_once_in_each_topic(home: Home, victims: tuple[str, ...], tmp_path: Path) -> None:
+    master = "local-cluster[2,1,1024]"
+    job = Job(4000, 1000, kills=3, pause=5, seconds=600, seed=3, brokers=1, master=master, home=home, victims=victims)
     with stage(job, tmp_path) as made:
         outcome = made.run(KPROXY, lambda what, count: None)
     assert outcome.holds, outcome.as_json()
     assert outcome.looks
     assert outcome.batches == 4
+    assert not victims or outcome.kills == Counter(victims)
