@@ -77,7 +77,7 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterator["SparkSession"]:
-    """A session with two cores, the formats ``kproxy``, and Spark's ``kafka`` and ``avro``, for all tests: change no setting."""
+    """A session with two cores, the format ``kproxy``, and ``kafka`` and ``avro`` of Spark: change no setting."""
     from pyspark.sql import SparkSession
 
     from kproxy.spark import register
