@@ -27,11 +27,9 @@ def totals(lines: DataFrame) -> DataFrame:
 
 def create_compacted(servers: str, topic: str) -> None:
     """Of each key the newest record is kept for ever; others are deleted by and by."""
-    made = AdminClient({"bootstrap.servers": servers}).create_topics(
-        [NewTopic(topic, 2, config={"cleanup.policy": "compact"})]
-    )
+    admin = AdminClient({"bootstrap.servers": servers})  # the answer is lost if nothing refers to it
     try:
-        made[topic].result(30)
+        admin.create_topics([NewTopic(topic, 2, config={"cleanup.policy": "compact"})])[topic].result(30)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
