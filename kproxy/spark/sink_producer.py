@@ -24,6 +24,14 @@ _LOOK_SECONDS: Final = 0.2
 #: Nothing tells that there is room again, for good news is not told.
 _ROOM_SECONDS: Final = 0.02
 
+#: What to do about errors of which librdkafka's own text says nothing.
+_ADVICE: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        Failure.POLICY_VIOLATION: "kproxy's own transactions refuse compacted topics; start kproxy with "
+        "transactions.home: broker, or with a rule TRANSACTIONAL_ID=broker"
+    }
+)
+
 #: Where the user says nothing.
 _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -171,4 +179,4 @@ class Sender:
 
 
 def _refused(place: str, error: Failure) -> KafkaError:
-    return KafkaError(f"a record for {place} was not written: {error.name()}: {error.str()}")
+    return KafkaError(f"a record for {place} was not written: {error.name()}: {_ADVICE.get(error.code(), error.str())}")

@@ -1,10 +1,18 @@
 """The producer of a task attempt, on librdkafka's own broker in memory."""
 
 import pytest
+import trio
 
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.spark.sink_producer import Sender, check, settings
 from kproxy.spark.sink_rows import Row
 from kproxy.spark.spark_errors import KafkaError, OptionError
+from kproxy.testing.fake_broker import Answer, open_fake_cluster
 from tests.spark.sink_samples import options
 
 _MOCK = {"test.mock.num.brokers": "1"}
@@ -64,3 +72,18 @@ def test_a_kproxy_that_is_not_there_is_told() -> None:
             sender.flush()
     finally:
         sender.close()
+
+
+async def test_what_a_compacted_topic_needs_is_told() -> None:
+    refused = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.POLICY_VIOLATION, base_offset=-1)
+    answer = ProduceResponse([ProduceResponseTopicProduceResponse("t", partition_responses=[refused])])
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t", 1)
+        fake.cluster.control(ApiKey.PRODUCE, lambda _: Answer(answer))
+        sender = Sender(options(bootstrap=fake.bootstrap), "c")
+        try:
+            sender.send(_rows(1))
+            with pytest.raises(KafkaError, match=r"record for t-0 .* POLICY_VIOLATION: .*compacted.* transactions\.home"):
+                await trio.to_thread.run_sync(sender.flush)
+        finally:
+            sender.close()

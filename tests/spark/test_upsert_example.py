@@ -26,7 +26,8 @@ _PARTITIONS = 2
 
 
 def test_totals_are_those_of_all_orders(spark: "SparkSession", kafka: RealKafka, tmp_path: Path) -> None:
-    with Kproxy("upsert", kafka.bootstrap, tmp_path, "--control-socket", str(tmp_path / "c.sock")) as kproxy:
+    options = ["--control-socket", str(tmp_path / "c.sock"), "--transactions-home", "broker"]
+    with Kproxy("upsert", kafka.bootstrap, tmp_path, *options) as kproxy:
         kproxy.wait_ready()
         addresses = ["--bootstrap-servers", kproxy.bootstrap, "--control-socket", str(tmp_path / "c.sock")]
         topics = ["--source", "upsert-orders", "--sink", "upsert-totals", "--checkpoint", str(tmp_path / "checkpoint")]
