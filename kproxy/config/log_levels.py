@@ -15,6 +15,7 @@ SUBSYSTEMS: Final = (
     "control",
     "doubts",
     "files",
+    "fleet",
     "group_offsets",
     "handover",
     "lane_log",
