@@ -20,7 +20,6 @@ SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "s
 
 
 def test_a_client_of_spark_connect(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> None:
-    pytest.importorskip("grpc")
     with ClusterClient(kafka.bootstrap) as client:
         for topic in ("connect-first", "connect-second"):
             client.create_topic(topic, 2)
