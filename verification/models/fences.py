@@ -21,6 +21,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from verification.models.search import Search, Trace
+
 REMEMBERED: Final = 5
 
 
@@ -85,13 +87,6 @@ class World(NamedTuple):
     kills: int = 0
     ends: int = 0
     resends: int = 0
-
-
-class Trace(NamedTuple):
-    """What led to a broken invariant."""
-
-    invariant: str
-    steps: list[str]
 
 
 def append(world: World, copy: Copy) -> tuple[bool, World]:
@@ -233,15 +228,16 @@ def _sorted(*copies: Copy) -> tuple[Copy, ...]:
     return tuple(sorted(copies))
 
 
-def broken(world: World, program: str) -> str | None:
-    """The promise that is broken: an acknowledged record is not in the log, or a record is there twice."""
+def broken(world: World, program: str) -> Iterator[str]:
+    """The promises that are broken: an acknowledged record is not in the log, or a record is there twice."""
     held = Counter(payload for payload, _ in world.log)
     if any(not held[payload] for payload in program[: world.at]):
-        return "lost"
-    return "twice" if any(count > 1 for count in held.values()) else None
+        yield "lost"
+    if any(count > 1 for count in held.values()):
+        yield "twice"
 
 
-class Search(NamedTuple):
+class Explored(NamedTuple):
     """What an exploration found."""
 
     states: int
@@ -250,29 +246,18 @@ class Search(NamedTuple):
     spared: bool
 
 
-def explore(rules: Rules, *, program: str = "abc", kills: int = 2, ends: int = 2, resends: int = 2) -> Search:
+def explore(rules: Rules, *, program: str = "abc", kills: int = 2, ends: int = 2, resends: int = 2) -> Explored:
     """Every reachable state, breadth-first, up to the first broken promise: its trace is a shortest one."""
-    start = World(kills=kills, ends=ends, resends=resends)
-    came: dict[World, tuple[World, str] | None] = {start: None}
-    queue, spared = [start], False
-    for world in queue:
-        for step, after in moves(world, program, rules):
-            if after in came:
-                continue
-            came[after] = world, step
-            spared = spared or (after.generation > 0 and after.recovered and bool(after.log) and not after.markers)
-            if (invariant := broken(after, program)) is not None:
-                return Search(len(came), Trace(invariant, _steps(came, after)), spared)
-            queue.append(after)
-    return Search(len(came), None, spared)
+    spared = False
 
+    def wrong(world: World) -> Iterator[str]:
+        nonlocal spared
+        spared = spared or (world.generation > 0 and world.recovered and bool(world.log) and not world.markers)
+        return broken(world, program)
 
-def _steps(came: dict[World, tuple[World, str] | None], world: World) -> list[str]:
-    steps: list[str] = []
-    while (before := came[world]) is not None:
-        world, step = before
-        steps.insert(0, step)
-    return steps
+    search: Search[World] = Search(lambda world: moves(world, program, rules), wrong, sys.maxsize)
+    found = search.run(World(kills=kills, ends=ends, resends=resends), "")
+    return Explored(found.states, found.trace, spared)
 
 
 #: Each rule replaced by one that must fail, and why.

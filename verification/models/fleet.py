@@ -30,6 +30,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from verification.models.search import Found, Search
+
 #: More fences of connections whose client was alive than the rules can need.
 FOR_EVER: Final = 3
 
@@ -390,55 +392,27 @@ def _sorted(copies: list[Copy]) -> tuple[Copy, ...]:
 # -- the search
 
 
-class Trace(NamedTuple):
-    """What led to a broken invariant."""
-
-    invariant: str
-    steps: list[str]
-
-
-class Search(NamedTuple):
-    """What an exploration found."""
-
-    states: int
-    trace: Trace | None
-
-
-def broken(world: World, scenario: Scenario) -> str | None:
-    """The invariant that is broken."""
+def broken(world: World, scenario: Scenario) -> Iterator[str]:
+    """The invariants that are broken."""
     held = Counter(payload for payload, _ in world.log)
     for program, at in zip(scenario.programs, world.at, strict=True):
         if any(not held[payload] for payload in program[:at]):
-            return "lost"
+            yield "lost"
     if any(count > 1 for count in held.values()):
-        return "twice"
-    return "for ever" if world.fights >= FOR_EVER else None
+        yield "twice"
+    if world.fights >= FOR_EVER:
+        yield "for ever"
 
 
-def explore(rules: Rules, scenario: Scenario) -> Search:
+def explore(rules: Rules, scenario: Scenario) -> Found:
     """Every reachable state, breadth-first, up to the first broken invariant: its trace is a shortest one."""
     start = World(
         at=(0,) * len(scenario.programs), moves=scenario.moves, kills=scenario.kills, resends=scenario.resends
     )
-    came: dict[World, tuple[World, str] | None] = {start: None}
-    queue = [start]
-    for world in queue:
-        for step, after in steps_of(world, scenario, rules):
-            if after in came:
-                continue
-            came[after] = world, step
-            if (invariant := broken(after, scenario)) is not None:
-                return Search(len(came), Trace(invariant, _steps(came, after)))
-            queue.append(after)
-    return Search(len(came), None)
-
-
-def _steps(came: dict[World, tuple[World, str] | None], world: World) -> list[str]:
-    steps: list[str] = []
-    while (before := came[world]) is not None:
-        world, step = before
-        steps.insert(0, step)
-    return steps
+    search: Search[World] = Search(
+        lambda world: steps_of(world, scenario, rules), lambda world: broken(world, scenario), sys.maxsize
+    )
+    return search.run(start, "")
 
 
 #: What is searched with the rules as they are.
@@ -473,7 +447,7 @@ def main() -> int:
     return surprises
 
 
-def _report(what: str, found: Search, flaw: str | None) -> bool:
+def _report(what: str, found: Found, flaw: str | None) -> bool:
     shown = found.trace.invariant if found.trace else None
     sys.stdout.write(f"{what}: {found.states} states, {shown or 'holds'}\n")
     for step in found.trace.steps if found.trace else ():

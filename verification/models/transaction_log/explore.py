@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from verification.models.search import Found, Search
 from verification.models.transaction_log.invariants import broken
 from verification.models.transaction_log.moves import Moves
 from verification.models.transaction_log.rules import make_run
 from verification.models.transaction_log.scenarios import Scenario
-from verification.models.transaction_log.search import Found, Search
 from verification.models.transaction_log.state import State, first_state
 
 

@@ -6,10 +6,10 @@
 import pytest
 from click.testing import CliRunner
 
+from verification.models.search import Found
 from verification.models.transaction_log.__main__ import main
 from verification.models.transaction_log.explore import Result, explore
 from verification.models.transaction_log.scenarios import SCENARIOS, Scenario
-from verification.models.transaction_log.search import Found
 
 STATES = {"broken": 20_000, "kproxys": 2_500}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from verification.models.transaction_log.search import Search
+from verification.models.search import Search
 
 
 def moves(state: int) -> Iterator[tuple[str, int]]:

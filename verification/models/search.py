@@ -7,6 +7,13 @@ from typing import Generic, NamedTuple, TypeVar
 S = TypeVar("S", bound=Hashable)
 
 
+class Trace(NamedTuple):
+    """What led to a broken invariant."""
+
+    invariant: str
+    steps: list[str]
+
+
 class Found(NamedTuple):
     """What a search came to."""
 
@@ -15,6 +22,11 @@ class Found(NamedTuple):
     """Whether it ended at the limit: nothing was found as far as it came, no more."""
     traces: dict[str, list[str]]
     """By broken invariant: what happened, from the first state on."""
+
+    @property
+    def trace(self) -> Trace | None:
+        """Of the invariant that was found to be broken first."""
+        return next((Trace(invariant, steps) for invariant, steps in self.traces.items()), None)
 
 
 class Search(Generic[S]):
@@ -31,7 +43,7 @@ class Search(Generic[S]):
 
     def run(self, first: S, looked_for: str | None = None) -> Found:
         """Explores until all is seen, there are too many states, or an invariant ``looked_for`` (its name begins so)
-        is broken. Nothing is explored behind a state with a broken invariant."""
+        is broken. Nothing is explored after a state with a broken invariant."""
         self._came = {first: None}
         broken: dict[str, S] = {}
         waiting = deque([first])
@@ -46,7 +58,7 @@ class Search(Generic[S]):
                     broken.setdefault(invariant, state)
                 if not wrong:
                     waiting.append(state)
-            if looked_for and any(invariant.startswith(looked_for) for invariant in broken):
+            if looked_for is not None and any(invariant.startswith(looked_for) for invariant in broken):
                 break
         is_cut = len(self._came) > self._most_states
         return Found(len(self._came), is_cut, {name: self._trace(state) for name, state in broken.items()})
