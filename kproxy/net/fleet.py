@@ -40,6 +40,7 @@ class Fleet:
         self._shared_until: dict[Identity, float] = {}
         #: By producer, leases that others did not give back in time: producer id and last epoch.
         self._waited: dict[Identity, set[tuple[int, int]]] = {}
+        self._tidied = wall()
 
     async def look(self, identity: Identity) -> None:
         """Learns what other instances have of a producer; waits a moment for those that still hold some of it."""
@@ -49,11 +50,12 @@ class Fleet:
         await self._log.look()
         self._judge(identity)
         waited = self._waited.pop(identity, set())
-        while self._held(identity) - waited and trio.current_time() < give_up:
+        while (held := self._held(identity)) - waited and trio.current_time() < give_up:
             await trio.sleep(_LOOK_AGAIN_SECONDS)
             await self._log.look()
-        if self._held(identity):
-            self._waited[identity] = self._held(identity)
+        if held:
+            self._waited[identity] = held
+        self._tidy()
 
     def _held(self, identity: Identity) -> set[tuple[int, int]]:
         """The leases that others hold, by producer id and last epoch."""
@@ -69,7 +71,7 @@ class Fleet:
         return [lane for lane in found if (lane.recorded_ms >= soonest if lane.returned else not shared)]
 
     def fenced(self, identity: Identity, taken_at: float) -> None:
-        """Takes note that another instance fenced a producer's connection, seen with a request of ``taken_at``."""
+        """Records that another instance fenced a producer's connection, seen with a request of ``taken_at``."""
         if self.enabled:
             self._fenced.setdefault(identity, []).append(taken_at)
 
@@ -99,3 +101,17 @@ class Fleet:
             self._shared_until[identity] = now + window
         elif telling:
             self._telling[identity] = telling
+
+    def _tidy(self) -> None:
+        """Once in a retry window, frees what can't matter any more of producers that may never come back."""
+        now, window = self._wall(), self._config.retry_window_ms / 1000
+        if 0 <= now - self._tidied < window:
+            return
+        self._tidied = now
+        for times in (self._fenced, self._telling):
+            for identity in [one for one, seen in times.items() if max(seen) <= now - window]:
+                del times[identity]
+        for identity in [one for one, until in self._shared_until.items() if until <= now]:
+            del self._shared_until[identity]
+        for identity in [one for one in self._waited if all(lane.returned for lane in self._log.elsewhere(one))]:
+            del self._waited[identity]

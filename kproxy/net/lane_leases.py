@@ -1,5 +1,7 @@
 """Who gets which lane: producer ids are asked of the brokers, noted before their first use, and used again."""
 
+from collections.abc import Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 import trio
@@ -51,7 +53,8 @@ class Lanes:
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
         self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
-        #: Not used again; others learn that they are given back when nothing can be on its way any more.
+        #: The first to be abandoned first. Not used again; other instances learn that they are given back when nothing
+        #: can be on its way any more.
         self._abandoned: dict[Lane, _Rest] = {}
         cluster.prepared = not log.enabled
 
@@ -85,7 +88,7 @@ class Lanes:
         self._count()
         try:
             await self.log.record(self._record(lane, lease))
-            await self.fleet.look(identity)  # behind the record: of two instances one at least sees the other
+            await self.fleet.look(identity)  # after the record: of two instances one at least sees the other
         except BaseException:
             self.give_back(lane)
             raise
@@ -100,7 +103,7 @@ class Lanes:
                 self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return
         if self.fleet.enabled:
-            self.log.put(self._record(lane, lease)._replace(returned=True))
+            self.log.put(self._record(lane, lease, returned=True))
         if not self.log.enabled:
             self._pool.give_back(lane)
             return
@@ -111,10 +114,10 @@ class Lanes:
             self._wake(next(iter(self._resting)))
 
     def fenced(self, lane: Lane, taken_at: float) -> None:
-        """Takes note that another instance fenced a lane, which was seen with a request of ``taken_at``."""
+        """Records that another instance fenced a lane, which was seen with a request of ``taken_at``."""
         self.fleet.fenced(self._leases[lane].identity, taken_at)
 
-    def _record(self, lane: Lane, lease: _Lease) -> LaneRecord:
+    def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False) -> LaneRecord:
         return LaneRecord(
             self._config.instance_id,
             lane.producer_id,
@@ -122,6 +125,7 @@ class Lanes:
             lane.last_epoch,
             lease.identity,
             int(self._cluster.network.wall() * 1000),
+            returned=returned,
             shared=self.fleet.is_shared(lease.identity),
         )
 
@@ -157,19 +161,14 @@ class Lanes:
         return lane, lease if lane.producer_id == former.producer_id else _Lease(identity, lane.epoch)
 
     def _end_rests(self) -> None:
-        now = trio.current_time()
-        while self._resting:
-            lane, rest = next(iter(self._resting.items()))
-            if now < rest.until:
-                return
+        for lane, _ in _due(self._resting):
             self._wake(lane)
             self._pool.give_back(lane)
 
     def _end_abandoned(self) -> None:
-        now = trio.current_time()
-        for lane, rest in [(lane, rest) for lane, rest in self._abandoned.items() if now >= rest.until]:
+        for lane, rest in _due(self._abandoned):
             del self._abandoned[lane]
-            self.log.put(self._record(lane, rest.lease)._replace(returned=True))
+            self.log.put(self._record(lane, rest.lease, returned=True))
 
     def _wake(self, lane: Lane) -> _Lease:
         lease = self._resting.pop(lane).lease
@@ -188,3 +187,9 @@ class Lanes:
 
     def _count(self) -> None:
         self._stats.producer_ids_active = len(self._leases)
+
+
+def _due(rests: Mapping[Lane, _Rest]) -> list[tuple[Lane, _Rest]]:
+    """Those whose time is over; the others come after them."""
+    now = trio.current_time()
+    return list(takewhile(lambda item: now >= item[1].until, rests.items()))

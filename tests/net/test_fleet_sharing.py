@@ -1,5 +1,7 @@
 """What other instances have of a producer, and when it counts as shared."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,10 +35,10 @@ class Log:
         return self.now
 
 
-def fleet(log: Log, **options: Any) -> Fleet:
+def fleet(log: Log, wall: Callable[[], float] = lambda: NOW, **options: Any) -> Fleet:
     given = {"fleet_retries_enable": True, "retry_window_ms": 60_000, "fleet_patience_ms": 1000, **options}
     config = Config(bootstrap_servers=(Address("broker", 9092),), **given)
-    return Fleet(config, log, lambda: NOW)  # type: ignore[arg-type]
+    return Fleet(config, log, wall)  # type: ignore[arg-type]
 
 
 def record(age: float, **more: Any) -> LaneRecord:
@@ -101,6 +103,26 @@ async def test_a_producer_is_shared_while_another_instance_says_so(autojump_cloc
     await found.look(ONE)
     assert found.is_shared(ONE)
     assert trio.current_time() == 0
+
+
+@pytest.mark.parametrize("fences", [0, 1, 2])
+async def test_what_is_known_of_a_producer_that_never_comes_back_is_freed(
+    fences: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    now, name = NOW, "-".join(["a", "client"])
+    unused = sys.getrefcount(name)
+    found = fleet(log := Log(), lambda: now)
+    log.now = [record(10.0)]
+    gone = ONE._replace(client_id=name)
+    for _ in range(fences):
+        found.fenced(gone, NOW)
+    await found.look(gone)
+    found.fenced(gone, NOW)
+    del gone
+    assert sys.getrefcount(name) > unused
+    log.now, now = [], NOW + 61.0
+    await found.look(TWO)
+    assert sys.getrefcount(name) == unused
 
 
 async def test_a_look_reads_what_was_written_before_it_and_no_instance_reads_its_own() -> None:
