@@ -98,7 +98,7 @@ def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTo
         topic_id, pos = bytes(buf[pos : pos + _ID_BYTES]), pos + _ID_BYTES
     pos += version >= _FIRST_CONTROLLER  # whether it is internal
     length, pos = read_length(buf, pos, compact, False, _LEAST[2])
-    pos = (_behind_flexible if compact else _behind_fixed)(buf, pos, version, length)
+    pos = (_after_flexible if compact else _after_fixed)(buf, pos, version, length)
     if version >= _FIRST_OPERATIONS:
         pos += _INT32.size
     if compact:
@@ -106,7 +106,7 @@ def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTo
     return MetadataResponseTopic(name=name, topic_id=topic_id), pos
 
 
-def _behind_flexible(buf: Buffer, pos: int, version: int, partitions: int) -> int:
+def _after_flexible(buf: Buffer, pos: int, version: int, partitions: int) -> int:
     """Where partitions end whose arrays have varints for lengths."""
     for _ in range(partitions):
         pos += 14  # error code, index, leader and its epoch
@@ -124,8 +124,8 @@ def _behind_flexible(buf: Buffer, pos: int, version: int, partitions: int) -> in
     return pos
 
 
-def _behind_fixed(buf: Buffer, pos: int, version: int, partitions: int) -> int:
-    """As ``_behind_flexible``, before version 9."""
+def _after_fixed(buf: Buffer, pos: int, version: int, partitions: int) -> int:
+    """Where partitions end before version 9, whose arrays have lengths of 4 bytes."""
     start = 14 if version >= _FIRST_LEADER_EPOCH else 10
     arrays = 3 if version >= _FIRST_OFFLINE_REPLICAS else 2
     for _ in range(partitions):

@@ -70,7 +70,7 @@ class ProducerConnection:
     # -- while it lives
 
     def moved(self, node_id: int) -> None:
-        """Takes note of the broker that its requests go to from now on."""
+        """Records the broker that its requests go to from now on."""
         if not self.ended:
             self.ledger.moved(self, node_id)
 

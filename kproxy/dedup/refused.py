@@ -65,9 +65,9 @@ class Refused:
         return empty_at <= self.told_at + _ON_ITS_WAY_S
 
     def behind(self, before: "Refused | None") -> "Refused":
-        """This one, if ``before`` was refused before; what is known to be behind another one stays so.
+        """This one, if ``before`` was refused before; what is known to follow another one stays so.
 
-        The retry of ``before``, refused as well, is behind nothing: its own retry comes first.
+        The retry of ``before``, refused as well, follows none: its own retry comes first.
         """
         if self.before is not None or before is None or not before.crossed_by(self.since):
             return self

@@ -109,7 +109,7 @@ class RetryLedger:
         return member
 
     def moved(self, member: ProducerConnection, node_id: int) -> None:
-        """Takes note of the broker that a connection's requests go to from now on."""
+        """Records the broker that a connection's requests go to from now on."""
         self._leave_broker(member)
         member.node_id = node_id
         self._by_broker.setdefault(node_id, {})[member.number] = member

@@ -101,7 +101,7 @@ class Intake:
             self._keeper.look_ahead(member, now)
 
     def fenced(self, taken_at: float) -> None:
-        """Takes note that another instance fenced the lane, seen with a request of ``taken_at``."""
+        """Records that another instance fenced the lane, seen with a request of ``taken_at``."""
         if self._lane is not None:
             self._lanes.fenced(self._lane, taken_at)
 

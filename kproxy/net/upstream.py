@@ -1,4 +1,4 @@
-"""A client connection's own connection to the broker behind its port: requests out, responses in."""
+"""A client connection's own connection to the broker that its port stands for: requests out, responses in."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class Upstream:
         return self._answers.held
 
     def is_to(self, broker: Broker) -> bool:
-        """Whether this is the broker behind the client's port."""
+        """Whether this is the broker that the client's port stands for."""
         return self._broker is broker
 
     def check(self, now: float) -> None:
@@ -83,7 +83,7 @@ class Upstream:
         raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
-        """Connects to the broker behind the client's port. Finished if there is none to be had."""
+        """Connects to the broker that the client's port stands for. Finished if there is none to be had."""
         tried: list[Broker] = []
         if self._connection.dispatch.forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")
@@ -199,9 +199,9 @@ class Upstream:
         return True
 
     async def _stream(self, data: memoryview) -> memoryview:
-        """Passes on what belongs to the answer that goes to the client as it comes; what is behind it."""
+        """Passes on what belongs to the answer that goes to the client as it comes; the bytes after it."""
         part = data[: self._streaming]
-        # when the client is slow others use the shared buffer meanwhile: keep what comes behind the answer
+        # when the client is slow others use the shared buffer meanwhile: keep what comes after the answer
         rest = data[len(part) :]
         kept = memoryview(bytes(rest)) if rest else rest
         self._streaming -= len(part)

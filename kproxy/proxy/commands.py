@@ -140,7 +140,7 @@ class Unsettled(Protocol):
         """Answers the requests whose outcome has become known."""
 
     def led_elsewhere(self, key: TrackKey) -> None:
-        """Records that the broker behind the client's port does not lead a partition: a retry is told so."""
+        """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
 
     def recovered(self) -> None:
         """Every outcome is known: the session continues."""

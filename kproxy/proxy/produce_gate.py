@@ -519,7 +519,7 @@ class ProduceGate:
         return self.producer.longest_timeout_ms
 
     def led_elsewhere(self, key: TrackKey) -> None:
-        """Records that the broker behind the client's port does not lead a partition: a retry is told so."""
+        """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
         self.producer.refusals.expect(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _recover(self) -> None:

@@ -16,7 +16,7 @@ PREFIX: Final = "kproxy-member-"
 
 
 class MemberIds:
-    """Names; one that a member has joined under is free again when the log says that the broker was told of its end.
+    """Names; one that a member has joined under is free again when the log says that the broker has received its end.
 
     One that is not given back is never used again.
     """
