@@ -199,7 +199,7 @@ class Upstream:
         return True
 
     async def _stream(self, data: memoryview) -> memoryview:
-        """Passes on what belongs to the answer that goes to the client as it comes; the bytes after it."""
+        """Passes on what belongs to the answer that goes to the client as it comes; returns the bytes after it."""
         part = data[: self._streaming]
         # when the client is slow others use the shared buffer meanwhile: keep what comes after the answer
         rest = data[len(part) :]
