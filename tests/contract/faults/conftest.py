@@ -14,7 +14,6 @@ from tests.contract.faults.levers import FakeLevers, Levers, RealLevers
 _EAGER = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
-    "log.segment.delete.delay.ms": "0",
     "log.cleaner.backoff.ms": "200",
     "producer.id.expiration.check.interval.ms": "200",
 }
