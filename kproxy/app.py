@@ -270,7 +270,7 @@ class _Process:
             log.info("stopped; nothing is left")
 
     def close(self) -> None:
-        """Closes what is left behind all tasks."""
+        """Closes what is still open after all tasks have ended."""
         self._cluster.close()
         if self._predecessor is not None:
             self._predecessor.close()

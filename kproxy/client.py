@@ -133,9 +133,10 @@ class ControlClient:
     def initialize(
         self, transactional_id: str, *, client_id: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> Described:
-        """Takes the id: whoever had it is fenced, what is open is aborted, what is prepared stays.
+        """Initializes the id: its former owner is fenced, an open transaction is aborted, a prepared one is kept.
 
-        ``Described.owner`` is for members and decisions: theirs are refused once a newer owner has the id.
+        ``Described.owner`` identifies the caller in requests about members and decisions. These are refused after a
+        newer owner has initialized the id.
         """
         return self._post(f"{_path(transactional_id)}/initialize", client_id=client_id, timeout_ms=timeout_ms)
 
@@ -336,7 +337,7 @@ class Transaction:
         self.transactional_id = ""
 
     def commit(self) -> Described:
-        """Commits now; asked again, which is safe, until the outcome is known or the client's time-out is over."""
+        """Commits. Repeats the request, which is safe, until the outcome is known or the time-out has expired."""
 
         def commit() -> Described:
             return self._client.commit(
@@ -370,7 +371,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Commits, or aborts behind an exception, which goes on."""
+        """Commits; after an exception aborts, and the exception propagates."""
         if self._decided:
             return
         if error is None:

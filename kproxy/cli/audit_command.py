@@ -29,7 +29,7 @@ Exit codes:
   2  wrong command line
   4  a promise is broken; with --fail-on warning, also: something may go wrong"""
 
-#: How a task's error stands in the trace that Spark hands over.
+#: How a task's error appears in the trace that Spark hands over.
 _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
 
 

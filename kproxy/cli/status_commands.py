@@ -1,4 +1,4 @@
-"""``kproxy status``, ``clients`` and ``lanes``: what a kproxy that runs tells of itself."""
+"""``kproxy status``, ``clients`` and ``lanes``: the state of a running kproxy, read from its control API."""
 
 import os
 from collections.abc import Callable

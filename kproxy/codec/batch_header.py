@@ -38,7 +38,7 @@ _ATTRIBUTES: Final = Struct(">h")
 
 
 class BatchHeader(NamedTuple):
-    """The header fields in wire order; ``length`` counts the bytes behind itself (size minus 12), times in ms."""
+    """The header fields in wire order; ``length`` counts the bytes that follow it (size minus 12). Times are in ms."""
 
     base_offset: int
     length: int

@@ -49,7 +49,7 @@ def decompress(codec: int, data: bytes | memoryview, *, max_bytes: int) -> bytes
     """Decompress ``data``, whose content may have at most ``max_bytes``.
 
     Raises ``UnsupportedCodec`` for an unknown codec, ``DecompressionLimit`` when the content is larger than allowed,
-    plain ``RemoteProtocolError`` on garbage, truncated input or bytes behind the end.
+    plain ``RemoteProtocolError`` on garbage, truncated input or bytes after the end.
     """
     decoder = _DECODERS.get(codec)
     if decoder is None:

@@ -2,7 +2,7 @@
 
 A CRC is linear: with the same length, crc(a) xor crc(b) depends on a xor b only, and bytes that are equal contribute
 nothing but a shift. So when a few header bytes change, the new checksum follows from the old one, from those bytes, and
-from the *number* of bytes behind them. A payload that was damaged before stays damaged: its checksum stays wrong.
+from the *number* of bytes after them. A payload that was damaged before stays damaged: its checksum stays wrong.
 """
 
 from functools import cache

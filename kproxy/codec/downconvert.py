@@ -28,7 +28,7 @@ _CHUNK: Final = 1 << 14  # records whose pieces are joined at a time, so that th
 
 
 class Downconverted(NamedTuple):
-    """A message set and the offset behind the last batch that was looked at: where to read on."""
+    """A message set, and the offset after the last batch that was examined: the next offset to read."""
 
     data: bytes
     next_offset: int
@@ -46,15 +46,15 @@ def from_v2(
     transcode: Mapping[int, int] = DEFAULT_TRANSCODE,
     memo: ConversionMemo | None = None,
 ) -> Downconverted:
-    """Convert batches of any magic; one of ``magic`` or older is passed on as it is.
+    """Convert batches of any magic. Batches of ``magic`` or older are passed on unchanged.
 
-    Left out: headers, control batches, records below ``first_offset``, a last batch that is cut off. A compressed batch
-    becomes one wrapper with the batch's codec, or the one that ``transcode`` gives for it. The set ends behind a whole
-    entry, and with the batch before it would exceed ``max_bytes`` or ``max_records``; the first batch that has records
-    is always there. ``memo`` remembers what became of each batch.
+    Left out are headers, control batches, records below ``first_offset``, and a last batch that is cut off. A
+    compressed batch becomes one wrapper with the batch's codec, or with the codec that ``transcode`` gives for it. The
+    set ends after a whole entry. It ends before a batch that would exceed ``max_bytes`` or ``max_records``; the first
+    batch that has records is always included. ``memo`` caches the result of each batch.
 
-    Raises ``RemoteProtocolError`` when the record set is malformed (``max_decompressed_bytes`` holds for each batch),
-    ``LocalProtocolError`` when ``transcode`` leaves a codec that ``magic`` does not have.
+    Raises ``RemoteProtocolError`` when the record set is malformed (``max_decompressed_bytes`` is the limit for each
+    batch), ``LocalProtocolError`` when ``transcode`` leaves a codec that ``magic`` does not have.
     """
     view = memoryview(record_set)
     converter = _Converter(magic, first_offset, transcode, max_decompressed_bytes, memo)
@@ -106,7 +106,7 @@ class _Converter:
         return (*self._memo.get(self._key(header, entry), lambda: self._converted(header, entry)), behind)
 
     def _key(self, header: BatchHeader, entry: memoryview) -> Hashable:
-        """All that the entries of a batch depend on; not where it ends, which hidden batches behind it change."""
+        """All that the entries of a batch depend on; not its end, which hidden batches after it change."""
         skipped = max(0, self._first_offset - header.base_offset)
         kept = header._replace(length=0, partition_leader_epoch=0, crc=0, last_offset_delta=0)
         return self._magic, skipped, self._transcode.get(header.codec), kept, bytes(entry[HEADER_SIZE:])
@@ -186,9 +186,9 @@ def _convert_all(data: bytes, count: int, layout: _Layout) -> tuple[bytes, int, 
 def _convert_some(
     data: bytes, pos: int, count: int, layout: _Layout, last: int, latest: int
 ) -> tuple[list[bytes], int, int, int]:
-    """Two pieces for each of the next ``count`` records, with the position behind them and the new ``last, latest``.
+    """Two pieces for each of the next ``count`` records, with the position after them and the new ``last, latest``.
 
-    Written out at length, since a call for each number would double the cost. Raises ``IndexError`` when cut short,
+    It is one long function, since a call for each number would double the cost. Raises ``IndexError`` when cut short,
     ``struct.error`` for a time or an offset beyond 64 bits, besides ``RemoteProtocolError``.
     """
     varint, zigzag = read_varint, ZIGZAG

@@ -1,6 +1,6 @@
 """Entries of the old message sets, magic 0 and 1: reading them one by one, compressed wrappers included.
 
-Layout as in Kafka's ``LegacyRecord``: offset, size, CRC-32 (of everything behind it), magic, attributes, in magic 1 a
+Layout as in Kafka's ``LegacyRecord``: offset, size, CRC-32 (of everything after it), magic, attributes, in magic 1 a
 timestamp, then key and value with signed lengths. A compressed set is an entry (the wrapper) whose value is a set.
 """
 

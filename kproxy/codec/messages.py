@@ -38,12 +38,12 @@ class Message(ProtocolStruct):
 
     @classmethod
     def decode(cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False) -> Self:
-        """Reads the message that takes ``buf`` from ``pos`` to its end; with ``surplus`` bytes may follow it.
+        """Reads the message that fills ``buf`` from ``pos`` to its end; with ``surplus``, other bytes may follow it.
 
-        Brokers ignore what follows a request, and librdkafka 2 sends some behind a Metadata request for all topics.
+        Brokers ignore bytes after a request, and librdkafka 2 sends some after a Metadata request for all topics.
 
-        Raises RemoteProtocolError if the bytes are no such message, if any are left over that may not be, or if there
-        is no such version.
+        Raises RemoteProtocolError if the bytes are not such a message, if bytes are left over without ``surplus``, or
+        if the version does not exist.
         """
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise RemoteProtocolError(f"{cls.__name__} has no version {version}")

@@ -1,10 +1,10 @@
 """Readers of the wire types that the generated message codec is made of.
 
 A reader takes ``(buf, pos)`` and returns ``(value, next position)``. Where bytes run out it may also return a position
-*behind the end* of the buffer: whatever is read there next fails, and ``Message.decode`` compares the last position
-with the length. So no string or byte slice needs a check of its own, and none can be longer than the buffer.
-``struct.error``, ``IndexError`` and ``UnicodeDecodeError`` are turned into ``RemoteProtocolError`` by ``Message``.
-Varints and compact types are those of KIP-482.
+*after the end* of the buffer: the next read there fails, and ``Message.decode`` compares the last position with the
+length. So no string or byte slice needs a check of its own, and none can be longer than the buffer. ``struct.error``,
+``IndexError`` and ``UnicodeDecodeError`` are turned into ``RemoteProtocolError`` by ``Message``. Varints and compact
+types are those of KIP-482.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def read_ints(buf: Buffer, pos: int, code: str, length: int) -> tuple[list[int],
 
 
 def read_nullable_struct(buf: Buffer, pos: int, version: int, read: StructReader[T]) -> tuple[T | None, int]:
-    """A struct behind one INT8 that is negative if it is null."""
+    """A struct after an INT8 that is negative if the struct is null."""
     if buf[pos] > 127:
         return None, pos + 1
     return read(buf, pos + 1, version)

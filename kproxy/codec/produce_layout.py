@@ -111,7 +111,7 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
         (size,) = _I16.unpack_from(frame, pos)
         pos += 2
         topic, pos = _name(frame, pos, size)
-        topic.decode()  # a broker would take it for another topic than the one that its answer names
+        topic.decode()  # a broker could read another name than the response has
         (count,) = _I32.unpack_from(frame, pos)
         pos += 4
         for _ in range(_few(count, end - pos, MOST_PARTITIONS - len(partitions))):
@@ -266,7 +266,7 @@ def _uvarint(frame: Buffer, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(frame: Buffer, pos: int) -> int:
-    """The position behind a section of tagged fields (KIP-482) that begins at ``pos``."""
+    """The position after a section of tagged fields (KIP-482) that begins at ``pos``."""
     if not frame[pos]:
         return pos + 1  # none, as nearly always
     count, pos = _uvarint(frame, pos)

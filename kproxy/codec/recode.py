@@ -21,12 +21,12 @@ def recode(
     max_decompressed_bytes: int,
     memo: ConversionMemo | None = None,
 ) -> list[memoryview | bytearray]:
-    """The record set in pieces, each v2 batch whose codec is a key of ``transcode`` compressed by its value instead.
+    """The record set in pieces. Each v2 batch whose codec is a key of ``transcode`` is compressed by its value instead.
 
-    What is older than v2, has no records, or is cut off at the end stays as it is; so does a damaged batch, for its
-    reader to find out: a checksum made anew would hide it. ``max_decompressed_bytes`` holds for each batch;
-    CorruptRecord, DecompressionLimit (``RemoteProtocolError``) where a batch can't be read. ``memo`` remembers what
-    became of each batch.
+    A batch that is older than v2, has no records, or is cut off at the end is not changed. Nor is a damaged batch: a
+    new checksum would hide the damage from its reader. ``max_decompressed_bytes`` is the limit for each batch. ``memo``
+    caches the result of each batch. Raises CorruptRecord or DecompressionLimit (both ``RemoteProtocolError``) for a
+    batch that cannot be read.
     """
     pieces: list[memoryview | bytearray] = []
     pos, end = 0, len(record_set)
@@ -44,7 +44,7 @@ def recode(
 
 
 def has_codec(record_set: Buffer, codec: int) -> bool:
-    """Whether a whole v2 batch of a record set is compressed by ``codec``; only the headers are looked at."""
+    """Whether a whole v2 batch of a record set is compressed by ``codec``; reads only the headers."""
     pos, end = 0, len(record_set)
     while end - pos > HEADER_SIZE:
         if record_set[pos + _MAGIC_AT] == 2 and record_set[pos + _CODEC_AT] & _CODEC_MASK == codec:

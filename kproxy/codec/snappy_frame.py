@@ -44,7 +44,7 @@ def decompress(data: bytes | memoryview, *, max_bytes: int) -> bytes | memoryvie
 
 
 def _blocks(view: memoryview) -> Iterator[memoryview]:
-    """The raw blocks of a xerial stream; several streams one behind the other count as one, as in snappy-java."""
+    """The raw blocks of a xerial stream. Several concatenated streams count as one, as in snappy-java."""
     pos = 0
     while pos < len(view):
         if view[pos] == _MAGIC[0] and bytes(view[pos : pos + len(_MAGIC)]) == _MAGIC:

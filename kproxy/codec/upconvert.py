@@ -17,7 +17,7 @@ from kproxy.codec.message_set import read_entry, unwrap
 from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord, DecompressionLimit
 from kproxy.codec.varint import VARINTS
 
-# Size, CRC, magic, attributes, length of the key, and the four bytes behind it: the value's length if the key is null.
+# Size, CRC, magic, attributes, length of the key, and the four bytes after it: the value's length if the key is null.
 _FIXED: Final = (Struct(">8xiIbbii").unpack_from, Struct(">8xiIbb8xii").unpack_from)
 _KEY_AT: Final = (22, 30)
 _I32: Final = Struct(">i").unpack_from

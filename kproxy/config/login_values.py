@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kproxy.config.model import Config
 
 _OFF: Final = ("off", "none", "false")
-#: The mechanisms whose users stand in the file of credentials.
+#: The mechanisms whose users are listed in the file of credentials.
 _OF_FILE: Final = ("PLAIN", *SCRAM_HASHES)
 _SCHEMES: Final = ("https", "http", "file")
 

@@ -78,7 +78,7 @@ def _bears(values: list[bytes], token: bytes) -> bool:
     if len(values) != 1:
         return False
     scheme, _, given = values[0].partition(b" ")
-    # Compared in any case, and in a time that does not tell how much of it was right.
+    # Always compared, and in a time that does not show how many of its bytes were right.
     right = compare_digest(given.strip(), token)
     return scheme.lower() == b"bearer" and right
 

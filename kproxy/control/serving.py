@@ -1,4 +1,4 @@
-"""Sockets to listen on, and the HTTP server behind them, which is loaded when its first client connects."""
+"""Listening sockets and their HTTP server, which is imported when its first client connects."""
 
 import errno
 import socket

@@ -21,9 +21,9 @@ class TransactionControl(Protocol):
         ...
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
-        """Takes the id: whoever had it is fenced, and what is open and not prepared is aborted.
+        """Initializes the id: its former owner is fenced, and a transaction that is open and not prepared is aborted.
 
-        ``Described.owner`` is who has it now. ``client_id``: for whom; it may be empty.
+        ``Described.owner`` names the new owner. ``client_id`` is the client that the id is for; it may be empty.
         """
         ...
 

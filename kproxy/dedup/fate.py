@@ -22,7 +22,7 @@ class Fate(Enum):
     SUPERSEDED = auto()
     """The broker has seen a higher epoch of the producer: who wrote that has fenced this one."""
     FENCED = auto()
-    """A fence lies behind all attempts, and none of them is in the log: nothing was written, nor will be."""
+    """A fence follows all attempts in the log, and none of them was written, nor will be."""
 
 
 #: Each error that needs more thought than ``ErrorCode.retriable``. Kafka: ``ReplicaManager.appendRecords``, ``Errors``.
@@ -35,7 +35,7 @@ FATES: Final[dict[int, Fate]] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: Fate.SUPERSEDED,
     # Damaged by the client, or between kproxy and the broker: the client has to know (it is retriable for a client).
     ErrorCode.CORRUPT_MESSAGE: Fate.REFUSED,
-    # The topic may be on its way to creation or gone: the client decides, as it does with a broker.
+    # The topic may be in creation or deleted: the client decides, as it does with a broker.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Fate.REFUSED,
     ErrorCode.UNKNOWN_TOPIC_ID: Fate.REFUSED,
     ErrorCode.LEADER_NOT_AVAILABLE: Fate.NOT_NOW,

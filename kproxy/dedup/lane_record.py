@@ -29,7 +29,7 @@ class LaneKey(NamedTuple):
 class LaneRecord(NamedTuple):
     """A producer's right to the epochs from ``epoch`` to ``last_epoch`` of a producer id, since ``recorded_ms``.
 
-    ``producer_id`` is as it stands in the batches (kproxy's bit set), the time in ms since 1970.
+    ``producer_id`` is the one in the batches (with kproxy's bit set). The time is in ms since 1970.
     """
 
     instance_id: str
@@ -38,7 +38,7 @@ class LaneRecord(NamedTuple):
     last_epoch: int
     identity: Identity
     recorded_ms: int
-    #: The connection has ended, and the outcome of each batch is known: nothing of these epochs is on its way.
+    #: The connection has ended and the outcome of each batch is known: no batch of these epochs is in flight.
     returned: bool = False
     #: The instance knows that the producer writes through another one at the same time.
     shared: bool = False

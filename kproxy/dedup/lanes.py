@@ -1,8 +1,8 @@
-"""Lanes: who owns which sequences, and what is on its way.
+"""Lanes: which connection owns which sequence numbers, and which batches are in flight.
 
 A lane is one producer id, leased by one client connection at a time. Under it each partition has a track: its epoch,
-its next sequence and its batches in flight, oldest first. A track's epoch rises on its own, since a broker keeps epoch
-and sequence for each (producer id, partition) (Kafka's ``ProducerStateManager``).
+its next sequence and its batches in flight, oldest first. The epoch of each track rises separately, since a broker
+keeps epoch and sequence for each (producer id, partition) (Kafka's ``ProducerStateManager``).
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ _NOTHING = memoryview(b"")
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One batch on its way to one partition, from acceptance until its fate is definite; then it holds no bytes."""
+    """One batch for one partition, from acceptance until its outcome is known; after that it holds no bytes."""
 
     track: "Track"
     batch: memoryview
@@ -39,7 +39,7 @@ class Send:
     epoch: int = -1
     #: How often it was sent again.
     attempts: int = 0
-    #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
+    #: An attempt ended without an outcome: a copy may be in the log, or may still arrive there.
     ever_open: bool = False
     #: How often the broker could not say what went wrong.
     server_errors: int = 0
@@ -74,13 +74,13 @@ class Track:
     #: may be in flight that could overtake it.
     established: bool = False
     sends: deque[Send] = field(default_factory=deque)
-    #: An attempt of this epoch ended without a word: a copy may be on its way, even of a batch that is settled.
+    #: An attempt of this epoch ended without an outcome: a copy may be in flight, even of a batch that is settled.
     ever_open: bool = False
     #: Since when the epoch is fenced off from all before it, in seconds since the epoch.
     fenced_at: float = 0.0
-    #: The offset behind the last batch that is known to be in the log before all that are held; -1: none is.
+    #: The offset after the last batch that is known to be in the log before all batches that are held; -1: none is.
     written_to: int = -1
-    #: The batch of this epoch that was written last; the broker expects the sequence behind it.
+    #: The batch of this epoch that was written last; the broker expects the sequence number that follows it.
     _newest: Send | None = None
 
     def has_room(self, limit: int) -> bool:
@@ -125,7 +125,7 @@ class Track:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a copy of a batch that is held may be in the log, or on its way."""
+        """Whether a copy of a batch that is held may be in the log, or in flight."""
         return any(send.ever_open for send in self.sends)
 
     def refuse(self, send: Send, error_code: int) -> None:
@@ -156,10 +156,11 @@ class Track:
         self._renumber(0)
 
     def fenced(self, found: Mapping[tuple[int, int], int], now: float) -> None:
-        """Notes that the broker was fenced for the next epoch at ``now`` (seconds), and what its log holds.
+        """Records that the broker was fenced for the next epoch at ``now`` (seconds), and what its log holds.
 
-        ``found``: (epoch, base sequence) -> base offset, of this producer's batches. Those are settled as written; the
-        oldest, if it was refused, as refused; the others begin anew. LocalProtocolError if no epoch is left.
+        ``found``: (epoch, base sequence) -> base offset, of this producer's batches. Those are settled as written. The
+        oldest of the others is settled as refused, if it was refused; the rest is sent again under the next epoch.
+        LocalProtocolError if no epoch is left.
         """
         head = self.sends[0] if self.sends else None
         for send in list(self.sends):
@@ -191,7 +192,7 @@ class Track:
         return self.written_to <= 0 or self.written_to in ends
 
     def give_up(self, error_code: int) -> None:
-        """Settles all that is held as refused: the partition is gone, and its log with it."""
+        """Settles all batches that are held as refused: the partition was deleted, and its log with it."""
         for send in list(self.sends):
             send.fate, send.error_code = Fate.REFUSED, error_code
             self._settle(send)

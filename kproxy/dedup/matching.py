@@ -13,19 +13,19 @@ from kproxy.dedup.unconfirmed import UnconfirmedBatch
 #: A record of an entry: the entry, and the place among its records.
 RecordInBatch: TypeAlias = tuple[UnconfirmedBatch, int]
 
-#: Of equal records at other times so many are looked at; more of them are no retries, but could take long.
+#: Of equal records with other timestamps at most so many are compared. More are not retries, and could take long.
 _MOST_LOOKED_AT = 1000
 
 
 def match(
     records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
 ) -> list[RecordInBatch | None]:
-    """For each record the one in doubt that it repeats, or None.
+    """For each record the unconfirmed one that it repeats, or None.
 
-    ``entries``: the newest last, all read back. Each record in doubt is taken once, newest first; of equal ones those
-    with the same time before others, and those in the order of their batch before others. Where the order does not
-    fit, a record is taken all the same: what was written for one request may lie before and behind what it repeated,
-    and of equal records this one may take another than the request before it did.
+    ``entries``: the newest last, all read back. Each unconfirmed record is matched once, newest first. Among equal
+    records, one with the same timestamp comes first, then the order of their batch. A record is matched even if the
+    order does not fit: records of one request may lie before and after the ones that they repeat, and of equal records
+    this request may match another one than the request before it.
     """
     return _Matching(entries, rules, now).match(records)
 

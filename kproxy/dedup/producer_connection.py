@@ -1,4 +1,4 @@
-"""One client connection among those of its producer: what it is owed, and what of it may come again."""
+"""One client connection of a producer: which responses it is owed, and which requests it may still retry."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A lane whose copies may still be on their way: fence it on a partition, then look there for what it wrote."""
+    """A lane of which copies may still be in flight: fence it on a partition, then search the log for its batches."""
 
     producer_id: int
     first_epoch: int
@@ -25,7 +25,7 @@ class Suspect:
     only: frozenset[tuple[int, int]] | None = None
     #: Of another instance.
     elsewhere: bool = False
-    #: The other instance has given it back: nothing of it is on its way, so it needs no fence.
+    #: The other instance has given it back: no copy of it is in flight, so it needs no fence.
     returned: bool = False
 
     @property
@@ -41,7 +41,7 @@ class Suspect:
 
 
 class ProducerConnection:
-    """A connection of a producer. Requests are reported in order: ``arrived``, ``closed``; ``end`` when it is over."""
+    """A connection of a producer. ``arrived`` and ``closed`` report requests in order; ``end`` reports its end."""
 
     def __init__(self, ledger: "RetryLedger", wire: Wire, since: float) -> None:
         """Use ``RetryLedgers.join``."""
@@ -58,7 +58,7 @@ class ProducerConnection:
         #: By partition, the last request that had a new record for it (``PendingProduce.serial``).
         self.went_on: dict[TrackKey, int] = {}
         self.last_serial = 0
-        #: In doubt on this very connection: it was told too late, or told an error of another partition.
+        #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._number = 0
         self._unread: deque[PendingProduce] = deque()
@@ -75,12 +75,12 @@ class ProducerConnection:
             self.ledger.moved(self, node_id)
 
     def waits(self, keys: Collection[TrackKey]) -> None:
-        """Takes note that the next request can't be accepted yet; may be told again while it waits."""
+        """Records that the next request can't be accepted yet; may be called again while it waits."""
         if self._waiting is None:
             self._waiting = self.ledger.next_serial(), keys
 
     def waits_no_more(self) -> None:
-        """Takes note that it was accepted, or answered without."""
+        """Records that the request was accepted, or answered without being accepted."""
         self._waiting = None
         self.ledger.release()
 
@@ -92,7 +92,7 @@ class ProducerConnection:
         return mine is not None and key in mine[1] and (theirs is None or mine[0] < theirs[0])
 
     def arrived(self, answer: PendingProduce) -> None:
-        """Takes note of a request that was accepted and will be answered."""
+        """Records a request that was accepted and will be answered."""
         answer.serial = self.last_serial = self.ledger.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
@@ -110,13 +110,13 @@ class ProducerConnection:
         self.pipelined(waiting)
 
     def pipelined(self, requests: int) -> None:
-        """Takes note that so many requests came before an answer did."""
+        """Records how many requests arrived before a response was written."""
         if requests > self.ledger.depth:
             self.ledger.depth = requests
             self.ledger.window = self.ledger.rules.depth(requests)
 
     def review(self) -> None:
-        """Looks which answers are known to be had, since another request has come."""
+        """Checks which responses the client has surely received, since another request has arrived."""
         asked, unread, ledger = self._asked, self._unread, self.ledger
         number = self._number + 1
         if ledger.waits:
@@ -146,9 +146,9 @@ class ProducerConnection:
                 self._give_up(answer)
 
     def timed_out(self, answer: PendingProduce, told: Collection[TrackKey] = ()) -> None:
-        """Takes note that a request is answered with an error while its batches are sent on.
+        """Records that a request is answered with an error while kproxy keeps sending its batches.
 
-        ``told``: the partitions whose success is in that answer.
+        ``told``: the partitions whose success is in that response.
         """
         answer.timed_out = answer.failed = True
         answer.told = told
@@ -160,7 +160,7 @@ class ProducerConnection:
         self._leave_open(answer)
 
     def closed(self, answer: PendingProduce, now: float) -> None:
-        """Takes note that the fate of each batch of a request is definite."""
+        """Records that the outcome of each batch of a request is known."""
         answer.closed = True
         self.ledger.release()
         if self.ended or answer.given_up:
@@ -174,10 +174,10 @@ class ProducerConnection:
             self.kept.setdefault(entry.key, []).append(entry)
             self.ledger.disturb(entry.key)
 
-    # -- when it is over
+    # -- at its end
 
     def end(self, now: float) -> None:
-        """Takes note that the client has ended the connection, whether or not all that it sent has been read."""
+        """Records that the client has closed the connection, whether or not all its bytes have been read."""
         if self.ended:
             return
         self.ended, self._waiting = True, None
@@ -223,7 +223,7 @@ class ProducerConnection:
             self.ledger.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:
-        """Takes note that nobody will learn the fate of what is still open: its lane has to be fenced before more."""
+        """Records that nobody awaits the outcome of open batches any more: their lane has to be fenced before reuse."""
         for answer in list(self._left_open):
             unknown: dict[TrackKey, list[Send]] = {}
             for send in answer.sends:
@@ -234,7 +234,7 @@ class ProducerConnection:
             self._unheard(answer, now)
 
     def drained(self) -> None:
-        """Takes note that nothing more of the connection will be read."""
+        """Records that nothing more of the connection will be read."""
         self.ledger.drained(self)
 
 

@@ -1,4 +1,4 @@
-"""A request that was refused unsent, and how its retry is told from what its client had sent behind it."""
+"""A request that was refused unsent, and how its retry is told from what its client had sent after it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from kproxy.dedup.unconfirmed import PendingProduce
 if TYPE_CHECKING:
     from kproxy.dedup.producer_connection import ProducerConnection
 
-#: Seconds behind a refusal within which the client may still send what it had ready when it read it.
+#: Seconds after a refusal within which the client may still send requests that it made before it read the refusal.
 _ON_ITS_WAY_S = 0.5
-#: So long a client may take to hear of a new leader and to go on there.
+#: Seconds that a client may need to learn of a new leader and to continue there.
 _WAITED_S = 1.0
 #: So many of the records of a request are kept, to know its retry by.
 _KEPT = 8
-#: What is repeated behind a refusal with another time got it, and comes, at least so many seconds behind the telling:
-#: clients wait for ``retry.backoff.ms`` (100) first.
+#: A retry whose records have new timestamps arrives at least so many seconds after the response: clients wait for
+#: ``retry.backoff.ms`` (100) first.
 _BACKOFF_S = 0.05
 
 
@@ -30,9 +30,9 @@ class Refused:
     member: "ProducerConnection | None"
     #: When it was refused, in seconds.
     since: float
-    #: What its client is told; other partitions may have to be waited for.
+    #: The response that its client receives; other partitions may have to be waited for.
     answer: PendingProduce
-    #: Its first records, with which its retry begins, or goes on behind what had timed out; none if they can't be read.
+    #: Its first records. Its retry begins with them, or has them after records that had timed out. Empty if unreadable.
     records: Sequence[Digest]
     #: The one that was refused before, whose retry comes first.
     before: "Refused | None" = None
@@ -46,7 +46,7 @@ class Refused:
 
     @property
     def told_at(self) -> float:
-        """When the client was told, in seconds; infinite if it was not yet."""
+        """When the client was answered, in seconds; infinite if it was not yet."""
         if self.answer.position:
             return self.answer.at
         return self.since if self.member is not None and self.member.ended else inf
@@ -61,7 +61,7 @@ class Refused:
         return now - self.told_at > _WAITED_S
 
     def crossed_by(self, empty_at: float) -> bool:
-        """Whether the client may not have read it when it sent what came behind ``empty_at``, in seconds."""
+        """Whether the client may not have read the refusal when it sent what arrived after ``empty_at``, in seconds."""
         return empty_at <= self.told_at + _ON_ITS_WAY_S
 
     def behind(self, before: "Refused | None") -> "Refused":
@@ -76,14 +76,14 @@ class Refused:
         return replace(self, before=before._head)
 
     def in_retry(self, records: Sequence[Digest]) -> bool:
-        """Whether records have the first refused ones among them: at the beginning, or behind what had timed out."""
+        """Whether records contain the first refused ones: at the beginning, or after records that had timed out."""
         return _goes_on_with(self._head.records, records, lambda record, refused: record == refused)
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
-        """Whether records that came behind ``empty_at`` have the first refused ones among them, made anew.
+        """Whether records that arrived after ``empty_at`` contain the first refused ones with newer timestamps.
 
-        Made when the client had read the refusal: what was pipelined behind it may have the same content, but was made
-        sooner.
+        The timestamps must be of a time after the client had read the refusal. Requests pipelined after the refused one
+        may have the same content, but were made sooner.
         """
         head = self._head
         if empty_at < head.told_at + _BACKOFF_S:

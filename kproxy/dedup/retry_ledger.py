@@ -1,4 +1,4 @@
-"""What one producer may send again: shared by its connections, kept for a while behind their ends."""
+"""What one producer may send again: shared by its connections, and kept for a while after they have ended."""
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -84,7 +84,7 @@ class RetryLedger:
         self._settled: dict[TrackKey, ProducerConnection] = {}
         #: Of connections that have ended, and of requests that were answered with an error; oldest first.
         self.entries: dict[TrackKey, list[UnconfirmedBatch]] = {}
-        #: Requests with open batches that may come again: of connections that have ended, or answered with an error.
+        #: Requests with open batches that may be retried: of connections that have ended, or answered with an error.
         self._open: dict[TrackKey, dict[PendingProduce, ProducerConnection]] = {}
         #: With the time since when, in seconds.
         self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
@@ -203,7 +203,7 @@ class RetryLedger:
         )
 
     def refuse(self, key: TrackKey, refused: Refused) -> Refused:
-        """Takes note that a request for a partition was refused unsent; returns what is known of it then."""
+        """Records that a request for a partition was refused unsent; returns what is known of it at that time."""
         known = self.refused[key] = refused.behind(self.refused.get(key))
         return known
 
@@ -219,13 +219,13 @@ class RetryLedger:
         return None if expired else refused
 
     def retried(self, member: ProducerConnection, key: TrackKey) -> None:
-        """Takes note that a connection's request for a partition is taken: what was refused there is not waited for."""
+        """Records that a request for a partition was accepted: no refused request there is waited for any more."""
         refused = self.refused.get(key)
         if refused is not None and _beside(refused, member):
             del self.refused[key]
 
     def release(self) -> None:
-        """Takes note that a request was accepted or answered: another one may have waited for that."""
+        """Records that a request was accepted or answered: another one may have waited for that."""
         if self._awaited:
             self._awaited = False
             self.changed()
@@ -247,7 +247,8 @@ class RetryLedger:
     ) -> list[UnconfirmedBatch]:
         """The entries on a partition that a request of this connection, for ``keys``, may repeat; the likeliest last.
 
-        That is the newest; but what another live connection was told an error of is rather that one's to repeat.
+        The likeliest is the newest. A batch whose error another live connection received is more likely repeated by
+        that one.
         """
         found = [entry for entry in self._doubtful(member, key, now) if entry.beside.issubset(keys)]
         mine, live = member.number, self.members
@@ -281,7 +282,7 @@ class RetryLedger:
         return self._newest.get(key, member.since) > member.since
 
     def passes(self, member: ProducerConnection, key: TrackKey) -> None:
-        """Takes note that the last request of a connection had a new record for a partition.
+        """Records that the last request of a connection had a new record for a partition.
 
         A client that sends one request at a time has then given up what was accepted before and is not repeated.
         """
@@ -346,7 +347,7 @@ class RetryLedger:
             self.disturb(key)
 
     def settled(self, answer: PendingProduce) -> None:
-        """Takes note that nothing of a request is open any more, or that nobody will learn it."""
+        """Records that no batch of a request is open any more, or that nobody will learn its outcome."""
         for key in answer.keys:
             answers = self._open.get(key)
             if answers is not None and answers.pop(answer, None) is not None and not answers:
@@ -359,12 +360,12 @@ class RetryLedger:
         self.disturb(key)
 
     def leaves(self, member: ProducerConnection) -> None:
-        """Takes note that a connection is about to end: what it has passed is known from here on."""
+        """Records that a connection is about to end: what it has given up is known from now on."""
         for key in [key for unlooked in (self._calm, self._settled) for key, one in unlooked.items() if one is member]:
             self.disturb(key)
 
     def left(self, member: ProducerConnection) -> None:
-        """Takes note that a connection has ended; it may still be read."""
+        """Records that a connection has ended; it may still be read."""
         del self.members[member.number]
         self._leave_broker(member)
         self._draining.add(member)
@@ -373,7 +374,7 @@ class RetryLedger:
         self.changed()
 
     def drained(self, member: ProducerConnection) -> None:
-        """Takes note that nothing more of it will be read."""
+        """Records that nothing more of it will be read."""
         self._draining.discard(member)
 
     def recovered(

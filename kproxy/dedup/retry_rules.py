@@ -15,13 +15,13 @@ _TIMEOUT_MARGIN = 1.5
 _SLOWEST_ACKNOWLEDGEMENT = 1.0
 #: Times a client's window. More than a client sends before its first retry, if it reconnects under full load.
 _SETTLED_WINDOWS = 2
-#: So many requests, each behind the answer to the one before, show that a client waits for each answer.
+#: After so many requests, each sent after the response to the one before, a client is known to wait for each response.
 _TELLING_REQUESTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Times in seconds; see docs/configuration.md for the options behind them."""
+    """Which retries kproxy expects of clients. Times are in seconds; docs/configuration.md describes the options."""
 
     #: retry.window.ms
     window: float
@@ -43,18 +43,18 @@ class Rules:
         return self.in_flight == 1
 
     def had_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
-        """Request ``number`` shows that the answer was had: the client had no room to send it before."""
+        """Request ``number`` shows that the response was received: the client had no room to send it before."""
         return answer.behind + depth <= number
 
     def had_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
-        """The connection outlived every time-out of its client behind an answer that was acknowledged."""
+        """The connection outlived every time-out of its client after a response that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
 
     def may_repeat(self, answer: PendingProduce) -> bool:
-        """The client may send the request again though it has the answer.
+        """The client may send the request again although it has received the response.
 
-        It came so late that the client had given up by then, perhaps, and threw it away; or, because of an error in it,
-        the whole request comes again, with what succeeded.
+        It may have discarded a response that came after its time-out. After a response with an error in it, the whole
+        request may be retried, with the partitions that succeeded.
         """
         return answer.failed or answer.at > answer.due
 
@@ -73,10 +73,11 @@ class Rules:
         return True
 
     def goes_on_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
-        """A client with one request in flight repeats first; behind new records it has given up the rest.
+        """Whether records after new records are still compared with unconfirmed ones.
 
-        Those of one request, or of two where the first may have been ready (``has_one_ready``).
-        ``requests`` of it came while at most ``observed`` had no answer; few may have come alone by chance.
+        A client with one request in flight repeats first; after new records it has given up the rest. This holds for
+        the records of one request, or of two where the first may have been ready (``has_one_ready``). ``requests`` of
+        the client arrived while at most ``observed`` had no response; a few may have come alone by chance.
         """
         alone = self.in_flight == 1 or (observed == 1 and requests >= _TELLING_REQUESTS)
         return not (had_new and alone)
@@ -94,14 +95,14 @@ class Rules:
         return self.in_flight != 1
 
     def drops_orphan(self, *, outrun: bool) -> bool:
-        """A request read behind the end of its connection is not written if a newer one was there before.
+        """A request that is read after the end of its connection is dropped if a newer one was there before.
 
-        Nobody waits for its answer. Its client has sent it again, or given it up.
+        No client waits for its response. Its client has sent it again, or given it up.
         """
         return outrun
 
     def expired(self, entry: UnconfirmedBatch, now: float) -> bool:
-        """No client goes on trying for so long."""
+        """No client retries for so long."""
         return now - entry.since > self.window
 
     def settled_requests(self, observed: int) -> int:

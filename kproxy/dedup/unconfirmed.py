@@ -10,7 +10,7 @@ from kproxy.dedup.lanes import Send, TrackKey
 
 
 class Wire(Protocol):
-    """What a client's connection can tell of itself."""
+    """What kproxy can find out about a client's connection."""
 
     @property
     def written(self) -> int:
@@ -24,7 +24,7 @@ class Wire(Protocol):
 
     @property
     def writing(self) -> int:
-        """Bytes of answers behind ``written`` of which the kernel may have taken some."""
+        """Bytes of responses after ``written`` of which the kernel may have taken some."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class UnconfirmedBatch:
     #: The client surely had no success, however often it sent the records: no answer was written, an error was, or its
     #: bytes were not acknowledged.
     sure: bool
-    #: The connection ended in good order behind the answer.
+    #: The connection ended in good order after the response.
     clean: bool
     #: Since when the connection has ended, or the answer been given, in seconds.
     since: float
@@ -71,9 +71,11 @@ class UnconfirmedBatch:
         self.digests, self.offsets = digests, offsets
 
     def taken_as(self, place: int, record: Digest) -> None:
-        """Takes note that a request is told of a record in place of ``record``: its own retries bear that time.
+        """Records that a request was answered with a record in place of ``record``: its own retries have that
+        timestamp.
 
-        Otherwise a record with the time of the one in the log could be taken for it once more, and two be told of one.
+        Otherwise a record with the timestamp of the one in the log could be matched with it again, and two requests be
+        answered with one record.
         """
         assert self.digests is not None
         if UNTIMED not in (self.digests[place].timestamp_ms, record.timestamp_ms):
@@ -98,7 +100,7 @@ class PendingProduce:
 
     #: The partitions that it names.
     places: Sequence[PartitionData]
-    #: When the client's own time-out is near, in seconds; an answer behind it is none.
+    #: When the client's own time-out is near, in seconds; a response after it counts as none.
     due: float
     #: Orders requests by the time of acceptance.
     serial: int = 0

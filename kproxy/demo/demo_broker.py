@@ -1,4 +1,4 @@
-"""The Kafka that the demo runs against: a real one where it can be had, else the embedded fake."""
+"""The Kafka that the demo runs against: a real one where it is available, else the embedded fake."""
 
 import contextlib
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ class Broker:
 
 @contextlib.contextmanager
 def open_broker(kind: str) -> Iterator[Broker]:
-    """Run a broker while the block lasts: `kafka`, `fake`, or `auto` for the first of these that can be had.
+    """Run a broker while the block lasts: `kafka`, `fake`, or `auto` for the first of these that is available.
 
     Raises:
-        DemoFailed: `kafka` was asked for and cannot be had.
+        DemoFailed: `kafka` was requested and is unavailable.
     """
     with contextlib.ExitStack() as stack:
         why = ""

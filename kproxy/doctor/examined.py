@@ -57,7 +57,7 @@ class Examined:
     bootstrap: dict[Address, str | None] = field(default_factory=dict)
     brokers: list[SeenBroker] = field(default_factory=list)
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
-    #: Of topics, by name; not of those that brokers will not tell of.
+    #: Of topics, by name; without those that brokers do not describe to this client.
     settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
     #: Bits of ``Right``; NOT_TOLD where the brokers can't tell.
     cluster_rights: int = NOT_TOLD

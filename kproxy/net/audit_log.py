@@ -30,7 +30,7 @@ class AuditLog:
         self._before: dict[tuple[Subject, Refusal], int] = {}
 
     def refused(self, subject: Subject, refusal: Refusal, now: float) -> None:
-        """Takes note of a refusal at ``now``, in seconds."""
+        """Records a refusal at ``now``, in seconds."""
         kind = refusal.operation.value, refusal.resource_type.value
         refusals = self._stats.authorization_refusals
         refusals[kind] = refusals.get(kind, 0) + 1

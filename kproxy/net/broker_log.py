@@ -78,11 +78,11 @@ class BrokerLog:
     async def fence(
         self, places: Collection[TopicPartition], markers: Sequence[Marker], failed: Failures | None = None
     ) -> None:
-        """Fences each producer id below its epoch on each partition, also where it was never seen.
+        """Fences each producer id below its epoch on each partition, even where it was never seen.
 
-        A marker is acknowledged when all in-sync replicas have it: all that came before can be read then. Where brokers
-        refuse markers, waits until requests on their way must have arrived. With ``failed``, the places where neither
-        could be done are put there.
+        A marker is acknowledged when all in-sync replicas have it: after that, all earlier batches can be read. Where
+        brokers refuse markers, this waits until requests in flight must have arrived. With ``failed``, the partitions
+        where neither succeeded are added to it.
         """
         if not places or not markers:
             return
@@ -141,7 +141,7 @@ class BrokerLog:
     ) -> dict[TopicPartition, Survey]:
         """How far partitions can be read, and what their leaders remembered of producers **after** that was asked.
 
-        So what a producer writes that is not among these lies behind that offset. DescribeProducers is answered by any
+        So a batch of a producer that is not among these has a later offset. DescribeProducers is answered by any
         replica: it counts only from the broker that had just answered as the leader.
         """
         found: dict[TopicPartition, Survey] = {}
@@ -177,9 +177,10 @@ class BrokerLog:
     ) -> dict[TopicPartition, list[Batch]]:
         """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
 
-        Read backwards from the log's end, ``recovery_max_bytes`` of each partition at most. ``floors``: offsets below
-        which nothing is of interest, ``unseen``: by producer id; ``first_epochs``: by producer id the epoch at whose
-        sequence 0 it began. With ``failed``, what can't be had is put there and left out.
+        They are read backwards from the log's end, at most ``recovery_max_bytes`` of each partition. ``floors``:
+        offsets below which nothing is of interest; ``unseen``: the same by producer id; ``first_epochs``: by producer
+        id the epoch at whose sequence 0 it began. With ``failed``, partitions that cannot be read are added to it and
+        left out.
         """
         failures: Failures = {}
         seen = await self.survey(places, failures)

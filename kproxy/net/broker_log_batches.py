@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset behind its last record."""
+        """The offset after its last record."""
         return self.header.base_offset + self.header.last_offset_delta + 1
 
     @property

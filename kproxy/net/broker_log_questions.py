@@ -64,7 +64,7 @@ def _by_topic(places: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def write_markers(markers: Sequence[Marker]) -> Question[bool]:
-    """Fences each producer by a marker that ends a transaction which it never began; the worst error is told."""
+    """Fences each producer by a marker that ends a transaction which it never began; the worst error is returned."""
 
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = [

@@ -24,9 +24,10 @@ _MOST_BYTES: Final = 16 << 20
 async def read_logs(
     leaders: Leaders, config: Config, stats: Stats, readers: Mapping[TopicPartition, Reader]
 ) -> Failures:
-    """Reads for each place what its reader wishes; the places where that could not be had.
+    """Reads for each partition what its reader asks for; returns the partitions where that failed.
 
-    Waits for what can't be read yet, ``upstream_request_timeout_ms`` behind the last bytes of a place at most.
+    Waits for records that can't be read yet, at most ``upstream_request_timeout_ms`` after the last bytes of a
+    partition.
     """
     reads = _Reads(leaders, config, stats, readers)
     while wishes := reads.wishes():
@@ -90,12 +91,12 @@ class _Reads:
             self._fail(place, OSError(f"{place[0]}-{place[1]} can be read up to {offset}, no further"))
 
     async def _cut(self, places: Iterable[TopicPartition], wishes: dict[TopicPartition, tuple[int, int]]) -> None:
-        """Goes on where logs begin: what lies before was deleted."""
+        """Continues where logs begin: what lay before that was deleted."""
         for place, answer in (await self._leaders.ask(places, list_offsets(EARLIEST))).items():
             offset = wishes[place][0]
             try:
                 start = answer.get(place, "ListOffsets")
-                if start <= offset:  # the log was cut, the topic made anew, or a replica lags behind
+                if start <= offset:  # the log was cut, the topic recreated, or a replica lags behind
                     raise OSError(f"{place[0]}-{place[1]} can be read up to less than {offset}")
             except (OSError, RemoteProtocolError) as error:
                 self._fail(place, error)

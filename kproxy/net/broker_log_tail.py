@@ -34,7 +34,7 @@ class Reader(Protocol):
         """Takes a record set read from the offset of the wish; the bytes of whole batches in it."""
 
     def cut(self, start: int) -> None:
-        """Takes note that the log begins at ``start``."""
+        """Records that the log begins at ``start``."""
 
 
 class LogRange:
@@ -65,7 +65,7 @@ class LogRange:
         return size
 
     def cut(self, start: int) -> None:
-        """Takes note that the log begins at ``start``."""
+        """Records that the log begins at ``start``."""
         self.following = max(self.following, start)
 
 
@@ -100,7 +100,7 @@ class OffsetReads:
         return size
 
     def cut(self, start: int) -> None:
-        """Takes note that the log begins at ``start``."""
+        """Records that the log begins at ``start``."""
         self._following = max(self._following, start)
         self._skip()
 
@@ -109,7 +109,7 @@ class OffsetReads:
             self._offsets.popleft()
 
     def _skip(self) -> None:
-        """Goes to the next offset that was not read yet; reads more at once where the one behind it is near."""
+        """Continues at the next offset that was not read yet; reads more at once where the offset after it is near."""
         self._pass(self._following)
         if self._offsets:
             self._following = self._offsets[0]
@@ -118,7 +118,7 @@ class OffsetReads:
 
 
 class Wanted(NamedTuple):
-    """A producer whose last batches are looked for."""
+    """A producer whose last batches are searched for."""
 
     #: What the leader knows of it.
     row: ActiveProducer
@@ -131,7 +131,7 @@ class Wanted(NamedTuple):
 class Tail:
     """The last batches of some producers, read from ``end`` backwards until no older one can count.
 
-    Batches that the leader knows, but that can't be read yet, are waited for behind ``end``.
+    Batches that the leader knows, but that can't be read yet, are waited for after ``end``.
     """
 
     def __init__(self, wanted: Sequence[Wanted], start: int, end: int, max_bytes: int) -> None:
@@ -160,7 +160,7 @@ class Tail:
         return None if self._window is None else self._window.wish
 
     def cut(self, start: int) -> None:
-        """Takes note that the log begins at ``start``."""
+        """Records that the log begins at ``start``."""
         self._start = max(self._start, start)
         if self._window is not None:
             self._window.cut(start)
@@ -180,7 +180,7 @@ class Tail:
         return size
 
     def _look(self) -> None:
-        """Goes on behind a window that is read, as far as its bytes sufficed."""
+        """Continues after a window that was read, as far as its bytes sufficed."""
         window = self._window
         assert window is not None
         if window.following < self._low and self._step > 1:

@@ -1,7 +1,8 @@
-"""The bytes that all connections hold together, and who has to wait when there are too many.
+"""The bytes that all connections hold together, and which connections wait when there are too many.
 
-One connection, the elder, may always go on: else those that hold half of a frame could wait for each other for ever.
-Those that hold little may use a reserve: else a few that read slowly, or never, would keep everybody waiting.
+The older of two connections may always continue: otherwise connections that hold half of a frame could wait for each
+other for ever. Connections that hold little may use a reserve: otherwise a few that read slowly, or never, would block
+all others.
 """
 
 from typing import Final

@@ -62,7 +62,7 @@ class Connection:
         self.opened_at, self.received = self.heard, 0
         #: Bytes of answers handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
         self.written = 0
-        #: Bytes behind these of which the kernel may have taken some.
+        #: Bytes after these of which the kernel may have taken some.
         self.writing = 0
         self.cluster, self.keeper, self.stats, self.budget = shared.cluster, shared.keeper, shared.stats, shared.budget
         self.config = config
@@ -122,7 +122,7 @@ class Connection:
         return self.upstream.node_id
 
     def _received_all(self) -> bool:
-        """Whether the client ended the connection in good order, behind the last byte of the last answer."""
+        """Whether the client ended the connection in good order, after the last byte of the last response."""
         unsaid = self.session.to_client or self.writing_client
         return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
 
@@ -195,7 +195,7 @@ class Connection:
             await self.budget.admit(self)
         finally:
             self._waits, self._went_on_at = False, trio.current_time()
-        self._frame_since += self._went_on_at - asked_at  # but for that, time goes on: frames may drip
+        self._frame_since += self._went_on_at - asked_at  # else the time counts: a frame may arrive byte by byte
 
     async def _goes_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
@@ -235,7 +235,7 @@ class Connection:
         self.session.read_all((now if waited else self._emptied_at) + self.wall)
 
     def look_whether_empty(self) -> None:
-        """Behind a long wait: what comes from now on has not waited as long."""
+        """After a long wait: requests that arrive from now on have not waited as long."""
         self._left_over = self.client.pending()
         if not self._left_over:
             self._emptied_at = trio.current_time()
@@ -342,7 +342,7 @@ class Connection:
     # -- writing
 
     async def changed(self) -> None:
-        """Behind each change that an answer brought: write, wake who waits, send again what has to be."""
+        """After each change that a response brought: write, wake waiting tasks, and resend what must be resent."""
         if self.session.commands:
             self.carry_out()
         self.upstream.push()
@@ -371,7 +371,7 @@ class Connection:
         await self._progress.park()
 
     async def wait_quiet(self) -> None:
-        """Waits until no batch is on its way."""
+        """Waits until no batch is in flight."""
         while self.session.producer.in_flight:
             await self._progress.park()
 

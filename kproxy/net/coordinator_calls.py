@@ -1,4 +1,4 @@
-"""Requests that are not for the broker behind a client's port: for a group's coordinator, or for kproxy's own."""
+"""Requests that the broker of a client's port does not decide: for a group's coordinator, or for kproxy itself."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 class CoordinatorCalls:
     """The coordinator calls of one connection.
 
-    Those of a transaction begin one behind another, in the order in which they came, as a broker takes the requests of
-    a connection one by one. A Produce makes way once its batches have their place; the others, once they are done. So
-    do plain commits of offsets; and who asks for offsets comes behind the commits that were sent before.
+    Those of a transaction run one after another, in the order in which they arrived, as a broker handles the requests
+    of a connection one by one. A Produce lets the next one begin when its batches have their place in the order; other
+    calls when they are done. Plain commits of offsets do the same, and an OffsetFetch runs after the commits sent
+    before it.
     """
 
     def __init__(self, cluster: Cluster, api: "TransactionApi | None", groups: "Groups | None" = None) -> None:
@@ -44,7 +45,7 @@ class CoordinatorCalls:
         self._last_commit = self._last
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note that the client's connection has ended; ``received_all``: it surely has had every answer."""
+        """Records that the client's connection has ended; ``received_all``: the client surely has every response."""
         if self._api is not None:
             self._api.closed(connection, received_all=received_all)
 
@@ -101,4 +102,4 @@ class CoordinatorCalls:
             await earlier.wait()
             return await self._groups.before_commit(ask)
         finally:
-            done.set()  # its request is on its way before another task runs: there is no checkpoint in between
+            done.set()  # its request is sent before another task runs: there is no checkpoint in between

@@ -1,8 +1,9 @@
-"""The end of a kproxy that others wait for: what was taken is answered, what was begun is decided, then all is closed.
+"""The end of a kproxy that others wait for: accepted requests are answered, open transactions are decided, then all
+closes.
 
-Connections go in this order. Who takes part in a transaction that is open here stays until it is decided: elsewhere it
-could only be aborted. All others take no further request, and end behind their last answer. What a client begins behind
-that goes to whoever serves it next.
+Connections end in this order. A connection that takes part in a transaction open here stays until the transaction is
+decided: elsewhere it could only be aborted. All others take no further request, and end after their last response. What
+a client begins after that goes to the instance that serves it next.
 """
 
 from collections.abc import Collection
@@ -27,7 +28,7 @@ class Left(NamedTuple):
     #: Requests without an answer.
     requests: int
     transactions: int
-    #: Requests of transactions that go on, their clients gone or not.
+    #: Requests of transactions that continue, whether or not their clients are connected.
     decisions: int
 
 

@@ -1,4 +1,4 @@
-"""Whether files have changed since they were looked at: replaced, rewritten, or behind another link."""
+"""Whether files have changed since they were last checked: replaced, rewritten, or behind another link."""
 
 from collections.abc import Iterable
 from pathlib import Path

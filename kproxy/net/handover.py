@@ -2,14 +2,14 @@
 
 The listening sockets themselves pass from one process to the other (SCM_RIGHTS, unix(7)), so there is one queue of
 connections all the time. SO_REUSEPORT would give each process a queue of its own, and a connection that waits in the
-queue of the one that leaves is reset when that closes it.
+queue of the one that leaves is reset when that process closes it.
 
-    new: finds the old one, takes its sockets, reaches the brokers, reads the transaction log; accepts nobody yet
-    new -> old: take           old: accepts nobody any more, begins to drain
+    new: finds the old one, takes its sockets, reaches the brokers, reads the transaction log; accepts no connection yet
+    new -> old: take           old: accepts no connection any more, begins to drain
     old -> new: taken          new: accepts; what needs the instance.id waits (producer ids, claims of transactions)
     old: ends                  new: has the instance.id to itself, and reads what the old one noted of its producer ids
 
-That the old one is gone is told by the kernel: its end of their connection closes behind all else, or with the process.
+The kernel shows that the old one has ended: its end of their connection closes after all else, or with the process.
 """
 
 import array
@@ -78,7 +78,7 @@ class Predecessor:
             raise StartupError(f"cannot take over at handover.socket = '{path}': {_why(error)}") from None
 
     async def take(self) -> None:
-        """From now on it accepts nobody, and drains. StartupError if it does not say so: then it goes on."""
+        """Has the old process accept no connections, and drain. StartupError if it does not confirm: it continues."""
         try:
             with trio.fail_after(_ANSWER_SECONDS):
                 await _send(self._sock, {"take": True})
@@ -108,7 +108,7 @@ class Predecessor:
                 pass
 
     def close(self) -> None:
-        """Lets it go on as if nothing had been, unless it has handed over."""
+        """Lets the old process continue as before, unless it has handed over."""
         self._sock.close()
         for listening in self.listening:
             listening.sock.close()
@@ -150,7 +150,7 @@ class HandOver:
         self._instance_id = instance_id
         self._listening = listening
         self._taken = taken
-        #: Held until the process ends: its end tells the other that this one is gone.
+        #: Held until the process ends: its end shows the other process that this one has ended.
         self._successor: trio.socket.SocketType | None = None
 
     async def serve(self, listener: socket.socket) -> None:
@@ -180,7 +180,7 @@ class HandOver:
         await _send(sock, {"grace_ms": self._taken()})
 
     def close(self) -> None:
-        """Behind all else: tells the other that this one is gone."""
+        """After all else: shows the other process that this one has ended."""
         if self._successor is not None:
             self._successor.close()
 

@@ -95,7 +95,7 @@ class Intake:
         self._session.introduced(of_certificate(self._connection.client.peer_certificate, rules))
 
     def end(self, now: float) -> None:
-        """Takes note that the client's end of the connection is over, at ``now`` seconds since the epoch."""
+        """Records that the client has closed its end of the connection, at ``now`` seconds since the epoch."""
         member = self._session.client_ended(now)
         if member is not None:
             self._keeper.look_ahead(member, now)
@@ -106,7 +106,7 @@ class Intake:
             self._lanes.fenced(self._lane, taken_at)
 
     def close(self, now: float) -> None:
-        """Gives the lane back. What has no fate yet will be looked for in the log when it comes again."""
+        """Gives the lane back. Unconfirmed batches are searched for in the log when their retry arrives."""
         lane = self._session.abandon(now)
         if lane is not None:
             self._lanes.give_back(lane)
@@ -182,7 +182,7 @@ class Intake:
         if self._session.delayed.due(frame) is None or connection.peer_closed():
             raise Finished("a request could not be taken")
         if connection.client.pending():
-            self._note_unread(2)  # it went on without the answer
+            self._note_unread(2)  # the client continued without the response
         self._session.delayed.refuse_late(frame, connection.heard + connection.wall)
 
     async def _lease(self) -> None:

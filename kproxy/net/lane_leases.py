@@ -53,8 +53,8 @@ class Lanes:
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
         self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
-        #: The first to be abandoned first. Not used again; other instances learn that they are given back when nothing
-        #: can be on its way any more.
+        #: The first to be abandoned first. They are not used again. Other instances learn that they are given back when
+        #: no copy can be in flight any more.
         self._abandoned: dict[Lane, _Rest] = {}
         cluster.prepared = not log.enabled
 
@@ -68,7 +68,7 @@ class Lanes:
                     self._cluster.doubt()  # so that it says soon that it is ready
                 await trio.sleep(self._config.retry_window_ms / 1000)
                 for former in await self.log.forget():
-                    # as if given back just now: the next lease begins behind the epoch of its fence
+                    # as if given back just now: the next lease begins after the epoch of its fence
                     lane = Lane(former.producer_id, former.epoch)
                     lane.last_epoch = former.last_epoch
                     self._pool.give_back(lane)
@@ -190,6 +190,6 @@ class Lanes:
 
 
 def _due(rests: Mapping[Lane, _Rest]) -> list[tuple[Lane, _Rest]]:
-    """Those whose time is over; the others come after them."""
+    """Those whose time has expired; the others come after them."""
     now = trio.current_time()
     return list(takewhile(lambda item: now >= item[1].until, rests.items()))

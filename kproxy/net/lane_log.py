@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class LaneLog:
-    """This instance's part of the log. Where the cluster refuses it, kproxy goes on without crash recovery."""
+    """This instance's part of the log. If the cluster refuses it, kproxy continues without crash recovery."""
 
     def __init__(self, cluster: Cluster, config: Config, stats: Stats) -> None:
         """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false."""
@@ -146,9 +146,9 @@ class LaneLog:
             await self._readers[place].read_to(told.get(place, "ListOffsets"))
 
     async def forget(self) -> list[LaneRecord]:
-        """Ends the former self's time: its lanes that have epochs left, to be used again behind their fences.
+        """Ends the wait for the former process: its lanes that have epochs left are used again after their fences.
 
-        Those that have none are deleted from the log.
+        Lanes without epochs are deleted from the log.
         """
         lanes = self._former.take_all()
         spent = [lane for lane in lanes if lane.last_epoch + 1 + LEASE_EPOCHS >= LAST_EPOCH]

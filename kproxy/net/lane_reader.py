@@ -73,7 +73,7 @@ class LaneReader:
         return told.get(self._place, "Fetch")
 
     def _take(self, data: memoryview, offset: int) -> int:
-        """Takes the whole batches; the offset behind them. What is damaged is counted and passed over."""
+        """Reads the whole batches; returns the offset after them. A damaged batch is counted and skipped."""
         pos = 0
         while (size := entry_size(data, pos)) and pos + size <= len(data):
             offset = max(offset, self._take_batch(data[pos : pos + size]))

@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
 
 
 class LaneWriter:
-    """One batch is on its way at a time; what comes meanwhile goes with the next.
+    """One batch is in flight at a time; entries that arrive meanwhile go with the next.
 
     Resends carry the same producer id and sequence, lest a late copy replace a newer entry of its key. Where the broker
     has lost that producer, the batch goes under a new id and may be there twice: the same entry again changes nothing.

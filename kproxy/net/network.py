@@ -48,7 +48,7 @@ class ByteIO(Protocol):
     async def introduced(self) -> None:
         """Returns when ``peer_host``, ``peer`` and ``local_host`` are the client's, also through a load balancer.
 
-        OSError; RemoteProtocolError if the balancer does not tell it. To be called once, before anything is read.
+        OSError; RemoteProtocolError if the balancer does not send them. To be called once, before anything is read.
         """
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
@@ -72,7 +72,7 @@ class ByteIO(Protocol):
     def unacked(self) -> int:
         """Bytes written that the peer's kernel has not acknowledged.
 
-        Behind ``close`` what it was then, and 0 if the peer had not ended the connection before.
+        After ``close``: the number at that time, and 0 if the peer had not ended the connection before.
         """
 
     def peer_closed(self) -> bool:
@@ -82,7 +82,7 @@ class ByteIO(Protocol):
         """Lets ``watch`` report when ``peer_closed`` has become true; only once for a connection."""
 
     def pending(self) -> bool:
-        """Whether there is something of the peer to read; False behind ``close``."""
+        """Whether there is something of the peer to read; False after ``close``."""
 
     def was_reset(self) -> bool:
         """Whether the connection ended otherwise than by the peer's FIN: RST, a fault of the network, or this end."""
@@ -99,7 +99,7 @@ class Listener(Protocol):
         """The port, also where any was asked for."""
 
     async def accept(self) -> ByteIO:
-        """The next connection. trio.ClosedResourceError behind ``close``, OSError if it can't be had just now."""
+        """The next connection. trio.ClosedResourceError after ``close``, OSError if none is available just now."""
 
     def close(self) -> None:
         """Takes no more connections."""
@@ -122,7 +122,7 @@ class Network(Protocol):
         """A connection. OSError if there is none within ``timeout_ms``."""
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
-        """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
+        """A listener for each address of the host; port 0 is any. OSError if the port is unavailable."""
 
     def wall(self) -> float:
         """Seconds since the epoch; they advance as trio's clock does."""

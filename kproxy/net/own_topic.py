@@ -130,7 +130,7 @@ class OwnTopic:
         return len(found.partitions)
 
     def tell_refused(self, refused: Refused) -> None:
-        """Warns of what can't be had, and tells which rights are missing."""
+        """Warns of what is unavailable, and names the rights that are missing."""
         grant = f"{self._plan.rights} on topic {self.name}, to kproxy's principal"
         log.warning(self._plan.refused, topic=self.name, error=str(refused), grant=grant)
 

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def identity_of(connection: "Connection") -> Identity:
-    """The producer behind a connection, as ``identity.by`` tells producers apart."""
+    """The producer of a connection, by the facts that ``identity.by`` names."""
     client, by_address = connection.session.client, connection.config.identity_by == "address"
     return Identity(client.principal, client.client_id, normal_host(connection.client.peer_host) if by_address else "")

@@ -15,7 +15,7 @@ from kproxy.proxy.stats import Stats
 _MARKERS_AT_ONCE: Final = 50_000
 _PLACES_AT_ONCE: Final = 256
 _GROWTH: Final = 8
-#: Half of the time behind which brokers forget a producer (producer.id.expiration.ms).
+#: Half of the time after which brokers forget a producer (producer.id.expiration.ms).
 _TIMELY_SECONDS: Final = 43_200
 
 
@@ -24,7 +24,7 @@ class PastLane(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """As it stands in the batches."""
+        """The one in the batches."""
 
     @property
     def first_epoch(self) -> int:
@@ -32,11 +32,11 @@ class PastLane(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The last epoch that was the lane's; the one behind it is for the fence."""
+        """The last epoch that was the lane's; the next one is for the fence."""
 
     @property
     def returned(self) -> bool:
-        """Whether nothing of it is on its way."""
+        """Whether no batch of it is in flight."""
 
 
 class Recovery:
@@ -82,10 +82,11 @@ class Recovery:
             raise error  # first what another attempt may help
 
     def _unseen(self, past: "_Past", surveyed: Mapping[TopicPartition, Survey]) -> dict[TopicPartition, dict[int, int]]:
-        """By place and producer id, the offset below which its lane's batches can't lie, since it was not known then.
+        """By partition and producer id, the offset below which its lane's batches can't lie: the broker did not know it
+        then.
 
-        Brokers forget a producer a day behind its last batch by that one's own time: of lanes whose records are old
-        already when they are sent, and of those that may be such, nothing is believed.
+        A broker forgets a producer a day after the timestamp of its last batch. So the broker's answer counts for
+        nothing for lanes whose records have old timestamps when they are sent, or may have.
         """
         rows = [(row, place) for place, (_, active) in surveyed.items() for row in active.values()]
         wrote = [row for row, _ in rows if past.may_have_written(row)]

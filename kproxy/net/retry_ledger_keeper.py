@@ -82,7 +82,7 @@ class RetryLedgerKeeper:
         return member
 
     async def changed(self, seen: int) -> None:
-        """Waits for a change behind ``version`` ``seen``: a fate became definite, or something was read."""
+        """Waits for a change after ``version`` ``seen``: the outcome of a batch became known, or records were read."""
         if self.version == seen:
             await self._lot.park()
 
@@ -157,13 +157,13 @@ class RetryLedgerKeeper:
         return digests_at(data, self._config.decompression_max_bytes)
 
     async def _places(self, keys: Iterable[TrackKey]) -> dict[TopicPartition, TrackKey]:
-        """The partitions by the names that logs are asked by; topics that are gone are left out."""
+        """The partitions by the names that their logs are read by; deleted topics are left out."""
         keys = list(keys)
         names = await self._names(keys)
         return {(name, key[1]): key for key in keys if (name := names[key[0]]) is not None}
 
     async def _names(self, keys: Iterable[TrackKey]) -> dict[bytes, str | None]:
-        """The names of topics; None if they are gone."""
+        """The names of topics; None for deleted ones."""
         return {topic: await self._name(topic) for topic in dict.fromkeys(topic for topic, _ in keys)}
 
     async def _name(self, topic: bytes) -> str | None:

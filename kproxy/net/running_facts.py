@@ -1,4 +1,4 @@
-"""What one kproxy tells of itself: looked up in what is running when somebody asks, and sampled for rates."""
+"""The state of one running kproxy: read on request, and sampled for rates."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -39,7 +39,7 @@ class Sampler:
         self._produced: deque[list[int]] = deque(maxlen=_MOST_SAMPLES)
 
     def sample(self, connections: Iterable[Connection], now: float) -> None:
-        """Takes note of all counters at ``now`` (seconds)."""
+        """Samples all counters at ``now`` (seconds)."""
         self._before = self._seen
         self._seen = {each: (each.received, each.written, each.session.answered) for each in connections}
         totals = self._read_totals()

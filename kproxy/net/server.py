@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.server")
 
 _BACKLOG = 1024
-#: How often connections are looked at for what has lasted too long.
+#: How often connections are checked for what has lasted too long.
 _WATCH_SECONDS = 1.0
 #: And how often, between these looks, for requests that must be answered before their clients' time-outs.
 _OPEN_CHECKS = 4
@@ -141,7 +141,7 @@ class Server:
         return self._connections
 
     async def listen(self) -> Address:
-        """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it can't be had."""
+        """Opens the port to bootstrap from. StartupError (CANNOT_BIND) if it is unavailable."""
         host, port = self._config.listen
         try:
             listeners = await self._cluster.network.listen(host, port, _BACKLOG)

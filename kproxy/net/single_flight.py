@@ -9,7 +9,7 @@ class SingleFlight:
     """Does something once for all who asked before it began."""
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
-        """``work`` is done by one of those who ask; if it fails, that one is told, and another one tries."""
+        """``work`` is done by one of the tasks that ask. If it fails, that task gets the error, another one tries."""
         self._work = work
         self._begun = self._done = 0
         self._busy = False

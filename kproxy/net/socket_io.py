@@ -26,7 +26,7 @@ class SocketIO:
     __slots__ = ("_ended_by", "_sock", "_turns", "_unacked", "_watch", "closed", "peer_host", "stalled_at")
 
     def __init__(self, sock: socket.socket) -> None:
-        """Takes over a connected socket. OSError if the connection is gone already."""
+        """Takes over a connected socket. OSError if the connection is closed already."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -132,7 +132,7 @@ class SocketIO:
             return 0
 
     async def _send_rest(self, buffers: list[Buffer], sent: int) -> None:
-        """Writes what is left of the buffers behind ``sent`` bytes; whole ones are let go of on the way."""
+        """Writes what is left of the buffers after ``sent`` bytes; releases whole buffers as it proceeds."""
         left = list(buffers)
         buffers.clear()
         while True:
@@ -177,7 +177,7 @@ class SocketIO:
     def close(self) -> None:
         if not self.closed:
             self._ended_by = self._ends()
-            self._unacked = self.unacked() if self._ended_by else 0  # what is on its way may still arrive
+            self._unacked = self.unacked() if self._ended_by else 0  # bytes in flight may still arrive
             self.closed = True
             if self._watch is not None and (ended := self._watch.forget(self._sock.fileno())) is not None:
                 self._watch.found(ended)

@@ -23,7 +23,7 @@ class SocketListener:
         self.port: int = listener.socket.getsockname()[1]
 
     async def accept(self) -> SocketIO:
-        """The next connection. trio.ClosedResourceError behind ``close``, OSError if it can't be had just now."""
+        """The next connection. trio.ClosedResourceError after ``close``, OSError if none is available just now."""
         while True:
             stream = await self._listener.accept()
             sock = socket.socket(fileno=stream.socket.detach())
@@ -35,7 +35,7 @@ class SocketListener:
 
     @property
     def fileno(self) -> int:
-        """The file descriptor; -1 behind ``close``."""
+        """The file descriptor; -1 after ``close``."""
         return self._listener.socket.fileno()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class SocketNetwork:
             raise
 
     async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
-        """A listener for each address of the host; port 0 is any. OSError if the port can't be had."""
+        """A listener for each address of the host; port 0 is any. OSError if the port is unavailable."""
         listeners = await self._adopt(host, port) or await trio.open_tcp_listeners(port, host=host, backlog=backlog)
         made = [SocketListener(listener, self._balancers) for listener in listeners]
         self.listeners += made

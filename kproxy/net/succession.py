@@ -23,7 +23,7 @@ class Succession:
         self._accepts.set()
 
     def ended(self) -> None:
-        """The other one is gone."""
+        """The other process has ended."""
         self._alone.set()
 
     async def may_accept(self) -> None:

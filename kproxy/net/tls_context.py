@@ -12,7 +12,7 @@ from kproxy.net.file_stamps import file_stamps
 
 log = structlog.get_logger("kproxy.tls")
 
-#: Files are looked at no more often than this.
+#: Files are checked for changes no more often than this.
 _LOOK_SECONDS: Final = 1.0
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -44,7 +44,7 @@ def server_context(files: TlsFiles, client_auth: str) -> ssl.SSLContext:
     _load(context, files)
     context.verify_mode = _CLIENT_AUTH[client_auth]
     context.sni_callback = _note_name
-    # a client that ends behind its last answer, without having read a ticket, would end with a reset
+    # a client that closes after its last response, without having read a ticket, would end with a reset
     context.num_tickets = 0
     return _hardened(context)
 
@@ -113,7 +113,7 @@ def _why(files: TlsFiles, error: ssl.SSLError) -> str:
 
 
 class TlsContext:
-    """A context that is made anew when one of its files has changed; connections that live keep theirs."""
+    """A context that is rebuilt when one of its files has changed; open connections keep theirs."""
 
     def __init__(self, files: TlsFiles, make: Callable[[], ssl.SSLContext], clock: Callable[[], float]) -> None:
         """TlsError if it can't be made; later the last one that could be made stays in use. ``clock``: seconds."""

@@ -1,8 +1,8 @@
-"""TLS over a non-blocking socket: the same face as ``SocketIO``, so that nobody above knows of it.
+"""TLS over a non-blocking socket, with the interface of ``SocketIO``, so that no caller knows of it.
 
-The handshake of a connection that was accepted goes on while its first bytes are waited for: a client that is slow at
-it holds up nobody. Each record is one write, so that bytes which the peer's kernel has acknowledged can be counted as
-bytes of the content: half a record is nothing to its reader.
+The handshake of an accepted connection proceeds while its first bytes are awaited: a client that is slow at it blocks
+no other. Each record is one write, so that bytes which the peer's kernel has acknowledged can be counted as bytes of
+the content: half a record is nothing to its reader.
 """
 
 import ssl
@@ -104,7 +104,7 @@ class TlsIO(WrappedIO):
             await self._inner.readable()
 
     def _shake(self) -> bool:
-        """Goes on with the handshake as far as what has come allows; whether it is over."""
+        """Continues the handshake as far as the received bytes allow; returns whether it is complete."""
         while not self._done:
             try:
                 self._ssl.do_handshake()

@@ -1,4 +1,4 @@
-"""Names that no client should ask for: Python tells of those beyond ASCII on stderr, with a traceback each time."""
+"""Names that no client should ask for: Python prints a traceback to stderr for each name beyond ASCII."""
 
 import sys
 from collections.abc import Iterator

@@ -119,7 +119,7 @@ class TlsNetwork:
 
 @dataclass(slots=True)
 class _TlsListener:
-    """Accepts connections; their handshakes go on when they are read."""
+    """Accepts connections; their handshakes proceed when they are read."""
 
     _listener: SocketListener
     _context: TlsContext
@@ -135,7 +135,7 @@ class _TlsListener:
         peer = inner.peer
 
         def failed(why: str) -> None:
-            # A load balancer has named the client by now; a connection that is gone names nobody any more.
+            # A load balancer has named the client by now; a closed connection has no peer name.
             self._refused(peer if inner.peer == "?" else inner.peer, why)
 
         return TlsIO(inner, self._context.current(), self._scratch, failed=failed)

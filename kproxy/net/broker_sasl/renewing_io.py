@@ -1,8 +1,8 @@
-"""A connection whose login ends after a while, renewed on the way between the requests of whoever uses it (KIP-368).
+"""A connection whose login expires, renewed between the requests of its user (KIP-368).
 
-A broker takes nothing else while a login goes on. So requests wait until it is over, which takes a few round trips;
-answers to earlier ones go on to come, and kproxy's own are taken out from between them. Whoever waits to read does the
-work; a sender that nobody reads beside does it itself.
+A broker accepts no other request during a login. So requests wait until the login is done, which takes a few round
+trips. Responses to earlier requests still arrive, and the login's own responses are taken out from between them. The
+task that waits to read does the work; if none reads, the task that sends does it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.broker_login.sieve import AnswerSieve
 from kproxy.proxy.slots import Buffer
 
-#: A login is renewed when so much of its time is over.
+#: A login is renewed after this share of its time.
 _DUE: Final = 0.8
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.05
@@ -30,7 +30,7 @@ class Renewals(Protocol):
     """What begins a login again, and hears how it ended."""
 
     async def begin(self) -> LoginFrames:
-        """A new login. OSError: what it needs is not to be had now."""
+        """A new login. OSError: its credentials are unavailable now."""
 
     def succeeded(self) -> None:
         """The broker has taken it."""
@@ -105,7 +105,7 @@ class RenewingIO(WrappedIO):
         return sifted.kept or None
 
     def _answered(self, login: LoginFrames, frame: bytes) -> None:
-        """Goes on with the login. The broker has read all that was written before, so there is room for one more."""
+        """Continues the login. The broker has read all that was written before, so one more request has room."""
         if login.answer(frame):
             out: list[Buffer] = [login.frame()]
             self._inner.send_at_once(out)
@@ -132,7 +132,7 @@ class RenewingIO(WrappedIO):
         finally:
             self._reader_waits = None
             if self._busy:
-                self._wake()  # a sender goes on to read, should the reader have to wait for something else now
+                self._wake()  # a sender reads, should the reader have to wait for something else now
         if not waiting.cancelled_caught:
             return
         now = trio.current_time()
@@ -167,7 +167,7 @@ class RenewingIO(WrappedIO):
         return size
 
     def send_at_once(self, buffers: list[Buffer]) -> int:
-        """As ``ByteIO``: nothing while a login goes on, or before one that is due."""
+        """As ``ByteIO``: nothing during a login, or before one that is due."""
         if not self._midway and (self._busy or trio.current_time() >= self._due):
             return 0
         size = self._inner.send_at_once(buffers)
@@ -175,7 +175,7 @@ class RenewingIO(WrappedIO):
         return size
 
     async def _begin(self) -> None:
-        """Begins a login, behind the end of a request. OSError: there is no use in waiting for it."""
+        """Begins a login, after the end of a request. OSError: waiting for it is of no use."""
         self._busy = True
         self._give_up = inf  # whoever has the password or the token sees to that
         try:
@@ -199,7 +199,7 @@ class RenewingIO(WrappedIO):
         self._wake()  # a sender that waits may have to read
 
     def _put_off(self) -> None:
-        """Lets requests go on, and tries again while the login lasts. OSError if it is over."""
+        """Lets requests continue, and tries again before the login expires. OSError if it has expired."""
         left = self._ends - trio.current_time()
         if left <= 0:
             self.close()
@@ -209,7 +209,7 @@ class RenewingIO(WrappedIO):
         self._wake()
 
     async def _renewed(self) -> None:
-        """Waits until something changed about the login that goes on, and reads if nobody else does. OSError."""
+        """Waits until the state of the current login has changed, and reads if nobody else does. OSError."""
         if (
             self._login is None
             or self._reader_waits is not None

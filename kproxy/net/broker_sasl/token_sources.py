@@ -10,7 +10,7 @@ from kproxy.config.secrets import SecretLocation
 
 log = structlog.get_logger("kproxy.upstream")
 
-#: A new token is asked for when so much of the old one's time is over: logins are renewed later than that.
+#: A new token is fetched after this share of the old one's life: logins are renewed later than that.
 _FRESH: Final = 0.7
 #: A token that expires within this time is not used.
 _MARGIN_SECONDS: Final = 5.0

@@ -121,7 +121,7 @@ class Cluster:
         self._stats.brokers = len(response.brokers)
 
     async def learn(self, brokers: Iterable[tuple[int, Address]]) -> None:
-        """Takes note of brokers and gives each a port of kproxy's, before any client hears of it."""
+        """Records brokers and gives each a port of kproxy's, before any client learns of it."""
         async with self._learning:
             for node_id, address in brokers:
                 broker = self.map.brokers.setdefault(node_id, Broker(node_id, address))
@@ -191,7 +191,7 @@ class Cluster:
         raise error
 
     async def new_producer_id(self) -> int:
-        """A producer id that brokers gave to nobody else (KIP-98). OSError, RemoteProtocolError if none can be had."""
+        """A new producer id of the cluster's (KIP-98). OSError, RemoteProtocolError if none is available."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
         error = 0
         for _ in range(_PRODUCER_ID_TRIES):

@@ -20,7 +20,7 @@ _FIND: Final[VersionRange] = (1, 3)
 _MOST_REMEMBERED: Final = 10_000
 #: Clients choose the names of groups, of up to 32,767 bytes: with this the coordinators take at most some MB.
 _LONGEST_REMEMBERED: Final = 249
-#: The coordinator has moved, or is coming up: it is looked for again, the first time at once.
+#: The coordinator has moved, or is starting: FindCoordinator is repeated, the first time at once.
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )

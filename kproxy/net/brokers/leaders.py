@@ -79,7 +79,7 @@ class Leaders:
     """
 
     def __init__(self, cluster: Cluster, config: Config, most: int = 1 << 30) -> None:
-        """``most``: connections to one broker. ``ask`` has ``recovery_concurrency`` requests on their way at most."""
+        """``most``: connections to one broker. ``ask`` has ``recovery_concurrency`` requests in flight at most."""
         self._cluster = cluster
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
@@ -90,8 +90,8 @@ class Leaders:
     async def to(self, place: TopicPartition) -> AsyncIterator[BrokerClient]:
         """A connection to the leader of a partition, for one request.
 
-        NoLeader, OSError, RemoteProtocolError if there is none; where one of these leaves the block, the leader is
-        learnt anew the next time.
+        NoLeader, OSError, RemoteProtocolError if there is none. If one of these leaves the block, the leader is learnt
+        again the next time.
         """
         try:
             broker = await self._metadata.find(place)

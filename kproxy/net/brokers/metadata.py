@@ -46,7 +46,7 @@ class AnyBroker(Protocol):
 
 
 class Metadata:
-    """A leader is remembered until a request to it fails; then ``forget`` has it learnt anew."""
+    """A leader is remembered until a request to it fails; ``forget`` then has it learnt again."""
 
     def __init__(self, brokers: AnyBroker) -> None:
         """Nothing is known yet."""
@@ -58,7 +58,7 @@ class Metadata:
         return self._leaders.get(place)
 
     def forget(self, place: TopicPartition) -> None:
-        """Has the leader of a partition learnt anew."""
+        """Has the leader of a partition learnt again."""
         self._leaders.pop(place, None)
 
     async def find(self, place: TopicPartition) -> Broker:

@@ -1,4 +1,4 @@
-"""kproxy's own requests to a broker: many on their way over one connection, answered in their order."""
+"""kproxy's own requests to a broker: many in flight on one connection, answered in their order."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from kproxy.proxy.routing import Address
 if TYPE_CHECKING:
     from kproxy.proxy.slots import Buffer
 
-#: Requests on their way at a time.
+#: Requests in flight at a time.
 _MOST_REQUESTS: Final = 256
 
 Done: TypeAlias = Callable[[Message | None], None]
@@ -35,10 +35,10 @@ class _Asked(NamedTuple):
 
 
 class PipelinedClient:
-    """A connection on which nobody waits for an answer before the next request.
+    """A connection on which no request waits for the response to the one before.
 
-    Answers are handed to functions, so that what follows from one is done before the next one is looked at. Any failure
-    ends the connection.
+    Each response is passed to a function, whose work is done before the next response is read. Any failure ends the
+    connection.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class PipelinedClient:
         return len(self._asked) < _MOST_REQUESTS
 
     def send(self, request: Message, version: int, done: Done, *, extra_ms: int = 0) -> None:
-        """Sends a request behind all others, without waiting. OSError: the connection is closed, nothing was sent.
+        """Sends a request after all others, without waiting. OSError: the connection is closed, nothing was sent.
 
         The broker is given ``extra_ms`` on top of the time-out, from when it has answered all before.
         """
@@ -178,5 +178,5 @@ class PipelinedClient:
         asked.done(answer)
 
     def close(self) -> None:
-        """Ends the connection; what is on its way gets no answer."""
+        """Ends the connection; requests in flight get no response."""
         self._io.close()

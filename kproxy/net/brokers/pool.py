@@ -12,7 +12,7 @@ from kproxy.proxy.routing import Address
 
 
 class Pool:
-    """As many to each broker as requests are on their way at once, at most ``most``; further requests wait.
+    """As many connections to each broker as requests are in flight, at most ``most``; further requests wait.
 
     A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
     """
@@ -28,7 +28,7 @@ class Pool:
 
     @asynccontextmanager
     async def to(self, address: Address) -> AsyncIterator[BrokerClient]:
-        """A connection for one request. OSError, RemoteProtocolError if there is none to be had."""
+        """A connection for one request. OSError, RemoteProtocolError if none is available."""
         room = self._room.get(address) or self._room.setdefault(address, trio.Semaphore(self._most))
         async with room:
             idle = self._idle.get(address)
@@ -62,7 +62,7 @@ class Pool:
             client.close()
 
     def close(self) -> None:
-        """Closes the connections that are idle, and each other one when its request is over."""
+        """Closes the connections that are idle, and each other one when its request has ended."""
         self._closed = True
         for address in list(self._idle):
             self.close_idle(address)

@@ -13,7 +13,7 @@ from kproxy.proxy.client_login.stored_credentials import Credentials, parse_cred
 
 log = structlog.get_logger("kproxy.login")
 
-#: The file is looked at no more often than this.
+#: The file is checked for changes no more often than this.
 _LOOK_SECONDS: Final = 1.0
 
 

@@ -54,7 +54,7 @@ class TokenKeys:
         self._failed = ""
 
     async def find(self, key_id: str | None) -> Key | None:
-        """The key with this id; without one the only key. None if there is none. KeysError if none could be had."""
+        """The key with this id; without an id the only key. None if there is none, KeysError if none can be fetched."""
         if trio.current_time() >= self._had_at + self._refresh_seconds:
             await self._ask()
         key = self._look(key_id)
