@@ -1,4 +1,4 @@
-"""A client connection's own connection to the broker that its port stands for: requests out, responses in."""
+"""A client connection's own connection to the broker of its port: requests out, responses in."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class Upstream:
         return self._answers.held
 
     def is_to(self, broker: Broker) -> bool:
-        """Whether this is the broker that the client's port stands for."""
+        """Whether this is the broker of the client's port."""
         return self._broker is broker
 
     def check(self, now: float) -> None:
@@ -83,7 +83,7 @@ class Upstream:
         raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
-        """Connects to the broker that the client's port stands for. Finished if there is none to be had."""
+        """Connects to the broker of the client's port. Finished if it is unavailable."""
         tried: list[Broker] = []
         if self._connection.dispatch.forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")

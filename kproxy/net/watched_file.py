@@ -44,7 +44,7 @@ class WatchedFile(Generic[_Content]):
             return False
         self._seen = seen
         try:
-            # the loop goes on meanwhile: a long file takes a while to parse
+            # the loop continues meanwhile: a long file takes a while to parse
             self.content = await trio.to_thread.run_sync(self._read, self._path)
         except ConfigError as error:
             log.error("file cannot be used; keeping the old content", option=self._option, problems=error.problems)

@@ -27,7 +27,7 @@ from kproxy.proxy.coordinator_requests import ApplicationCommit
 WATCHED = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP})
 _COOPERATIVE = "cooperative"
 _FIRST_GROUPS = 8
-#: Errors that tell a consumer all it has to know; any other becomes one that makes it begin anew.
+#: Errors that a consumer understands; any other becomes one after which it rejoins.
 _TOLD = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 
 
@@ -70,7 +70,7 @@ class Application(Protocol):
     """One application: what its consumer does."""
 
     def joins(self, connection: int, *, rewinds: bool) -> None:
-        """The consumer joins its group; ``rewinds``: behind that it asks for its offsets, and begins there."""
+        """The consumer joins its group; ``rewinds``: it fetches its offsets after that, and begins there."""
         ...
 
     def leaves(self) -> None:
@@ -153,7 +153,7 @@ def offsets_committed_by(request: OffsetCommitRequest, names: Mapping[bytes, str
 
 
 def has_left(request: OffsetCommitRequest, error: ErrorCode) -> bool:
-    """Whether whom this error is told has no membership to give up, or keeps it (static members, KIP-345)."""
+    """Whether the receiver of this error has no membership to give up, or keeps it (static members, KIP-345)."""
     return error in _TOLD or not request.member_id or request.group_instance_id is not None
 
 

@@ -29,13 +29,13 @@ class _Connection:
     def __init__(self) -> None:
         #: None: it has spoken of too many.
         self.members: dict[tuple[str, str], Membership] | None = {}
-        #: Those that have left while it goes on: what they have read is written yet.
+        #: Those that have left while a transaction is open: it may still get what they have read.
         self.left: dict[tuple[str, str], Membership] = {}
         #: Groups that it joins as somebody new: who it was counts until it has joined, for what was read before.
         self.renewed: set[str] = set()
 
     def is_member(self, request: SyncGroupRequest | HeartbeatRequest) -> None:
-        """Takes note of a member."""
+        """Records a member."""
         members, group = self.members, request.group_id
         if members is None:
             return
@@ -49,12 +49,12 @@ class _Connection:
             self.members = None
 
     def joins(self, request: JoinGroupRequest) -> None:
-        """Takes note of who joins as somebody new."""
+        """Records a consumer that joins as a new member."""
         if not request.member_id and any(group == request.group_id for group, _ in self.members or ()):
             self.renewed.add(request.group_id)
 
     def leaves(self, group: str, member_id: str, otherwise: Membership | None) -> None:
-        """Takes note of a member that leaves; ``otherwise``: who it may be that has not spoken here before."""
+        """Records that a member leaves; ``otherwise``: which one it may be that has sent no request here before."""
         self.renewed.discard(group)
         member = self.members.pop((group, member_id), otherwise) if self.members is not None else None
         if member is not None and member.member_id == member_id and len(self.left) < _MOST:
@@ -62,13 +62,13 @@ class _Connection:
 
 
 class ClientMemberships:
-    """Of one client, which has a consumer and a producer: who has read what it writes.
+    """The memberships of one client, which has a consumer and a producer: whose input the producer writes.
 
-    Three count who are no members any more. Who has left by itself, as long as the connection is there: a consumer
-    leaves that is not polled for ``max.poll.interval.ms``, and its application is not done yet. Who has no connection
-    any more, until the client says more of that group: a consumer that has slept takes its coordinator for gone when it
-    wakes (Java's ``AbstractCoordinator``), while its producer goes on at once. And who it was when the transaction
-    began, if the consumer has joined anew by itself since then (aiokafka).
+    Three kinds of former members count. A member that has left, as long as its connection is open: a consumer that is
+    not polled for ``max.poll.interval.ms`` leaves while its application still works. A member whose connection has
+    ended, until the client sends another request about that group: a consumer that has slept treats its coordinator as
+    unavailable when it wakes (Java's ``AbstractCoordinator``), while its producer continues at once. And the member
+    that it was when the transaction began, if the consumer has rejoined by itself since then (aiokafka).
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class ClientMemberships:
         return sum(map(len, self._ended)) + sum(map(_length, filter(None, self._ended.values())))
 
     def note(self, connection: int, request: Any) -> None:
-        """Takes note of a request."""
+        """Records what a request says of memberships."""
         known = self._connections.setdefault(connection, _Connection())
         group = request.group_id
         match request:
@@ -138,7 +138,7 @@ class ClientMemberships:
         return self._begun.get(producer, {}).get(group) or self.of(group)
 
     def ends(self, producer: Producer) -> None:
-        """The transaction is over."""
+        """The transaction has ended."""
         self._begun.pop(producer, None)
 
     def refused(self, group: str) -> None:
@@ -146,7 +146,7 @@ class ClientMemberships:
         self._ended.pop(group, None)
 
     def closed(self, connection: int) -> None:
-        """Takes note of the end of a connection. Who had left before is not asked for any more: it was closed."""
+        """Records the end of a connection. A member that had left before no longer counts: the consumer was closed."""
         known = self._connections.pop(connection, None)
         if known is None:
             return
@@ -167,7 +167,7 @@ def _forget(members: dict[tuple[str, str], Membership], group: str) -> None:
 
 
 def _newest(group: str, said: Iterable[dict[tuple[str, str], Membership]]) -> list[Membership]:
-    """The members of a group, each in the newest generation that was told of it."""
+    """The members of a group, each in its newest known generation."""
     found: dict[str, Membership] = {}
     for members in said:
         for (name, member_id), member in members.items():

@@ -42,7 +42,7 @@ class CheckLogin:
 
 @dataclass(frozen=True, slots=True)
 class DelayRefusal:
-    """Log why a login is refused, and let time pass before the client is told."""
+    """Log why a login is refused, and let time pass before the client gets its response."""
 
     reason: str
     mechanism: str

@@ -1,4 +1,4 @@
-"""What is asked elsewhere than of the broker behind a client's port: a group's coordinator, or kproxy's own."""
+"""Requests that the broker of a client's port does not decide: for a group's coordinator, or for kproxy itself."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -70,7 +70,7 @@ class UnstableOffsets(Enum):
     """What becomes of offsets that an open transaction has."""
 
     TELL = auto()
-    """The client is told so (KIP-447)."""
+    """The client receives UNSTABLE_OFFSET_COMMIT (KIP-447)."""
     WAIT = auto()
     """The client has no word for it: it waits for the decision."""
     LAST = auto()

@@ -59,7 +59,7 @@ def _subject(certificate: memoryview) -> str:
 
 
 def _items(data: memoryview) -> Iterator[_Item]:
-    """The values that stand one behind another. ValueError if they don't."""
+    """The concatenated values. ValueError if there is anything else."""
     while data:
         start, size = 2, data[1]
         if size & 0x80:

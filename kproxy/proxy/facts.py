@@ -1,4 +1,4 @@
-"""What one kproxy tells of itself while it runs: to the control API, the status page and ``kproxy status``.
+"""The state of a running kproxy: for the control API, the status page and ``kproxy status``.
 
 Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where it says how long; sizes are bytes.
 """
@@ -89,7 +89,7 @@ class BrokerFact(NamedTuple):
     release: str | None
     #: Finalized features, as "transaction.version": 2 (KIP-584).
     features: dict[str, int]
-    #: The port of kproxy that stands for it.
+    #: kproxy's port for this broker.
     port: int | None
     #: Client connections that are relayed to it.
     connections: int

@@ -1,4 +1,4 @@
-"""Produce requests of clients that know nothing of transactions, on their way into one that was begun for them."""
+"""Produce requests of clients that know nothing of transactions, for a transaction that was begun for them."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -20,11 +20,11 @@ class ImplicitTransaction(Protocol):
     """Where the Produce requests of a client go."""
 
     def took(self, connection: int, *, answered: bool) -> None:
-        """Takes note of a request, which will be handed over; ``answered``: its client waits for an answer."""
+        """Records a request that will be handed over; ``answered``: its client waits for a response."""
         ...
 
     def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
-        """Takes note of what is about to be written; ``arrival_ms`` is the time of records that had none."""
+        """Records a request that is about to be written; ``arrival_ms`` is the time of records that had none."""
         ...
 
     async def write(
@@ -37,11 +37,11 @@ class ImplicitTransaction(Protocol):
         ...
 
     def failed(self, why: str) -> None:
-        """Takes note that the client hears of an error."""
+        """Records that the client receives an error."""
         ...
 
     def done(self) -> None:
-        """Takes note that a request that was taken is through."""
+        """Records that a request that was taken is complete."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Who is in which consumer group, by what connected clients ask of their groups' coordinators.
+"""Which client is in which consumer group, learnt from the requests of connected clients to their groups' coordinators.
 
-Offsets that a producer sends with its transaction name the consumer that has read them since KIP-447 alone. Of an older
-client nobody could tell that its consumer is no member any more, and that another has read the same. So where kproxy
-knows one consumer of the same client in the group, it is taken to be this.
+Offsets that a producer sends with its transaction name the consumer that has read them only since KIP-447. An older
+client does not show that its consumer is no member any more, and that another has read the same. So where kproxy knows
+one consumer of the same client in the group, it is assumed to be this.
 """
 
 from typing import Any, Final, NamedTuple

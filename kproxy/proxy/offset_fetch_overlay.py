@@ -132,5 +132,5 @@ def _lay_rows(rows: list[Any], said: Iterable[OffsetFetchResponsePartitions], is
 
 
 def unstable_row(index: int) -> OffsetFetchResponsePartitions:
-    """What is told of a partition whose offset is being decided."""
+    """The row of a partition whose offset is being decided."""
     return OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -70,7 +70,7 @@ class ProduceCall:
     upstream_version: int
     timeout_ms: int
     client_id: str | None
-    #: Use ``parts``. Those of a request that went on as it stands are made when it is not answered as it stands.
+    #: Use ``parts``. Those of a request that was forwarded unchanged are made if its response has to change.
     _parts: list[PartitionCall] = field(default_factory=list)
     #: What is noted of it for retries; None for acks=0, which has no answer.
     owed: PendingProduce | None = None
@@ -78,7 +78,7 @@ class ProduceCall:
     open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
-    #: Its batches, if it went on as it stands.
+    #: Its batches, if it was forwarded unchanged.
     whole: Sequence[Send] = ()
 
     @property

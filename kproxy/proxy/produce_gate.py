@@ -122,7 +122,7 @@ class ProduceGate:
             capture = self._ctx.services.implicit_transactions.of(self._ctx.client.client_id)
             if capture is not None:
                 return self._capture(slot, frame, layout, capture)
-        # whose transactions are kproxy's may change: such requests are looked at whole, each time
+        # whose transactions are kproxy's may change: such requests are examined in full, each time
         self._shape = None if layout.transactional else RequestShape(frame, layout, slot.api_version)
         self._shape_upstream = upstream
         return self._produce(slot, frame, layout, upstream)
@@ -197,7 +197,7 @@ class ProduceGate:
         return old[1]
 
     def forget_shape(self) -> None:
-        """Takes note that the next request has to be looked at whole, whatever the last one looked like."""
+        """Has the next request examined in full, whatever the last one looked like."""
         self._shape = None
 
     def drop(self) -> None:
@@ -274,7 +274,7 @@ class ProduceGate:
     def _sent_whole(
         self, member: ProducerConnection, call: ProduceCall, frame: bytearray, layout: ProduceLayout, counts: list[int]
     ) -> bool:
-        """Whether a request went on as it stands, as nearly all do."""
+        """Whether a request was forwarded unchanged, as nearly all are."""
         group = self.producer.accept_whole(call, frame, layout, counts)
         if group is None:
             return False
@@ -367,13 +367,13 @@ class ProduceGate:
         return None if layout is None or layout.acks == 0 else self._due(layout)
 
     def waits(self, frame: bytearray) -> None:
-        """Takes note that a request has to wait, so that none overtakes it over another connection."""
+        """Records that a request has to wait, so that none overtakes it over another connection."""
         layout = self._layout_of(frame) if self.member is not None else None
         if layout is not None and layout.acks != 0 and self.member is not None:
             self.member.waits({(place.topic, place.partition) for place in layout.partitions})
 
     def waits_no_more(self) -> None:
-        """Takes note that it was taken, or answered without."""
+        """Records that it was accepted, or answered without being accepted."""
         if self.member is not None:
             self.member.waits_no_more()
 
@@ -553,7 +553,7 @@ class ProduceGate:
         self.producer.calls.clear()
 
     def recovered(self) -> None:
-        """Notes that every fate is definite; goes on with what waits."""
+        """Records that every outcome is known; continues with what waits."""
         self.recovering = False
         self.producer.recount()
         if self._link.connected:

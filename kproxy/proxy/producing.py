@@ -1,8 +1,8 @@
-"""Produce (0), all versions: stamping, the order of what is in flight, and the answers.
+"""Produce (0), all versions: stamping, the order of batches in flight, and the responses.
 
-A request becomes a call: one upstream request as it stands, stamped in place, where the versions on both sides agree;
-or several that are built anew, where a message set of magic 0 or 1 was converted. A call is answered when each of its
-batches has a definite fate.
+A request becomes a call: one upstream request, stamped in place, where the versions on both sides agree; or several new
+ones, where a message set of magic 0 or 1 was converted. A call is answered when the outcome of each of its batches is
+known.
 """
 
 from collections import Counter, deque
@@ -32,7 +32,7 @@ class Producer:
     def __init__(self, max_in_flight: int, count_converted: Callable[[str, int, int, int], None]) -> None:
         """``max_in_flight``: batches of a partition.
 
-        ``count_converted(direction, magic, batches, records)`` is told of each conversion.
+        ``count_converted(direction, magic, batches, records)`` is called for each conversion.
         """
         self.lane: Lane | None = None
         self._max_in_flight = max_in_flight
@@ -259,7 +259,7 @@ class Producer:
         return not clean
 
     def _settled_refusal(self, send: Send) -> bool:
-        """Settles a refusal at once where nothing else is held on its track and no copy may be on its way."""
+        """Settles a refusal at once where nothing else is held on its track and no copy may be in flight."""
         if send.fate is not Fate.REFUSED or len(send.track.sends) > 1 or send.ever_open:
             return False
         send.track.refuse(send, send.error_code)

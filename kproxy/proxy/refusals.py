@@ -1,8 +1,8 @@
 """Partitions whose next requests are refused unsent.
 
-A client that sends several requests before it reads an answer has sent more behind the one that was refused; were they
-taken, they would overtake its retry. And librdkafka has the next request ready while it waits for an answer, and sends
-it before it repeats what was refused, also with one request in flight.
+A client that sends several requests before it reads a response has sent more after the one that was refused. If they
+were accepted, they would overtake its retry. librdkafka, even with one request in flight, has the next request ready
+while it waits for a response, and sends it before it repeats the refused one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,13 +16,13 @@ from kproxy.dedup.refused import Refused
 
 @dataclass(slots=True)
 class _Refusal:
-    """A refusal that a client is told."""
+    """A refusal that a client receives."""
 
     error_code: int
     refused: Refused
     #: So many requests more that its client had ready are refused.
     left: int
-    #: On this connection: what comes before it is told is refused, however much it is.
+    #: On this connection: all requests that arrive before the client is answered are refused.
     here: bool
 
     def overtakes(self, empty_at: float, records: Sequence[Digest]) -> bool:
@@ -58,9 +58,9 @@ class Refusals:
         self.some = True
 
     def told(self, key: TrackKey, error_code: int, refused: Refused, depth: int, *, here: bool = True) -> None:
-        """Takes note of a refused request; ``here``: on this connection.
+        """Records a refused request; ``here``: on this connection.
 
-        ``depth``: so many requests its client has been seen to send before it reads an answer; it may have as many
+        ``depth``: so many requests its client has been seen to send before it reads a response; it may have as many
         ready.
         """
         before = self._told.get(key)
@@ -77,10 +77,11 @@ class Refusals:
         records: Callable[[TrackKey], Sequence[Digest]],
         refuse: Callable[[TrackKey], Refused],
     ) -> dict[TrackKey, int]:
-        """The errors for a request that came behind ``empty_at``, when its connection was last empty; none to take it.
+        """The errors for a request that arrived after ``empty_at``, when its connection was last empty; none to accept
+        it.
 
         ``depth``: as for ``told``. ``records``: those of the request for a partition; none if they can't be read.
-        ``refuse`` notes for the producer's other connections that the request is refused for a partition.
+        ``refuse`` records for the producer's other connections that the request is refused for a partition.
         """
         errors = {key: self._check(key, empty_at, depth, records, refuse) for key in keys}
         self.some = bool(self._to_tell or self._told)

@@ -1,7 +1,7 @@
 """Which release of Kafka a broker is most like, as far as its ApiVersions answer tells.
 
-With KRaft the newest metadata.version that it supports names its release (Kafka's ``MetadataVersion``). Others are told
-by what they serve: each release added an API or a version.
+With KRaft the newest metadata.version that it supports names its release (Kafka's ``MetadataVersion``). Others are
+recognized by what they serve: each release added an API or a version.
 """
 
 from bisect import bisect_right

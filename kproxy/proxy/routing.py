@@ -1,4 +1,4 @@
-"""The brokers of a cluster, and the addresses of kproxy behind which a client meets each of them."""
+"""The brokers of a cluster, and kproxy's address for each of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Address(NamedTuple):
-    """A host name or IP address (no brackets) and a TCP port; as text an IPv6 host stands in brackets."""
+    """A host name or IP address (no brackets) and a TCP port; as text an IPv6 host is in brackets."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class Address(NamedTuple):
 
 @dataclass(slots=True)
 class Broker:
-    """One broker: where it is, what it serves, and the port of kproxy that stands for it."""
+    """One broker: where it is, what it serves, and kproxy's port for it."""
 
     node_id: int
     address: Address
@@ -79,7 +79,7 @@ class ClusterMap:
     brokers: dict[int, Broker] = field(default_factory=dict)
     #: The brokers that the last answer to the shell named: those that are up.
     members: set[int] = field(default_factory=set)
-    #: What clients are told to connect to; None: the address that they connected to.
+    #: The address that clients are given; None: the address that they connected to.
     advertised_host: str | None = None
     #: Advertised port minus bound port, the same for all listeners.
     port_shift: int = 0
@@ -87,13 +87,13 @@ class ClusterMap:
     host_pattern: str | None = None
     #: The port of these names; None: the one that is listened on.
     one_port: int | None = None
-    #: Ids of kproxy's own topics that any client was told: Produce v13 and later name topics by id (KIP-516).
+    #: Ids of kproxy's own topics that any client received: Produce v13 and later name topics by id (KIP-516).
     own_topic_ids: set[bytes] = field(default_factory=set)
     #: Names of topics by their ids, as far as a Metadata answer gave them.
     topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def learn_name(self, topic_id: bytes, name: str) -> None:
-        """Takes note of a topic's name, if it has an id at all (KIP-516)."""
+        """Records a topic's name, if it has an id at all (KIP-516)."""
         if name and any(topic_id) and topic_id not in self.topic_names:
             if len(self.topic_names) >= _MOST_NAMES:
                 self.topic_names.clear()
@@ -109,9 +109,10 @@ class ClusterMap:
         return news
 
     def coordinator(self, transactional_id: str) -> int:
-        """The broker whose port stands for kproxy as the coordinator of an id: the same one as long as it is up; or -1.
+        """The broker whose port serves as the coordinator of an id that kproxy coordinates: constant while it is up; or
+        -1.
 
-        Clients that ask again and again (kafkajs) would else have many connections to their coordinator.
+        Otherwise clients that repeat the request (kafkajs) would have many connections to their coordinator.
         """
         ports = [node_id for node_id in self.members if self.brokers[node_id].port is not None]
         return max(ports, key=lambda node_id: (crc32(f"{transactional_id}/{node_id}".encode()), node_id), default=-1)

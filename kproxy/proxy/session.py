@@ -106,14 +106,14 @@ class Session:
     ) -> None:
         """``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
 
-        ``traces`` are told of each request; None: nobody is.
+        ``traces`` receive each request; None: no tracing.
         """
         self._ctx = ctx
         self._stats = stats
         self._client_id: bytes | None = None
         #: The name under which the client's software is counted.
         self._software = stats.software.came()
-        #: A frame that may have to be offered again, and what may go on of it.
+        #: A frame that may have to be offered again, and what is forwarded of it.
         self._screening: tuple[bytearray, Screening] | None = None
         self._link = link = Link(stats)
         link.meter = ctx.meter
@@ -306,7 +306,7 @@ class Session:
         return need
 
     def _screened(self, slot: Slot, frame: bytearray, access: Access) -> bytearray | None:
-        """What may go on of a request; None if nothing may."""
+        """What is forwarded of a request; None if nothing is."""
         access.renew(self._ctx.client.principal, self._ctx.client.client_id)
         if self._screening is None or self._screening[0] is not frame:
             self._screening = frame, screen(access, frame, self._ctx.policy.max_request_elements)
@@ -564,7 +564,7 @@ class Session:
     def resume(
         self, waiting: WaitForLog, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
     ) -> WaitForLog | None:
-        """Goes on with an answer that had to wait, or says what it waits for now; may be called before its time."""
+        """Continues a response that had to wait, or returns what it waits for now; may be called early."""
         self._link.now = self._ctx.now = now
         self._ctx.pipelines = bool(self._link.expected)
         answer = waiting.handler.resume(self._ctx, waiting.exchange, told)

@@ -75,7 +75,7 @@ class Link:
         self.empty_at = 0.0
         #: What the client uses of its quotas; None: it has none.
         self.meter: Meter | None = None
-        #: Is told of each request that leaves the order: its slot, the time and the bytes of its answer.
+        #: Called for each request that leaves the order: with its slot, the time and the bytes of its response.
         self.trace: Callable[[Slot, float, int], None] | None = None
         #: The client's connection has to end, once ``to_client`` is written.
         self.finished = False
@@ -106,7 +106,7 @@ class Link:
         self.flush()
 
     def _complete(self, slot: Slot) -> None:
-        """Does to an answer what has to be done before it leaves; who used too much is told so, and not heard."""
+        """Completes a response before it is sent. A client over its quota gets a throttle time and is muted."""
         answer = b"" if slot.silent or slot.answer is None else b"".join(slot.answer)
         if slot.finish is not None and answer:
             answer = slot.finish(answer)

@@ -38,9 +38,9 @@ class Slot:
     streamed: int = 0
     #: What has to be done to the answer before it leaves.
     finish: Callable[[bytes], bytes] | None = None
-    #: What a trace tells of it; None if it is not traced, or nothing is known.
+    #: Its attributes in a trace; None if it is not traced, or nothing is known.
     traced: Traced | None = None
-    #: No answer could be had: the connection ends when its turn comes.
+    #: There is no response: the connection ends when its turn comes.
     failed: bool = False
 
 

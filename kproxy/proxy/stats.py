@@ -14,7 +14,7 @@ from kproxy.proxy.software import SoftwareCounts
 from kproxy.proxy.transaction_stats import TransactionStats
 
 OTHER_CLIENTS = "(other)"
-"""Stands for all clients beyond ``legacy_clients_max``, both as client.id and as software."""
+"""Counts all clients beyond ``legacy_clients_max``, both as client.id and as software."""
 
 _LABEL_LIMIT = 128
 _REFUSALS = (

@@ -1,4 +1,4 @@
-"""What a trace is told of requests and transactions, and what it takes from records: facts only, no spans."""
+"""What traces receive of requests and transactions, and what is read from records: facts only, no spans."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kproxy.proxy.slots import Slot
 
 
-#: Of a request so many partitions are told, and the first records of so many are looked at.
+#: So many partitions of a request are recorded, and the first records of so many are read.
 MOST_PLACES: Final = 32
 _MOST_BATCHES: Final = 8
 _MOST_HEADERS: Final = 32
@@ -87,7 +87,7 @@ class NoTraces:
 
 
 def traced_produce(frame: bytearray, layout: ProduceLayout, transactional_id: str | None = None) -> Traced:
-    """What a Produce frame tells. Only the first record of a batch is looked at, and nothing is unpacked for it."""
+    """What a Produce frame contains, for traces. Reads only the first record of a batch, and decompresses nothing."""
     found: dict[TraceParent, None] = {}
     for place in layout.partitions[:_MOST_BATCHES]:
         # To look for the word costs next to nothing; to go from field to field does.
@@ -125,7 +125,7 @@ def parse_traceparent(value: bytes) -> TraceParent | None:
 
 def _headers(batch: memoryview) -> Iterator[tuple[bytes, bytes]]:
     _, pos = read_varint(batch, _RECORDS_AT)  # the record's length
-    _, pos = read_varint(batch, pos + 1)  # behind its attributes the time
+    _, pos = read_varint(batch, pos + 1)  # the time follows its attributes
     _, pos = read_varint(batch, pos)  # the offset
     for _ in ("key", "value"):
         size, pos = read_varint(batch, pos)

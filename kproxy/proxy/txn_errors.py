@@ -1,9 +1,9 @@
-"""Which error of a transaction each version of each request can carry, and what is said in its place before.
+"""Which error of a transaction each version of each request can carry, and what is sent in its place before.
 
 Sources: the notes on versions in Kafka's message definitions (KIP-588 PRODUCER_FENCED, KIP-890 TRANSACTION_ABORTABLE),
-``KafkaApis`` and ``ReplicaManager.appendRecordsWithTransactionVerification`` for what stands in for them. Where Kafka
-would say INVALID_TXN_STATE in place of TRANSACTION_ABORTABLE to a request that clients take for their end, an error
-stands here that lets them abort and go on: UNKNOWN_PRODUCER_ID (KIP-360), for offsets UNKNOWN_MEMBER_ID (KIP-447).
+``KafkaApis`` and ``ReplicaManager.appendRecordsWithTransactionVerification`` for the substitutes. Where Kafka would
+send INVALID_TXN_STATE in place of TRANSACTION_ABORTABLE to a request for which clients treat it as fatal, this module
+has an error that lets them abort and continue: UNKNOWN_PRODUCER_ID (KIP-360), for offsets UNKNOWN_MEMBER_ID (KIP-447).
 """
 
 from collections.abc import Mapping

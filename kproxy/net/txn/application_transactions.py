@@ -25,7 +25,7 @@ _UNKNOWN_POSITION: Final = "kproxy has begun: the consumer may be ahead of its c
 
 
 class ApplicationTransaction(ManagedTransaction):
-    """One transaction of an application; it begins when the one before it is over."""
+    """One transaction of an application; it begins when the one before it has ended."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ApplicationTransaction(ManagedTransaction):
         return await super().write(batches, refused=refused, accepted=accepted)
 
     async def begin(self) -> None:
-        """Takes the transactional id, once the transaction before is over. TxnError."""
+        """Takes the transactional id, once the transaction before has ended. TxnError."""
         async with self._beginning:
             if self._producer != NOBODY:
                 return
@@ -101,7 +101,7 @@ class ApplicationTransaction(ManagedTransaction):
 
 
 class Application:
-    """One application: its transactions, one behind another."""
+    """One application: its transactions, one after another."""
 
     def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Until its consumer is known to be at its committed offsets nothing is committed."""
@@ -119,7 +119,7 @@ class Application:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost if it is forgotten: it is made anew when it is met again."""
+        """Whether nothing is lost if it is forgotten: it is rebuilt from the next request of its clients."""
         return not (self.current.written or self._ending or self._consumers)
 
     def parties(self) -> set[int]:
@@ -174,7 +174,7 @@ class Application:
     # -- connections
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note of the end of a connection, of a producer or of the consumer."""
+        """Records the end of a connection, of a producer or of the consumer."""
         for turn in (*self._ending, self.current):
             turn.closed(connection, received_all=received_all)
         if connection in self._consumers:
@@ -222,6 +222,6 @@ class ApplicationsByRule:
         return set().union(*(application.parties() for application in self._applications.values()))
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note of the end of a connection."""
+        """Records the end of a connection."""
         for application in self._applications.values():
             application.closed(connection, received_all=received_all)

@@ -14,7 +14,7 @@ from kproxy.net.network import Network
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.txn.txn_error import TxnError
 
-#: What a broker said is carried on by this process's own clock for so long: it stands still while a machine sleeps.
+#: For so long this process's own clock continues from a broker's time: it stops while a machine sleeps.
 _FRESH_SECONDS: Final = 1.0
 _UNKNOWN: Final = -1
 
@@ -25,7 +25,7 @@ class BrokerTime:
     def __init__(self, network: Network) -> None:
         """``network``: its wall clock counts until a broker has told its time."""
         self._network = network
-        #: trio's clock when the append was sent, and the broker's time behind that.
+        #: trio's clock when the append was sent, and the broker's time after it.
         self._told: tuple[float, int] | None = None
 
     def heard(self, sent_at: float, append_time_ms: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("kproxy.transactions")
 
-#: Claims in a row that were lost to others, before the client is asked to come again.
+#: Claims in a row that were lost to others, before the client has to retry.
 _MOST_CLAIMS = 10
 _FOREIGN: Final = (
     "the log holds what this kproxy does not understand (a newer one wrote it: upgrade), or its beginning is lost; "
@@ -141,9 +141,9 @@ class ClaimKeeper:
         return NOBODY
 
     async def end_open(self, since: Ongoing) -> None:
-        """Aborts what has been open since then, and is not prepared, by a claim; TxnError.
+        """Aborts, by a claim, what has been open since then and is not prepared; TxnError.
 
-        Where it is over by now a claim would only fence who goes on with the id.
+        If it has ended by now, a claim would only fence the current owner of the id.
         """
 
         async def same(view: IdView | None) -> Producer:
@@ -202,7 +202,7 @@ class ClaimKeeper:
         return producer
 
     async def append(self, body: Message) -> IdView | None:
-        """Appends under the claim; the view behind the record or, where its fate is not known, at the log's end."""
+        """Appends under the claim; the view after the record or, if its outcome is unknown, at the end of the log."""
         return self.view if await self._append(self._tools.log.append, body) else await self.read_to_end()
 
     async def announce(self, body: Message) -> bool:

@@ -33,7 +33,7 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 
 
 class ControlService:
-    """Begins transactions for clients of this kproxy, decides them, and tells of those of all."""
+    """Begins and decides transactions for clients of this kproxy, and describes those of all instances."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class ControlService:
         told: Participants,
         cluster: Cluster,
     ) -> None:
-        """``begun`` is what connections ask where a client's requests go. ``native``: has what the brokers decide.
+        """``begun``: what connections ask where a client's requests go. ``native``: transactions that brokers decide.
 
-        ``told``: what the brokers are asked and told of members whose data they keep.
+        ``told``: asks and informs the brokers about members whose data they keep.
 
-        ``read_all`` reads all of the log that there is. OSError, RemoteProtocolError if that can't be had.
+        ``read_all`` reads all of the log that there is. It raises OSError or RemoteProtocolError if it can't.
         """
         self._coordinator = coordinator
         self._native = native
@@ -234,7 +234,7 @@ class ControlService:
     async def reject(self, producer_id: int) -> None:
         await self._rejects.reject(producer_id)
 
-    # -- what is told
+    # -- descriptions
 
     async def list(self) -> Sequence[Listed]:
         await self._asked(self._read_all)

@@ -88,7 +88,7 @@ class Coordinator:
         return any(rule.home.is_broker for rule in self._config.transactions_home)
 
     def is_at_broker(self, transactional_id: str) -> bool:
-        """Whether the broker decides. What a former kproxy left open there stays so until its time is over."""
+        """Whether the broker decides. What a former kproxy left open there stays open until its time-out."""
         return home_of(self._config.transactions_home, transactional_id).is_broker
 
     def leave(self) -> None:

@@ -24,8 +24,8 @@ from kproxy.txn.logged_group_offsets import undecided, unmirrored
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
 
-#: A decision is waited for as long where a client can't be told of it. The answers to its heartbeats wait behind this
-#: one, and its session may be no longer than 6 s (group.min.session.timeout.ms); it asks again.
+#: How long a decision is awaited where the client can't be answered that it is pending. The client's heartbeats wait
+#: for this response, and its session may be as short as 6 s (group.min.session.timeout.ms). The client retries.
 _WAIT_SECONDS: Final = 4.0
 #: A commit waits as long for the log to be read.
 _COMMIT_SECONDS: Final = 5.0
@@ -48,10 +48,10 @@ class GroupAsks:
         end_left: Callable[[str], None],
         stable: "Callable[[Collection[str], Collection[TopicPartition] | None], Awaitable[None]] | None" = None,
     ) -> None:
-        """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that can't be done.
+        """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that fails.
 
-        ``end_left`` has ended what is open of a group and whose client is gone. ``stable`` waits for transactions of
-        the brokers' own, where kproxy has any; OSError.
+        ``end_left`` has ended what is open of a group and whose client is disconnected. ``stable`` waits for
+        transactions of the brokers' own, where kproxy has any; OSError.
         """
         self._stable = stable
         self._cluster = cluster
@@ -65,7 +65,7 @@ class GroupAsks:
     async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
         """What the log says of the groups that the broker may not know.
 
-        The broker is to be asked behind this: what the log says no more by then, it has.
+        Ask the broker after this: an offset that is no longer in the log by then has been written to the broker.
         """
         try:
             await self._read_to_end()
@@ -85,7 +85,7 @@ class GroupAsks:
     async def before_commit(self, ask: BeforeOffsetCommit) -> OffsetFetchResponse:
         """What was committed before has reached the broker; nobody can write it there again.
 
-        While the log can't be read, groups that are in no transaction as far as it is known go on.
+        While the log can't be read, groups that are in no known transaction continue.
         """
         try:
             if await self._is_read():
@@ -132,7 +132,7 @@ class GroupAsks:
         return OffsetFetchResponseGroup(group_id, list(topics.values()))
 
     async def _name(self, said: Sequence[OffsetFetchResponseGroup]) -> None:
-        """Fills in the topics' ids; topics that are gone are left out."""
+        """Fills in the topics' ids; deleted topics are left out."""
         names = dict.fromkeys(topic.name for group in said for topic in group.topics)
         if not names:
             return

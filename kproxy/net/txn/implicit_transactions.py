@@ -80,6 +80,6 @@ class ImplicitTransactions:
         return Parties(connections, {capture.client_id for capture in begun})
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note of the end of a connection; ``received_all``: its client surely has had every answer."""
+        """Records the end of a connection; ``received_all``: its client surely has every response."""
         self.begun.closed(connection, received_all=received_all)
         self._applications.closed(connection, received_all=received_all)

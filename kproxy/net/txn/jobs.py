@@ -1,4 +1,4 @@
-"""Work that goes on when the client that asked for it has gone: half a decision is none."""
+"""Work that continues when the client that asked for it has disconnected: half a decision is none."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -36,7 +36,7 @@ class _Job(Generic[T]):
             log.exception("transaction failed; this is a bug of kproxy, please report it")
             self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except BaseException:
-            # who still waits must not take it for done
+            # a task that still waits must not treat it as done
             self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
             raise
         finally:
@@ -80,7 +80,7 @@ class Jobs:
 
     @staticmethod
     async def within(work: Callable[[], Awaitable[T]]) -> T:
-        """Does what is a part of work that was begun, and costs no task: its errors are told alike. TxnError."""
+        """Does a part of work that has begun, without a task of its own; its errors become the same ones. TxnError."""
         job = _Job(work)
         await job.run()
         return job.outcome()

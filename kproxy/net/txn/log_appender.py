@@ -60,7 +60,7 @@ class AppendFenced(AppendError):
 
 
 class AppendRefused(AppendError):
-    """Nothing was written, and no attempt is on its way."""
+    """Nothing was written, and no attempt is in flight."""
 
 
 class AppendUnknown(AppendError):
@@ -72,7 +72,7 @@ class _Attempts:
     """What is known of the attempts to append one batch."""
 
     error_code: int = int(ErrorCode.LEADER_NOT_AVAILABLE)
-    #: One that is over may be in the log, or may yet come to it.
+    #: One that has ended may be in the log, or may still reach it.
     open: bool = False
     #: So may the one that is under way.
     sent: bool = False
@@ -181,7 +181,7 @@ class LogAppender:
 
     @staticmethod
     def _judge(partition: int, attempts: _Attempts) -> None:
-        """Takes note of what an error says of an attempt; an AppendError if there is to be no other one."""
+        """Evaluates the error of an attempt; an AppendError if there is to be no further attempt."""
         error, fate = attempts.error_code, fate_of(attempts.error_code)
         if attempts.sent and fate is Fate.OPEN:
             attempts.open = True

@@ -19,7 +19,7 @@ class LogBatch(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the batch."""
+        """The offset after the batch."""
         return self.header.base_offset + self.header.last_offset_delta + 1
 
 

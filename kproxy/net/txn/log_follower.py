@@ -37,8 +37,8 @@ _END: Final = list_offsets(LATEST, oldest=5)
 class LogFollower:
     """One long poll at a time to each leader, over a connection of its own; the records go to a sink.
 
-    Nothing is passed over, whatever happens: a log that is not the one that was read is read anew, from its start; what
-    can't be read is asked for again until it can.
+    No record is skipped, whatever happens. A log that is not the one that was read is read again from its start. What
+    can't be read is requested again until it can.
     """
 
     def __init__(self, cluster: Cluster, config: Config, topic: OwnTopic, sink: LogSink) -> None:
@@ -52,7 +52,7 @@ class LogFollower:
         self.losses: Counter[str] = Counter()
         self._polls = LogPolls(cluster, config, topic, self._announce, self.lost)
         self._loaded = trio.Event()
-        #: Rises with whatever is told to the sink.
+        #: Rises with each event that the sink receives.
         self.version = 0
         self._changed = trio.Event()
 
@@ -124,7 +124,7 @@ class LogFollower:
     async def read_to_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """As ``read_to_end``, of many partitions, whose leaders are asked once each.
 
-        What is read anew meanwhile is asked for again: when this returns, all of it has been applied.
+        A partition that is read again meanwhile is waited for: when this returns, all of it has been applied.
         """
         ends: dict[int, int] = {}
         wanted = left = [self._parts[index] for index in partitions]

@@ -1,7 +1,7 @@
 """One transactional id as this instance owns it: begin, write, decide; each step counts when the log shows it.
 
-prepare (a state that lets nothing else in) -> append -> complete (what the view says behind the record). What a broker
-answers to an append decides nothing, nor what the client is told; the view does.
+prepare (a state that admits nothing else) -> append -> complete (what the view says after the record). The broker's
+response to an append decides nothing, nor does the response to the client; the view does.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -147,7 +147,7 @@ class LogOwner:
             raise
 
     async def adopt(self, view: IdView) -> None:
-        """Coordinates the id for a client whose former coordinator is gone; aborts what was open there. TxnError."""
+        """Coordinates the id for a client whose former coordinator has ended; aborts what was open there. TxnError."""
         async with self._lock:
             await self._continue(view)
 
@@ -185,7 +185,7 @@ class LogOwner:
     # -- a transaction begins, and grows
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """AddPartitionsToTxn. The log is told with the first data, of all that has joined by then."""
+        """AddPartitionsToTxn. All partitions that have joined by then are written to the log with the first data."""
         self.id.refuse_pending()
         async with self._lock:
             self._admit(request)
@@ -194,7 +194,7 @@ class LogOwner:
             transaction.joined.update(places)
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """AddOffsetsToTxn: adds the group, whose offsets the log is told when they come. TxnError."""
+        """AddOffsetsToTxn: adds the group, which is written to the log with its offsets. TxnError."""
         self.id.refuse_pending()
         async with self._lock:
             self._admit(request)
@@ -234,7 +234,7 @@ class LogOwner:
         if view is None or open_part is None or view.verdict(open_part) is Verdict.UNDECIDED:
             await self.keeper.claim_again()
         else:
-            self.keeper.claim = None  # to claim now would abort what goes on elsewhere
+            self.keeper.claim = None  # a claim now would abort a transaction of another instance
         self._drop_transaction("failed")
         return self.id.doom(why)
 
@@ -364,7 +364,7 @@ class LogOwner:
             return self.keeper.client
 
     def _refuse_overtaken(self) -> None:
-        """TxnError (PRODUCER_FENCED) where another producer took the id while this abort was on its way."""
+        """TxnError (PRODUCER_FENCED) where another producer took the id while this abort was in flight."""
         if self.keeper.view is not None and self.keeper.view.client != self.keeper.client:
             raise self.id.replaced()
 
@@ -392,7 +392,7 @@ class LogOwner:
         return self._turn_to_abort("the client aborted the transaction")
 
     def _was_told_of_doom(self, committed: bool, also: DecisionScope) -> bool:
-        """Whether who decides aborts what kproxy had to abort before: only then may the rest go on without it."""
+        """Whether this aborts what kproxy had to abort before: only after such an abort may the client continue."""
         view = self.keeper.view
         last = view.last if view is not None and view.is_doomed else None
         return not committed and also.reason == ASKED and last is not None and last.reason == DOOMED
@@ -423,7 +423,7 @@ class LogOwner:
                 transaction, why, bumps and as_asked, beside if as_asked else NOTHING_BESIDE
             )
         except BaseException:
-            # what became of it has to be found out before anybody is told; nothing goes on before
+            # its outcome has to be known before any response; nothing proceeds before
             self.keeper.claim, self._undecided = None, transaction
             self._close("failed")
             self._abandon()
@@ -565,7 +565,7 @@ class LogOwner:
         return self._turn_to_abort("the transaction was aborted by hand")
 
     async def _follow(self, client: Producer | None) -> IdView:
-        """What the log says now; where another claim holds, this goes on in the name of that one. TxnError."""
+        """What the log says now; if another claim holds, this owner continues under that one. TxnError."""
         view = await self.keeper.read_to_end()
         if view is None or view.claim is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "the log does not know the transactional id")
@@ -616,7 +616,7 @@ class LogOwner:
         return transaction is not None and now > transaction.began_at + self.keeper.timeout_ms / 1000
 
     async def give_up(self, client: Producer, why: str) -> None:
-        """Aborts this client's open transaction by a claim, on somebody else's behalf; its client is told why."""
+        """Aborts this client's open transaction by a claim, on somebody else's behalf; its client gets the reason."""
         self._refuse_while_deciding()
         if self.transaction is None or client != self.keeper.client:
             return

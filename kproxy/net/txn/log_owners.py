@@ -62,7 +62,7 @@ class LogOwners:
         self._jobs = jobs
         self._owners: dict[str, LogOwner] = {}
         self._taking_over = trio.Lock()
-        #: Set when kproxy stops: nobody begins anew here.
+        #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
         self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
@@ -142,9 +142,10 @@ class LogOwners:
             return self._owners.setdefault(transactional_id, owner)
 
     def _is_silent(self, view: IdView) -> bool:
-        """Whether nothing was heard of an id for longer than a transaction may take: its kproxy is gone, or idle.
+        """Whether an id had no record for longer than a transaction may take: its kproxy has ended, or is idle.
 
-        By this instance's own clock, from when it saw the last record: brokers' clocks may show any other time.
+        Measured by this instance's own clock, from when it read the last record: brokers' clocks may show any other
+        time.
         """
         assert view.claim is not None
         return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS)
@@ -166,15 +167,15 @@ class LogOwners:
     def _now_ms(self) -> int:
         return int(self._tools.cluster.network.wall() * 1000)
 
-    # -- clients that are gone
+    # -- clients that have disconnected
 
     def closed(self, connection: int) -> None:
-        """Takes note that a client's connection has ended."""
+        """Records that a client's connection has ended."""
         for owner in self._owners.values():
             owner.id.closed(connection)
 
     def end_left(self, group_id: str) -> None:
-        """Aborts what clients have left open here that are gone, and what a group waits for."""
+        """Aborts what disconnected clients have left open here, and what a group waits for."""
         for view, _, _ in list(self._tools.log.views.undecided_offsets(group_id)):
             owner = self._owners.get(view.transactional_id)
             if owner is not None and owner.id.is_left:
@@ -239,7 +240,7 @@ class LogOwners:
         return not (view.expired or view.prepared) and now_ms > last_ms
 
     def end_overdue(self, view: IdView) -> None:
-        """Aborts a transaction whose kproxy is gone, by a claim that leaves the id to its client's own instance."""
+        """Aborts a transaction whose kproxy has ended, by a claim that leaves the id to its client's own instance."""
         assert view.claim is not None
         since = view.open_since()
         assert since is not None

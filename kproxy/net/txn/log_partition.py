@@ -16,7 +16,7 @@ class LogSink(Protocol):
     """What takes the records of the transaction log, in the order of each partition."""
 
     def restart(self, partition: int, start: int) -> None:
-        """What was told of the partition is void: it is read anew from its log start ``start`` on."""
+        """All that was reported of the partition is void: it is read again from its log start ``start`` on."""
 
     def apply(
         self,
@@ -51,7 +51,7 @@ class LogPartition:
         self.end = 0
         #: The leader epoch of the batch before ``position``; -1 if unknown.
         self.fetched_epoch = -1
-        #: It has to be read anew from its start.
+        #: It has to be read again from its start.
         self.stale = True
         #: How often it was.
         self.restarts = 0
@@ -59,7 +59,7 @@ class LogPartition:
         self.log_start = 0
         #: When it last had records, as a number that rises over all partitions.
         self.fed = 0
-        #: A damaged batch at this position was told of.
+        #: A damaged batch at this position was reported.
         self.damaged_at: int | None = None
         self._waiting: dict[trio.Event, int] = {}
 
@@ -69,7 +69,7 @@ class LogPartition:
         return max(0, self.end - max(0, self.position))
 
     def ask(self, leader: Address | None, epoch: int) -> None:
-        """Takes note of the leader, and of the epoch in which it leads."""
+        """Sets the leader, and the epoch in which it leads."""
         self.leader, self.leader_epoch = leader, epoch
 
     def restart(self, start: int) -> None:
@@ -102,7 +102,7 @@ class LogPartition:
         return not self.stale and self.position >= offset
 
     async def wait(self, offset: int) -> None:
-        """Sleeps until ``position`` is ``offset`` or beyond, or the partition is read anew."""
+        """Sleeps until ``position`` is ``offset`` or beyond, or the partition is read again."""
         event = trio.Event()
         self._waiting[event] = offset
         try:

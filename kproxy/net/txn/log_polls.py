@@ -38,7 +38,7 @@ class LogPolls:
         announce: Callable[[], None],
         lost: Callable[[int, str], None],
     ) -> None:
-        """``announce`` is called when something was told to the sink.
+        """``announce`` is called when the sink has received something.
 
         ``lost`` is called with a partition that has lost records, and how.
         """
@@ -120,7 +120,7 @@ class LogPolls:
         return self._config.unknown_producer_ids == "reject"
 
     def _recognise(self, found: MetadataResponseTopic) -> None:
-        """Begins anew where the topic is another one of the same name."""
+        """Starts from the beginning where the topic is another one of the same name."""
         self._gone_since = None
         if any(found.topic_id) and found.topic_id != self._topic_id:
             if any(self._topic_id):
@@ -188,7 +188,7 @@ class LogPolls:
             raise RemoteProtocolError("a Fetch answer has no whole batch")
 
     def _check(self, what: str, partition: int, error_code: int) -> bool:
-        """Whether the answer for a partition is none of an error; with one, it is asked for anew."""
+        """Whether the response for a partition has no error; after an error the partition is fetched again."""
         if not error_code:
             return True
         part = self._parts[partition]
@@ -197,7 +197,7 @@ class LogPolls:
             part.stale = True
         self._lose([part])
         if part.stale:
-            return False  # nothing is refused: what was lost is reported when the partition is read anew
+            return False  # nothing is refused: the loss is reported when the partition is read again
         try:
             check(what, self._topic.name, error_code)
         except (OSError, Refused) as error:
@@ -227,7 +227,7 @@ class LogPolls:
         return bool(batches) or damage is not None
 
     def failed(self, error: Exception) -> None:
-        """Counts a failure; what will not pass by itself is told of once."""
+        """Counts a failure; a failure that will not pass by itself is logged once."""
         self._cluster.count_error(_KIND)
         if isinstance(error, Refused) and not self._told_refused:
             self._told_refused = True

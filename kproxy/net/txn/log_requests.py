@@ -53,9 +53,10 @@ async def log_records(
 ) -> Iterator[tuple[int, int, FetchResponsePartitionData]]:
     """(partition, error code, what it holds from its position on) for each; waits up to ``wait_ms`` for a record.
 
-    The first batch that is found is given whole, and the others as far as there is room: so what had nothing for
-    longest should come first. A log that is not the one that was read has an error: OFFSET_OUT_OF_RANGE also where the
-    leader lost what was read, UNKNOWN_TOPIC_ID where the topic was made anew. OSError, RemoteProtocolError.
+    The first batch that is found is given whole, and the others as far as there is room. So the partition that had
+    nothing for longest should come first. A log that is not the one that was read gives an error: OFFSET_OUT_OF_RANGE
+    also where the leader lost what was read, UNKNOWN_TOPIC_ID where the topic was recreated. OSError,
+    RemoteProtocolError.
     """
     versions = _FETCH[0], _WITH_IDS if any(topic_id) else _WITH_IDS - 1
     rows = [

@@ -19,10 +19,10 @@ def transaction_topic(cluster: Cluster, config: Config) -> OwnTopic:
 
 
 def transaction_plan(config: Config) -> TopicPlan:
-    """What it is made like.
+    """The settings with which the topic is created.
 
-    Nothing of it is deleted but what a snapshot stands for. The broker sets the timestamps, because it forgets
-    producers by them, and the log is fenced by its producers.
+    Only records that a snapshot replaces are deleted. The broker sets the timestamps, because it forgets producers by
+    them, and the log is fenced by its producers.
     """
     return TopicPlan(
         name=TOPIC,

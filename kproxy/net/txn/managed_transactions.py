@@ -1,10 +1,11 @@
-"""Clients that know nothing of transactions: what they write goes into a transaction that was begun for them.
+"""Clients that know nothing of transactions: their batches go into a transaction that was begun for them.
 
-Such a client sends again what it had no answer for, and nothing in its batches tells the second coming from new data.
-So whatever may make it do so dooms the open transaction: an error, or a connection whose end does not prove that every
-answer was had. An end in good order may be a balancer's, behind which the client had less: so records that came before,
-over another connection, doom it, too. A doomed transaction is aborted and takes no more data, until whoever decides it
-has been told so. A retry can be the second copy of a record in a transaction then, but never in one that is committed.
+Such a client retries each request that got no response, and nothing in its batches distinguishes the retry from new
+data. So whatever may cause a retry dooms the open transaction: an error, or a connection whose end does not prove that
+every response was received. An end in good order may be that of a load balancer, while the client received less. So
+records that arrived before, on another connection, doom the transaction, too. A doomed transaction is aborted and takes
+no more data until the caller that decides it has received that answer. So a retry can be the second copy of a record in
+a transaction, but never in one that is committed.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -31,7 +32,7 @@ log = structlog.get_logger("kproxy.transactions")
 _SWEEP_SECONDS = 1.0
 #: What is larger when it is unpacked is not compared with what came before.
 _MOST_UNPACKED = 1 << 26
-#: A transaction that nobody decides is aborted when its time is over. For as long again its client is told so.
+#: A transaction that nobody decides is aborted after its time-out. For as long again its client gets that answer.
 _TIMES_KEPT = 2
 #: Whoever decides has not heard of it yet: what was prepared beside must not be committed alone meanwhile.
 _BY_ITSELF = DecisionScope(reason=DOOMED)
@@ -53,7 +54,7 @@ class ManagedTransaction:
         self.doomed: str | None = None
         #: Whether it is being decided.
         self.ends = False
-        #: Whether its decision is on its way.
+        #: Whether its decision is in flight.
         self._deciding = False
         self._coordinator = coordinator
         self._producer = NOBODY
@@ -72,7 +73,7 @@ class ManagedTransaction:
         return TxnRequest(self.transactional_id, self._producer, 0, self.client_id)
 
     async def initialize(self) -> None:
-        """Takes the transactional id; whoever had it is fenced, and what was open there is aborted. TxnError."""
+        """Initializes the transactional id: fences its former owner and aborts its open transaction. TxnError."""
         self._producer = await self._coordinator.init_producer_id(
             self.transactional_id, self.timeout_ms, None, self.client_id, MANAGED
         )
@@ -112,9 +113,9 @@ class ManagedTransaction:
         return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
 
     def failed(self, why: str) -> None:
-        """Dooms the open transaction, and has it aborted at once: readers need not wait for who decides it.
+        """Dooms the open transaction, and has it aborted at once: readers need not wait for the caller that decides it.
 
-        Where its decision is on its way already it is too late.
+        While its decision is in flight it is too late for that.
         """
         if self.doomed is None and not self._deciding:
             self.doomed = why
@@ -126,7 +127,7 @@ class ManagedTransaction:
         self._through.unpark_all()
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note of the end of a connection; ``received_all``: its client surely has had every answer."""
+        """Records the end of a connection; ``received_all``: its client surely has every response."""
         if connection in self._connections and not received_all:
             self.failed("a connection of the client ended, which may not have had every answer")
 
@@ -153,15 +154,15 @@ class ManagedTransaction:
         await self._coordinator.prepare(self.request)
 
     async def abort(self, also: DecisionScope = ALONE) -> None:
-        """Aborts what was taken. TxnError if that can't be had now: then a claim or the time-out does it."""
+        """Aborts what was taken. TxnError if that fails now: then a claim or the time-out does it."""
         self.doomed = self.doomed or "it was aborted"
         await self._abort_the_open(also)
         await self._quiet()
-        # what was on its way there may have begun another
+        # batches in flight there may have begun another
         await self._abort_the_open(also._replace(members=None, every=False))
 
     async def _decide(self, decide: Callable[[], Awaitable[object]]) -> None:
-        """Decides it once nothing is on its way, unless it is doomed: then it is aborted."""
+        """Decides it once no batch is in flight, unless it is doomed: then it is aborted."""
         await self._quiet()
         if self.doomed is not None:
             await self._until_aborted()
@@ -180,7 +181,7 @@ class ManagedTransaction:
         await self._abort_the_open(_BY_ITSELF)
 
     async def _abort_the_open(self, also: DecisionScope = ALONE) -> None:
-        async with self._aborting:  # the one that began by itself may be on its way
+        async with self._aborting:  # an abort that began by itself may be running
             if self._producer == NOBODY:
                 return
             try:
@@ -242,7 +243,7 @@ class ManagedTransactions:
 
     @contextmanager
     def beginning(self, capture: ManagedTransaction) -> Iterator[None]:
-        """As ``add``; if what follows fails the capture is gone again."""
+        """As ``add``; if the block fails, the capture is removed."""
         self.add(capture)
         try:
             yield
@@ -263,7 +264,7 @@ class ManagedTransactions:
 
     @contextmanager
     def ending(self, capture: ManagedTransaction) -> Iterator[None]:
-        """Behind it the capture is gone; what its client writes from now on is none of it. TxnError if it ends."""
+        """After the block the capture is removed; its client's later writes are no part of it. TxnError if it ends."""
         if capture.ends:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{capture.transactional_id} is being decided")
         capture.ends = True
@@ -274,7 +275,7 @@ class ManagedTransactions:
             self.remove(capture)
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note of the end of a connection."""
+        """Records the end of a connection."""
         for capture in self._open.values():
             capture.closed(connection, received_all=received_all)
 

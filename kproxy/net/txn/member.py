@@ -106,7 +106,7 @@ class Member:
 
     async def _until_prepared(self, body: Message, sequence: int) -> None:
         for _ in range(_MOST_PREPARES):
-            # under one sequence: however often it is sent, it stands there once
+            # under one sequence: however often it is sent, it is in the log once
             with suppress(AppendError):
                 await self._tools.log.append(self._entry(body), *self.producer, sequence)
             view = await self._keeper.read_to_end()

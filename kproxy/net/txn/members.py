@@ -29,7 +29,7 @@ class Joining(NamedTuple):
 
     transactional_id: str
     name: str
-    #: None: whoever has the id.
+    #: None: the current owner of the id.
     owner: Producer | None
     #: As the client that takes the id where nobody has it.
     client_id: str
@@ -98,7 +98,7 @@ class Members:
         return Producer(await self._tools.new_producer_id() | TXN_BITS, 0)
 
     async def _claim(self, keeper: ClaimKeeper, view: IdView | None, client_id: str, timeout_ms: int) -> None:
-        """Claims a block for whoever has the id; if another does so first, that is as good."""
+        """Claims a block for the current owner of the id; a claim by another one serves as well."""
         client = NOBODY
         if view is None or view.claim is None:
             client = next_client(NOBODY, await self._tools.new_producer_id())

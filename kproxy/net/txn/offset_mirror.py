@@ -61,7 +61,7 @@ class OffsetMirror:
         self._is_full = False
 
     def heard(self, entry: Entry) -> None:
-        """Takes note of each record that changed a view."""
+        """Takes each record that changed a view."""
         if isinstance(entry.body, TransactionMirrored):
             self._unfenced[entry.body.group_id] = None
             if len(self._unfenced) > _MOST_GROUPS:
@@ -94,9 +94,9 @@ class OffsetMirror:
         return group_id in self._unfenced or bool(unmirrored(self._log.views, group_id).commits)
 
     async def settle(self, group_id: str) -> None:
-        """Returns when nothing of a group is unwritten that was committed before, and nobody can write it again.
+        """Returns when all offsets of a group that were committed before are written, and nobody can write them again.
 
-        The log has to be read to its end. OSError, KproxyError if that can't be had.
+        The log has to be read to its end. OSError, KproxyError if that fails.
         """
         async with self._lock(group_id):
             for _ in range(_TRIES):

@@ -1,9 +1,9 @@
 """Offsets that a transaction of kproxy's has committed, written to the broker's own group offsets.
 
-By a transaction of the broker's own, under a transactional id for each group: live groups take it whatever generation
-they are at (they refuse a plain commit of who is no member), and asking for that id anew fences whoever wrote before.
-So nobody who is held up can put a group back: it is fenced by who came behind it. Brokers without transactions, or
-that do not let kproxy have any, get a plain commit, which is not fenced.
+They are written by a transaction of the broker's own, under a transactional id for each group. Live groups accept it in
+any generation (they refuse a plain commit of a non-member). Initializing the id again fences all earlier writers, so no
+delayed writer can move a group back. Brokers without transactions, or that do not let kproxy use them, get a plain
+commit, which is not fenced.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,14 +45,14 @@ _TIMEOUT_MS: Final = 10_000
 _INIT, _ADD, _COMMIT, _END = 4, 3, 3, 3
 #: OffsetCommit before topics are named by ids.
 _PLAIN: Final = 9
-#: The partition is gone, and its offsets with it.
+#: The partition was deleted, and its offsets with it.
 
 
 async def fence(cluster: Cluster, group_id: str) -> Producer | None:
-    """Ends what anybody is writing of a group, and begins anew; None if the broker has no transactions for kproxy.
+    """Ends all writes of a group that are in flight, and begins again; None if kproxy may not use transactions.
 
-    Behind it all is visible that was committed before, and whoever read the log before can't write any more. OSError,
-    RemoteProtocolError if that can't be had.
+    After this, all that was committed before is visible, and no reader of the older log can write any more. OSError,
+    RemoteProtocolError if that fails.
     """
     if ApiKey.TXN_OFFSET_COMMIT not in (await cluster.coordinators.broker(group_id))[1]:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Ask: TypeAlias = Callable[[Collection[TopicPartition], Question[int]], Awaitable[Mapping[TopicPartition, Told[int]]]]
 
-#: Longer than a copy can be on its way to a broker.
+#: Longer than a copy can be in flight to a broker.
 _SWEEP_SECONDS: Final = 600.0
 
 

@@ -71,7 +71,7 @@ class OwnerTools:
     traces: Traces = NoTraces()  # noqa: RUF009  # it has no state
 
     async def new_producer_id(self) -> int:
-        """As brokers give it. TxnError if none can be had."""
+        """As brokers give it. TxnError if none is available."""
         try:
             return await self.cluster.new_producer_id()
         except (OSError, RemoteProtocolError) as error:

@@ -22,17 +22,17 @@ from kproxy.txn.unknown import Met
 
 log = structlog.get_logger("kproxy.unknown_producer_ids")
 
-#: How often is looked; and behind one that was rejected, for readers may meet the next at once.
+#: How often the log is checked; the same after a rejection, for readers may meet the next one at once.
 _LOOK_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
-#: So many are told one by one, each time.
+#: So many are logged one by one, each time.
 _MOST_TOLD: Final = 20
 #: For a rejection with all that precedes it; then it is tried again.
 _REJECT_S: Final = 60.0
 
 
 class Rejects:
-    """Tells of them, and rejects them by itself or when it is asked to."""
+    """Reports them, and rejects them by itself or on request."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Rejects:
         grace_s: float,
         by_itself: bool,
     ) -> None:
-        """``read_all`` reads all of the log that there is; OSError or RemoteProtocolError if that can't be done.
+        """``read_all`` reads all of the log that there is; OSError or RemoteProtocolError if that fails.
 
-        ``by_itself``: without being asked, ``grace_s`` behind the first that was met since the log was read anew, or
+        ``by_itself``: without a request, ``grace_s`` after the first one that was met since the log was read again, or
         since there were none for so long.
         """
         self._log = transactions
@@ -58,7 +58,7 @@ class Rejects:
         self._by_itself = by_itself
         #: Since when each has been unknown, by trio's clock.
         self._since: dict[int, float] = {}
-        #: When the grace began, when there was one last, and how often the log had been read anew.
+        #: When the grace began, when there was one last, and how often the log had been read again.
         self._began: float | None = None
         self._last = 0.0
         self._restarts = -1
@@ -71,9 +71,9 @@ class Rejects:
             wait_s = min(look_s, _LOOK_AGAIN_S) if await self.look() else look_s
 
     async def look(self) -> bool:
-        """Looks once: what the log knows by now is forgotten, what is new is told; whether any was rejected."""
+        """Checks once: forgets what the log knows by now, logs what is new; returns whether any was rejected."""
         met = {one.producer_id: one for one in self._views.unknown}
-        if met:  # before the log is read: what is met behind that may be known behind that
+        if met:  # before the log is read: what is met after that may be known after that
             try:
                 await self._read_all()
             except (OSError, RemoteProtocolError) as error:

@@ -80,9 +80,9 @@ class Transactions:
         succession: Succession | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """Nothing is asked of the brokers before ``run``. ``succession``: from whom it takes over, if from anybody.
+        """No request goes to the brokers before ``run``. ``succession``: the process that this one replaces, if any.
 
-        ``traces`` are told of what begins and ends.
+        ``traces`` receive the begin and end of transactions.
         """
         self._succession = succession or Succession()
         self.views = make_views()
@@ -161,7 +161,7 @@ class Transactions:
         self.reading = Reading(self.views, self, self._stable.stable, self._stable.told, groups)
 
     def leave(self) -> None:
-        """From now on nobody gets a producer id here; what is open goes on to its end."""
+        """From now on no client gets a producer id here; open transactions continue to their end."""
         self.coordinator.leave()
 
     def api(self) -> TransactionApi:

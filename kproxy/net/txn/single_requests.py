@@ -18,7 +18,7 @@ _MOST_CLIENTS: Final = 1_000
 
 
 class _ClientTransaction(ManagedTransaction):
-    """The requests of one client.id, one behind another."""
+    """The requests of one client.id, one after another."""
 
     def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         super().__init__(coordinator, transactional_id, client_id, timeout_ms)
@@ -34,7 +34,7 @@ class _ClientTransaction(ManagedTransaction):
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        accepted()  # who comes next waits behind this one for the lock: there is no checkpoint in between
+        accepted()  # the next one waits for the lock after this one: there is no checkpoint in between
         async with self._turn:
             if refused:
                 raise TxnError(ErrorCode.OPERATION_NOT_ATTEMPTED, "another batch of the request was refused")

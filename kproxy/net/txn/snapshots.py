@@ -65,9 +65,9 @@ class Snapshots:
         return True
 
     async def take(self, partition: int, chunk_bytes: int = CHUNK_BYTES) -> bool:
-        """Writes a snapshot of what has been read, and deletes what it states; whether all of it went well.
+        """Writes a snapshot of what has been read, and deletes what it states; returns whether all of it succeeded.
 
-        What went wrong is told: the next snapshot, of any instance, makes up for it.
+        A failure is logged: the next snapshot, of any instance, makes up for it.
         """
         if not self._views.knows(partition):
             return False

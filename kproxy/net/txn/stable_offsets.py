@@ -1,7 +1,8 @@
-"""Up to where partitions are decided, for ListOffsets: nobody may be told of an end that a reader can't reach.
+"""How far partitions are decided, for ListOffsets: no client may receive an end that a reader can't reach.
 
-Each transaction announces a partition in the log, with the partition's end, before it writes there. So behind the end
-of that log nothing undecided lies below the lowest offset announced, and a look at the headers from there on tells.
+Each transaction announces a partition in the log, with the partition's end, before it writes there. So once that log is
+read to its end, nothing below the lowest announced offset is undecided, and the batch headers from there on show the
+rest.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -23,7 +24,7 @@ from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.visibility import entries, undecided_in
 
-#: Read at a time; of what is read only headers are looked at.
+#: Bytes read at a time; only the headers in them are examined.
 _READ_BYTES: Final = 1 << 20
 #: Partitions whose last scan is remembered: what lies before it need not be read again.
 _MOST_SCANNED: Final = 10_000
@@ -162,7 +163,7 @@ class _Scan:
         return size
 
     def cut(self, start: int) -> None:
-        """Takes note that the log begins at ``start``."""
+        """Records that the log begins at ``start``."""
         self._pass(max(self.position, start))
 
     def _pass(self, offset: int) -> None:

@@ -51,14 +51,14 @@ class Transaction:
     """Under an epoch of its own."""
 
     def __init__(self, producer: Producer, writer: TransactionWriter) -> None:
-        """``producer`` as it stands in the batches."""
+        """``producer`` is the one in the batches."""
         self.producer = producer
         self.writer = writer
         #: trio's clock, seconds.
         self.began_at = trio.current_time()
         #: Partitions that the client has added to it.
         self.joined: set[TopicPartition] = set()
-        #: Partitions that stand in the log.
+        #: Partitions that are in the log.
         self.announced: set[TopicPartition] = set()
         #: Each member, without its offsets, that has offsets in the log: a commit checks that it is still current.
         self.members: list[TransactionOffsets] = []
@@ -149,7 +149,7 @@ def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: View
 
 
 def outcome_of(send: TxnSend | None) -> WrittenBatch:
-    """What a client is told of a batch whose fate is definite."""
+    """The error code that a client receives for a batch whose outcome is known."""
     if send is None:
         return WrittenBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
     if send.error_code:

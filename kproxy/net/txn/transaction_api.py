@@ -71,15 +71,15 @@ class TransactionApi:
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
         self.implicit_transactions = implicit_transactions
-        #: Who is in which group, for offsets of clients that do not say.
+        #: Which members are in which group, for offsets of clients that do not say.
         self.memberships = Memberships()
 
     async def answer(
         self, ask: TransactionRequest | TransactionalProduce, version: int, accepted: Callable[[], None]
     ) -> Message | None:
-        """The answer to a request of this version; None if its connection has to end, being older than its client's.
+        """The response to a request of this version; None if its connection has to end, being older than its client's.
 
-        ``accepted`` is called once what came behind it may be begun.
+        ``accepted`` is called when the next request may begin.
         """
         if isinstance(ask, TransactionalProduce):
             return await self._produce(ask, version, accepted)
@@ -91,7 +91,7 @@ class TransactionApi:
             return failed(ask.request, version, error.error_code)
 
     def closed(self, connection: int, *, received_all: bool) -> None:
-        """Takes note that a client's connection has ended; ``received_all``: it surely has had every answer."""
+        """Records that a client's connection has ended; ``received_all``: it surely has every response."""
         self._coordinator.log.closed(connection)
         self.implicit_transactions.closed(connection, received_all=received_all)
         self.memberships.closed(connection, self._cluster.network.wall())
@@ -154,9 +154,9 @@ class TransactionApi:
     def captured(
         self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
     ) -> Callable[[], Awaitable[Message]]:
-        """Begins to write what was captured: that goes on when its client has gone. What is given has the answer.
+        """Begins to write what was captured: this continues when its client disconnects. The result has the response.
 
-        It waits for ``before``, and sets ``accepted`` once what came behind it may be begun.
+        It waits for ``before``, and sets ``accepted`` when the next request may begin.
         """
         result = self._coordinator.start(partial(self._write_captured, ask, version, before, accepted))
 
@@ -212,7 +212,7 @@ class TransactionApi:
         return answer
 
     async def _let_leave(self, request: OffsetCommitRequest, error: ErrorCode) -> None:
-        """A member that has to join anew forgets its member id: its group need not wait for the old one to expire."""
+        """A member that has to rejoin forgets its member id: its group need not wait for the old one to expire."""
         if has_left(request, error):
             return
         leave = LeaveGroupRequest(request.group_id, request.member_id)

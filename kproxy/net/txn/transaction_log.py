@@ -1,4 +1,4 @@
-"""The transaction log as kproxy uses it: what it says, what is appended to it, and what the view says behind that."""
+"""The transaction log as kproxy uses it: its views, appends to it, and the view after an append."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -108,14 +108,14 @@ class TransactionLog:
         return not self.views.knows(self.partition_of(transactional_id))
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
-        """The view behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        """The view after reading all of the log. OSError, RemoteProtocolError if that fails."""
         self.wanted.set()
         await self.opened.wait()
         await self._follower.read_to_end(self.partition_of(transactional_id))
         return self.views.of(transactional_id)
 
     async def read_all_to_end(self) -> None:
-        """All views are behind all that the log says now. OSError, RemoteProtocolError if that can't be had."""
+        """Reads all of the log, so that all views are current. OSError, RemoteProtocolError if that fails."""
         await self.opened.wait()
         every = range(self._follower.partitions)
         await self._follower.read_to_ends(every)

@@ -46,14 +46,14 @@ class Reading(NamedTuple):
     stable: Callable[[Question], Awaitable[Mapping[TopicPartition, int | None]]]
     #: What was found so far.
     last_stable: LastStable
-    #: None where no group's offsets can stand in the log.
+    #: None where no group's offsets can be in the log.
     groups: Groups | None = None
 
 
 async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, wall: float) -> None:
-    """Goes on with an answer when what it waits for is there. ``wall``: trio's clock to seconds since the epoch.
+    """Resumes a response when what it waits for is known. ``wall``: trio's clock to seconds since the epoch.
 
-    Without ``reading`` nothing is ever decided, and the answer comes when the client's time is over.
+    Without ``reading`` nothing is ever decided, and the response is sent when the client's time-out expires.
     """
     told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
     question = waiting.question

@@ -32,7 +32,7 @@ _MOST_TURNS: Final = 100
 
 
 class BrokerWrites(NamedTuple):
-    """What brokers are told of a transaction that is theirs to decide."""
+    """The requests to brokers about a transaction that is theirs to decide."""
 
     transactional_id: str
     #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
@@ -44,15 +44,16 @@ class BrokerWrites(NamedTuple):
 class TransactionWriter:
     """Takes the batches of one (producer id, epoch); one writer at a time uses the connections of an id.
 
-    Requests are pipelined, and batches for partitions with one leader go as one request. A broker takes the requests of
-    a connection one by one, and each has to wait for the replicas. So small batches for other partitions than those
-    under way wait for the answer that is due, and go together: one behind another they would wait for all before them.
+    Requests are pipelined, and batches for partitions with one leader go as one request. A broker handles the requests
+    of a connection one by one, and each has to wait for the replicas. So small batches for partitions other than those
+    in flight wait for the response that is due, and are then sent together: sent singly, each would wait for all before
+    it.
     """
 
     def __init__(
         self, connections: WriterConnections, producer_id: int, epoch: int, native: BrokerWrites | None = None
     ) -> None:
-        """``producer_id`` as it stands in the batches: kproxy's bits set, unless the transaction is ``native``."""
+        """``producer_id`` as in the batches: with kproxy's bits set, unless the transaction is ``native``."""
         config = connections.config
         timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
         self._connections = connections
@@ -64,24 +65,24 @@ class TransactionWriter:
         self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
-        #: Who waits for any fate to become definite, and who for one batch's: many do, and each answer tells of few.
+        #: Tasks that wait for any outcome, and for one batch's: many do, and each response settles few batches.
         self._settled = trio.lowlevel.ParkingLot()
         self._fates: dict[TxnSend, trio.Event] = {}
         self._wake = trio.Event()
         self._running = False
         self._learning = False
-        #: Of the process's count of batches on their way.
+        #: The process's count of batches in flight.
         self._counted = 0
         self._connecting: set[int] = set()
-        #: Requests of this writer's on their way, by connection.
+        #: Requests of this writer that are in flight, by connection.
         self._used: dict[PipelinedClient, int] = {}
 
     # -- what its owner asks
 
     def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
-        """Stamps batches in place and sends them behind all accepted before; at most one for each partition.
+        """Stamps batches in place and sends them after all accepted before; at most one for each partition.
 
-        Where the transaction has failed they are refused at once. RemoteProtocolError: one is not whole, and none was
+        If the transaction has failed, they are refused at once. RemoteProtocolError: one is not whole, and none was
         accepted; LocalProtocolError: a partition is named twice.
         """
         sends = self._writes.accept(batches)
@@ -144,7 +145,7 @@ class TransactionWriter:
         self._running = False
 
     async def _gather(self) -> None:
-        """Lets those hand over who stand in line, unless that takes long: their batches go in the same requests."""
+        """Lets waiting calls hand over their batches, unless that takes long: they go in the same requests."""
         for _ in range(_MOST_TURNS):
             if not self._line:
                 return

@@ -214,7 +214,7 @@ class Rule:
         return None if self.names(operation) else Mismatch.OPERATION
 
     def names(self, operation: Operation) -> bool:
-        """Whether it decides an operation, as it stands in the rule or implied."""
+        """Whether it decides an operation, named in the rule or implied."""
         if operation in self.operations or _O.ALL in self.operations:
             return True
         return self.allows and any(operation in IMPLIED.get(given, ()) for given in self.operations)

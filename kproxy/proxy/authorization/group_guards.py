@@ -127,7 +127,7 @@ def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequ
 
 
 def consumer_group_describe(access: Access, request: Any, version: int) -> Screened:
-    """As other groups; one whose members have topics that may not be described is refused behind the answer."""
+    """As other groups; a group with a topic that the client may not describe is refused after the response."""
     screened = _consumer_groups(access, request, version)
     amend = screened.amend
     if amend is None:

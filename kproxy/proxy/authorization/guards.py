@@ -136,7 +136,7 @@ class Rows:
     asked: str = "partitions"
     asked_index: str | None = "partition_index"
     error: str = "error_code"
-    #: What else stands in a row.
+    #: The other fields of a row.
     fields: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, topic: Any, error: int) -> object:

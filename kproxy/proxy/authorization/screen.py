@@ -1,6 +1,7 @@
-"""From a client's frame to what may go on: decoded, put before its guard, and encoded again if that changed it.
+"""Decodes a client's frame, passes it to its guard, and encodes it again if the guard changed it.
 
-All of this is in the client's version, outside of everything else that kproxy does to requests and answers.
+All of this is in the client's version, before everything else that kproxy does to requests and after all that it does
+to responses.
 """
 
 from collections.abc import Callable
@@ -24,16 +25,16 @@ Finish: TypeAlias = Callable[[bytes], bytes]
 class Screening(NamedTuple):
     """What becomes of a frame."""
 
-    #: What goes on; None if nothing does.
+    #: What is forwarded; None if nothing is.
     frame: bytearray | None
-    #: The answer, where nothing goes on; None if the client waits for none.
+    #: The response, where nothing is forwarded; None if the client waits for none.
     answer: Message | None = None
     #: What has to be done to the answer.
     finish: Finish | None = None
 
 
 def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
-    """What may go on of a request (prefix included), which may have so many array elements unless it is Produce.
+    """What is forwarded of a request (prefix included), which may have so many array elements unless it is Produce.
 
     RemoteProtocolError if it is malformed, or of no known API.
     """

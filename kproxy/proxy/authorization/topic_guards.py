@@ -100,9 +100,9 @@ def _written(topic: Any, error: int) -> ProduceResponseTopicProduceResponse:
 
 
 def fetch(access: Access, request: FetchRequest, version: int) -> Screened:
-    """Read on each topic, without a session (KIP-227): a session goes on with what its first request was allowed.
+    """Read on each topic, without a session (KIP-227): a session keeps the rights of its first request.
 
-    Who fetches as a replica needs ClusterAction.
+    A client that fetches as a replica needs ClusterAction.
     """
     if request.session_id:
         return Screened(answer=FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

@@ -12,7 +12,7 @@ from kproxy.proxy.broker_login.refusal import LoginRefused
 
 _HANDSHAKE: Final = 1
 _CLIENT_ID: Final = "kproxy"
-#: So much of what a broker says of a refusal is told on.
+#: Characters of a broker's reason for a refusal that are passed on.
 _LONGEST_REASON: Final = 300
 #: More rounds than any mechanism has.
 _MOST_ROUNDS: Final = 5
@@ -26,7 +26,7 @@ class Asked(NamedTuple):
 
 
 class Login:
-    """One exchange; ``lifetime_ms`` is known when it is over."""
+    """One exchange; ``lifetime_ms`` is known when it has ended."""
 
     def __init__(
         self, mechanism: Mechanism, who: str, check: str, authenticate: int, *, options: str = "upstream"
@@ -92,7 +92,7 @@ class LoginFrames:
     """A login as frames among a client's: each request under one correlation id, which its answer bears."""
 
     def __init__(self, login: Login, correlation_id: int) -> None:
-        """``correlation_id``: one that no request on its way has."""
+        """``correlation_id``: one that no request in flight has."""
         self._login = login
         self.correlation_id = correlation_id
         self._asked = login.start()

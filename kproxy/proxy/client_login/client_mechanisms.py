@@ -1,4 +1,4 @@
-"""Mechanisms whose proof is looked at elsewhere: PLAIN (RFC 4616) and OAUTHBEARER (RFC 7628, KIP-255)."""
+"""Mechanisms whose proof is verified elsewhere: PLAIN (RFC 4616) and OAUTHBEARER (RFC 7628, KIP-255)."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from kproxy.proxy.client_login.stored_credentials import SCRAM_HASHES, Credentia
 #: All that there are, by their names in SaslHandshake.
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
-#: The header, then key=value pairs, each behind a 0x01; one more at the end.
+#: The header, then key=value pairs, each after a 0x01; one more at the end.
 _BEARER: Final = re.compile(r"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)+)\x01")
 _TOKEN: Final = re.compile(r"(?:^|\x01)auth=[Bb]earer +([A-Za-z0-9._~+/=-]+)\x01")
 _GO_ON: Final = b"\x01"
@@ -52,7 +52,7 @@ class Plain:
 
 
 class Bearer:
-    """A token that somebody else has issued. Who is refused is told so, and has to say that it heard it."""
+    """A token of another issuer. A client that is refused receives the reason, and has to confirm it."""
 
     def __init__(self) -> None:
         self._said = False

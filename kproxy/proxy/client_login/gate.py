@@ -1,7 +1,7 @@
-"""A client's login at kproxy, as Kafka's ``SaslServerAuthenticator`` has it: KIP-43, KIP-152 and KIP-368.
+"""A client's login at kproxy, as in Kafka's ``SaslServerAuthenticator``: KIP-43, KIP-152 and KIP-368.
 
-Before the login only ApiVersions, SaslHandshake and SaslAuthenticate are taken; behind it the last two begin another.
-The broker hears of none of it. A frame that needs something first is offered again when that is done.
+Before the login only ApiVersions, SaslHandshake and SaslAuthenticate are accepted; after it the last two begin another
+one. The broker receives none of it. A frame that needs something first is offered again when that is done.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.versions import LOGINS
 
-#: Stands for mechanisms that are not enabled: clients can think of any number of them.
+#: The label of mechanisms that are not enabled: clients can send any number of names.
 OTHER_MECHANISM: Final = "(other)"
 
 _PREFIX: Final = 4
@@ -44,7 +44,7 @@ _WRONG: Final = {"OAUTHBEARER": "the token is not accepted"}
 
 
 class NotLoggedInError(RemoteProtocolError):
-    """A client asks for something before it has logged in, or when its login is over."""
+    """A client sends another request before it has logged in, or after its login has expired."""
 
     refusal = "unauthenticated"
 
@@ -55,7 +55,7 @@ class _Login:
 
     mechanism: str
     exchange: Exchange
-    #: Whether tokens come bare, behind a SaslHandshake v0.
+    #: Whether tokens come bare, after a SaslHandshake v0.
     bare: bool
 
 
@@ -241,7 +241,7 @@ class LoginGate:
         self._link.answer_raw(slot, len(token).to_bytes(4, "big") + token)
 
     def _end(self, asked: _Asked) -> None:
-        """The connection ends behind what has been answered."""
+        """The connection ends after the responses that were written."""
         slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, asked.now, 0)
         self._link.order.open(slot)
         self._link.fail(slot)

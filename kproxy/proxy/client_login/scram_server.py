@@ -29,7 +29,7 @@ class _Begun(NamedTuple):
     verifier: Verifier
     header: str
     nonce: str
-    #: client-first-message-bare and server-first-message, with a comma behind each.
+    #: client-first-message-bare and server-first-message, each followed by a comma.
     said: str
 
 

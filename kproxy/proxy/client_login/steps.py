@@ -24,7 +24,7 @@ class Refused(NamedTuple):
 
     #: For kproxy's own log, never for the client: it may tell which users there are.
     reason: str
-    #: What the client is told; None: no more than that its credentials are wrong.
+    #: The message for the client; None: only that its credentials are wrong.
     message: str | None = None
 
 

@@ -1,6 +1,7 @@
-"""Metadata (3), FindCoordinator (10), DescribeCluster (60): all versions; brokers are told as kproxy's addresses.
+"""Metadata (3), FindCoordinator (10), DescribeCluster (60): all versions; clients receive kproxy's addresses of
+brokers.
 
-A broker for which kproxy has no port is left out, so that no client ever meets a broker directly.
+A broker for which kproxy has no port is left out, so that no client ever connects to a broker directly.
 """
 
 from collections.abc import Iterable
@@ -101,7 +102,7 @@ class DescribeCluster(_Addresses):
 class FindCoordinator(_Addresses):
     """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699).
 
-    Any port serves the transactional ids whose home is kproxy; each is told one of them.
+    Any port serves the transactional ids that kproxy coordinates; the response names one of them.
     """
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
@@ -155,7 +156,7 @@ def _is_told_here(ctx: Context, transactional_id: str) -> bool:
 
 
 def _here(ctx: Context, transactional_id: str, row: _Row) -> _Row:
-    """Fills in a port of kproxy's, by what Metadata tells of the same broker; or that the id is not for this client."""
+    """Fills in the port of kproxy that Metadata names for that broker; or an error: the id is not this client's."""
     if not ctx.may_use(transactional_id):
         row.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         row.node_id, row.host, row.port = -1, "", -1

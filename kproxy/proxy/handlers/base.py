@@ -14,7 +14,7 @@ from kproxy.txn.last_stable import Question
 
 @dataclass(slots=True)
 class Exchange:
-    """One request on its way: as the client sent it, the versions on both sides, and what the handler notes."""
+    """One request in flight: as the client sent it, the versions on both sides, and the handler's notes."""
 
     request: Any
     client_version: int
@@ -48,9 +48,9 @@ class Park:
 
 @dataclass(slots=True)
 class Stable:
-    """Not to be answered yet: to be resumed when it is known up to where all is decided.
+    """The response has to wait: resume it when it is known how far all is decided.
 
-    What is told then is, for each place, what ``LastStable.found`` says; None where nothing is known.
+    ``resume`` then receives, for each partition, the result of ``LastStable.found``; None where nothing is known.
     """
 
     question: Question
@@ -111,8 +111,8 @@ class Handler:
         return answer
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """As ``lower``, behind a ``Park`` or ``Stable``; ``told`` is what the latter asked for.
+        """As ``lower``, after a ``Park`` or ``Stable``; ``told`` is what the latter asked for.
 
-        May be called before its time. Only for handlers that return these.
+        May be called early. Only for handlers that return these.
         """
         raise NotImplementedError

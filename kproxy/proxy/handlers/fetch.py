@@ -129,7 +129,7 @@ class Fetch(Handler):
         return reading.take(response, exchange.upstream_version == exchange.client_version)
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Behind a wait for a decision."""
+        """Called after a wait for a decision."""
         reading: FetchReading = exchange.notes["reading"]
         return reading.resume(told)
 

@@ -42,7 +42,7 @@ class Part:
     row: FetchResponsePartitionData | None = None
     #: Something to tell at once: records, an error, another replica.
     loud: bool = False
-    #: There may be something behind the position, now that hidden batches were passed.
+    #: There may be records after the position, now that hidden batches were skipped.
     ahead: bool = False
 
     @property

@@ -1,12 +1,12 @@
-"""One Fetch whose records kproxy has to look through: what to ask the broker, and when to answer the client what.
+"""One Fetch whose records kproxy has to examine: what to ask the broker, and when to answer the client what.
 
 - Hidden batches: ``kproxy.txn.visibility``. Where a response holds nothing else, kproxy reads on until the client's
-  ``max_wait_ms`` has passed, one response at a time, so that memory stays bounded. Then clients known to skip a marker
-  get one; for others kproxy remembers the position, because they ask again from the old offset.
+  ``max_wait_ms`` has passed, one response at a time, so that memory stays bounded. After that, clients known to skip a
+  marker get one; for others kproxy remembers the position, because they ask again from the old offset.
 - The last stable offset in a response is that of ``kproxy.txn.last_stable``, which never falls. If the reader is not at
-  the end, a response waits now and then until more is known of it.
-- At an undecided batch the partition waits for its decision, and is not read again before; the others are looked at in
-  between. An answer with an empty batch would make clients stall or repeat (sarama 1.19, kafka-go), so none has one.
+  the end, a response sometimes waits until more is known of it.
+- At an undecided batch the partition waits for its decision, and is not read again before; the others are read in
+  between. A response with an empty batch would make clients stall or repeat (sarama 1.19, kafka-go), so none has one.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ from kproxy.txn.last_stable import UNKNOWN, Question, Row
 from kproxy.txn.verdict import Decisions, NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, Seen, marker, visible
 
-#: While partitions wait for a decision, the others are looked at so often (seconds).
+#: While partitions wait for a decision, the others are read at this interval (seconds).
 _LOOK_SECONDS: Final = 0.05
 #: So long an answer waits at most for what is known of last stable offsets (seconds).
 _STABLE_SECONDS: Final = 0.5
@@ -92,7 +92,7 @@ class FetchReading:
     # -- towards the broker
 
     def first(self) -> FetchRequest:
-        """The first question: the client's own, but without a session and bounded; behind what was found hidden."""
+        """The first request: the client's own, without a session and bounded; begins after known hidden batches."""
         limited = set()
         for key, part in self._parts.items():
             passed = self._ctx.fetched.passed.get(key)
@@ -218,7 +218,7 @@ class FetchReading:
         return Park(self._look_at)
 
     def resume(self, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Goes on when something was decided or is known, or the time has come."""
+        """Continues when something was decided or is known, or the time has come."""
         if self._question is not None:
             if all(stable is None for stable in told.values()):
                 self._ctx.services.stable.failed(self._question, self._ctx.now)
@@ -245,7 +245,7 @@ class FetchReading:
         return self._isolation.as_asked and self._skips
 
     def _finish(self, key: TopicPartition, part: Part, row: FetchResponsePartitionData) -> None:
-        """Completes what is told of a partition, and remembers what its client can't be told."""
+        """Completes the row of a partition, and remembers what its client can't be told."""
         if self._version < FIRST_V2:
             row.aborted_transactions = []
         passed = self._ctx.fetched.passed
@@ -291,7 +291,7 @@ class FetchReading:
         row.high_watermark = part.start if not row.records and part.position >= end else end
 
     def _answer(self) -> Lowered:
-        """Answers, if all is known that is told."""
+        """Answers, if all parts of the response are known."""
         self._question = self._to_ask()
         if self._question is None:
             return self._say()

@@ -15,7 +15,7 @@ class Isolation(NamedTuple):
     level: int
     #: Whether kproxy hides what is not committed; else the client does, as far as it is asked to.
     filtered: bool
-    #: Whether the request can go on as it came, as far as this is concerned.
+    #: Whether the request can be forwarded unchanged, as far as this is concerned.
     as_asked: bool
 
 

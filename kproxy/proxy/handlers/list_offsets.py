@@ -1,9 +1,9 @@
-"""ListOffsets (2): what v0 means in terms of later versions, and ends for who reads committed data only.
+"""ListOffsets (2): v0 in terms of later versions, and ends for clients that read committed data only.
 
 - v0 answers a list of offsets, newest first. A broker made it of its segments; kproxy makes it of what later versions
   can be asked: the offset for the time, and the log's start (Kafka's ``fetchOffsetsBefore``).
 - For read_committed the end is the last stable offset: the broker's, or where kproxy's own transactions are undecided.
-  What a time finds behind that is as good as not there.
+  An offset by timestamp after that end is answered as not found.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _EARLIEST = -2
 _LATEST = -1
 _MAX_TIMESTAMP = -3
 _FIRST_ISOLATION = 2
-#: Where the isolation level stands in a request.
+#: The position of the isolation level in a request.
 _ISOLATION_AT = 4
 _FIRST_NOT_AVAILABLE = 5
 
@@ -95,7 +95,7 @@ class ListOffsets(Handler):
         )
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Behind the question for the last stable offsets."""
+        """Called with the answer about the last stable offsets."""
         response: ListOffsetsResponse = exchange.notes.pop("response")
         times = _times(exchange.notes["question"])
         for topic in response.topics:
@@ -106,7 +106,7 @@ class ListOffsets(Handler):
         return self._next(exchange, response)
 
     def _next(self, exchange: Exchange, response: ListOffsetsResponse) -> Lowered:
-        """For v0: the next question that has something to ask; behind the last one the list of offsets."""
+        """For v0: the next request that has something to ask; after the last one the list of offsets."""
         if exchange.client_version > 0:
             return response
         answers: list[_Rows] = exchange.notes["answers"]
@@ -152,7 +152,7 @@ def _end(row: ListOffsetsResponseListOffsetsPartitionResponse, time: int, stable
 
 
 def _for_the_times(request: ListOffsetsRequest, answers: list[_Rows]) -> ListOffsetsRequest:
-    """The first offset at or behind each time."""
+    """The first offset at or after each time."""
     return _ask(request, lambda _, partition: partition.timestamp)
 
 

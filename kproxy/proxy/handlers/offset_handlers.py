@@ -1,4 +1,4 @@
-"""OffsetCommit (8), OffsetFetch (9): behind what kproxy's transactions do to the same groups, in every version.
+"""OffsetCommit (8), OffsetFetch (9): ordered after what kproxy's transactions do to the same groups, in every version.
 
 v0 meant ZooKeeper, at any broker. kproxy keeps these offsets in Kafka's groups: so the shell sends the requests to the
 group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no member id.
@@ -35,7 +35,7 @@ class _Offsets(Handler):
     """A request that is asked of the broker once the transaction log has been read."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Where offsets may stand in the log it has to be known whose these are."""
+        """Where offsets may be in the log, their owner has to be known."""
         return ctx.services.follows_groups or upstream != version
 
     def _ask(self, exchange: Exchange) -> Message | GroupRequest:
@@ -71,7 +71,7 @@ class OffsetCommit(_Offsets):
         return self._ask(exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """Behind what was committed before: the broker's answer."""
+        """The broker's response, after what was committed before."""
         if exchange.notes.pop(_WAITING, False):
             if response.error_code:
                 return refused_commit(exchange.request, response.error_code)

@@ -79,7 +79,7 @@ class _Guarded(Handler):
         return rest
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The broker's answer and, behind it, what was refused."""
+        """The broker's response, followed by what was refused."""
         refused = exchange.notes.get("refused")
         if not refused and exchange.upstream_version == exchange.client_version:
             return AsItIs()

@@ -1,7 +1,7 @@
-"""SaslHandshake (17) and SaslAuthenticate (36) where kproxy logs in at brokers by itself.
+"""SaslHandshake (17) and SaslAuthenticate (36) where kproxy itself logs in at brokers.
 
-They must not go on: the broker would take them for kproxy's own login, once more. It is told what a listener without
-SASL says.
+They must not be forwarded: the broker would treat them as a second login of kproxy. The client receives the answer of a
+listener without SASL.
 """
 
 from typing import Any, Final

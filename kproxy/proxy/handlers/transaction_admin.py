@@ -1,4 +1,4 @@
-"""What admin tools ask of transactions (KIP-664): kproxy's own are told beside the broker's.
+"""Requests of admin tools about transactions (KIP-664): kproxy's own are listed with the broker's.
 
 ListTransactions (66), DescribeTransactions (65), DescribeProducers (61). WriteTxnMarkers (27): an abort of one of
 kproxy's open transactions, as ``kafka-transactions.sh abort`` writes it, is a claim; all other markers are refused.
@@ -45,7 +45,7 @@ class _Beside(Handler):
 
 
 class ListTransactions(_Beside):
-    """Each of kproxy's is told by one broker alone: admin clients ask all of them and add up."""
+    """Each of kproxy's is listed by one broker alone: admin clients ask all of them and add up."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's and kproxy's."""

@@ -31,7 +31,7 @@ _NAMED_HERE = "named_here"
 _REFUSED = "refused"
 #: What Kafka answers for a topic that is not there; no topic is there whose name is illegal.
 _NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-#: What offsets of a member that its group does not know are told, the last one below version 3.
+#: Errors for offsets of a member that its group does not know; the last one below version 3.
 _NO_MEMBER = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,

@@ -63,11 +63,11 @@ class Meter:
 
     @property
     def limits_answers(self) -> bool:
-        """Whether an answer to Fetch may have to tell of a wait, so that it can't leave before it is there."""
+        """Whether a Fetch response may need a throttle time, so that it can't be sent before that is known."""
         return Limit.CONSUMER_BYTE_RATE in self._shares or Limit.REQUEST_RATE in self._shares
 
     def identify(self, api_key: int, principal: str, client_id: str, now: float) -> float:
-        """Takes note of who sends a request; the seconds that it has to wait because of too many new connections.
+        """Records who sends a request; returns the seconds that it has to wait because of too many new connections.
 
         TooManyConnections: it can't be served.
         """
@@ -125,7 +125,7 @@ class Meter:
         return wait
 
     def close(self) -> None:
-        """Takes note that the connection is no longer counted."""
+        """Records that the connection is no longer counted."""
         if self._counted is not None:
             self._quotas.connections[self._counted] -= 1
             if not self._quotas.connections[self._counted]:

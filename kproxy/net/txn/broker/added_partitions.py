@@ -13,7 +13,7 @@ from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 
-#: After each request the line is looked at again, so often: data that come in between would wait for it.
+#: After each request the queue is checked again, so often: data that arrive in between would wait for the request.
 _ROUNDS: Final = 3
 #: Answers to AddPartitionsToTxn where a partition was refused, and so none was added.
 _NOT_ADDED: Final = frozenset(

@@ -29,7 +29,7 @@ class BrokerControl:
         self._coordinator = coordinator
         self._begun = begun
         self._network = cluster.network
-        #: Of commits with a batch id, by transactional id: it and what was told. A repeated one changes nothing.
+        #: Commits with a batch id, by transactional id: the batch id and the answer. A repeated commit changes nothing.
         self._committed: dict[str, tuple[str, Described]] = {}
 
     def has(self, transactional_id: str) -> bool:
@@ -120,6 +120,6 @@ class BrokerControl:
 
 
 def not_here(transactional_id: str) -> TxnError:
-    """What is told of an id whose home is the broker, and that has nothing open at this kproxy."""
+    """The answer for an id whose coordinator is the broker, and that has nothing open at this kproxy."""
     why = f"{transactional_id} is not open at this kproxy; its home is the broker: kafka-transactions.sh describe"
     return TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, why)

@@ -1,7 +1,7 @@
-"""Tells the brokers how members' transactions end that they keep, once kproxy's log has decided them.
+"""Ends members' transactions at the brokers that keep them, once kproxy's log has decided them.
 
-Any instance does, behind any crash, and however often: who ends a transaction names the producer id and epoch that the
-log tells, and a repeated EndTxn is a success. What was told is noted in the log, so that it is not told for ever.
+Any instance may do this, after any crash and any number of times: the request names the producer id and epoch that are
+in the log, and a repeated EndTxn succeeds. What was ended is recorded in the log, so that it is not repeated for ever.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class BrokerEnds:
         self._noted: set[_Left] = set()
 
     async def finish(self, transactional_id: str) -> None:
-        """Tells all that is decided of an id; what can't be told in time goes on in the background."""
+        """Ends all that is decided of an id; what can't be ended in time continues in the background."""
         if not (found := self._left(transactional_id)):
             return
         with trio.move_on_after(self._patience_s), suppress(OSError, RemoteProtocolError):
@@ -73,7 +73,7 @@ class BrokerEnds:
         return [_Left(transactional_id, part) for part in view.unended] if view is not None else []
 
     async def _end(self, left: _Left) -> None:
-        """Tells of one; who comes while another does waits for that."""
+        """Ends one; a second caller waits for the first."""
         if (busy := self._busy.get(left)) is not None:
             await busy.wait()
             return

@@ -1,7 +1,8 @@
-"""Members whose data stand in transactions of the broker's, each of an id of its own; the log still decides them.
+"""Members whose data are in transactions of the broker's, each with an id of its own; the log still decides them.
 
-What joins, prepares and is decided stands in kproxy's log as of any member, under a producer id of kproxy's. The record
-that joins tells which transaction of the broker's is the member's. So whoever reads the log can end that, whenever.
+Joining, preparing and deciding are written to kproxy's log as for any member, under a producer id of kproxy's. The
+record of the join names the member's transaction at the broker. So any reader of the log can end that transaction, at
+any time.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from kproxy.txn.view_values import BrokerTransaction
 
 
 class BrokerMember(Member):
-    """One of them: it is the broker that keeps its data from readers until the decision is told there."""
+    """One such member: the broker hides its data from readers until it receives the decision."""
 
     def __init__(
         self,
@@ -57,9 +58,10 @@ class BrokerMember(Member):
         self._transaction = Transaction(native.producer, writer)
 
     async def join(self, view: IdView, main: Producer) -> bool:
-        """As ``Member.join``. Where the log names its transaction nobody else uses the id before that is over.
+        """As ``Member.join``. If the log names its transaction, nobody else uses the id before that transaction has
+        ended.
 
-        Where it does not, a record that comes late names an epoch under which nothing was ever written.
+        If it does not, the join record was late and names an epoch under which nothing was ever written.
         """
         joined = False
         try:

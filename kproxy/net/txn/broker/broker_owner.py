@@ -261,9 +261,9 @@ class BrokerOwner:
 
     @asynccontextmanager
     async def _turn(self, places: Collection[TopicPartition], accepted: Callable[[], None]) -> AsyncIterator[None]:
-        """The lock, for who writes to these partitions; whoever comes behind may then come, too."""
+        """The lock, for the call that writes to these partitions; the next call may begin after it."""
         with self._added.line.standing(places):
-            accepted()  # the next one waits behind this one for the lock: there is no checkpoint in between
+            accepted()  # the next one waits for the lock after this one: there is no checkpoint in between
             try:
                 self._lock.acquire_nowait()  # where nobody waits a checkpoint would be much of what a batch costs
             except trio.WouldBlock:
@@ -408,7 +408,7 @@ class BrokerOwner:
                 self.id.apply(Event.REFUSED)
                 raise
             if committed:
-                # the broker takes it for the repeated end of its own abort, as it will the client's abort
+                # the broker treats it as the repeated end of its own abort, as it will the client's abort
                 self.id.apply(Event.REFUSED)
                 raise self.id.doom("it took longer than it may") from error
             following = None  # the broker has heard of nothing that could be aborted

@@ -41,7 +41,7 @@ class BrokerOwners:
         self._owners: dict[str, BrokerOwner] = {}
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
-        #: Set when kproxy stops: nobody begins anew here.
+        #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
 
     def __iter__(self) -> Iterator[BrokerOwner]:

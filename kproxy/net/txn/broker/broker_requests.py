@@ -126,10 +126,10 @@ class BrokerRequests:
         self._connect = None if connections is None else connections.connect
 
     async def protocol(self, *, doubted: bool = False) -> Protocol:
-        """What the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
+        """The transaction protocol that the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
 
-        The second is known from when the coordinator was connected to, unless that is ``doubted``: levels may be
-        lowered. While it was the first that is asked anew.
+        The second protocol is remembered while the coordinator is connected, unless it is ``doubted``: levels may be
+        lowered. The first is asked for each time.
         """
         known: dict[str, int] = {}
         with suppress(OSError, RemoteProtocolError):
@@ -146,14 +146,14 @@ class BrokerRequests:
         return Protocol.of(levels.get(_FEATURE, 0))
 
     async def init(self, timeout_ms: int, resumed: Producer = NOBODY, *, repeats: bool = True) -> Producer:
-        """A new epoch: whoever had the id is fenced, and what was open is aborted. TxnError.
+        """A new epoch: the former owner of the id is fenced, and an open transaction is aborted. TxnError.
 
-        ``repeats``: False if a request without an answer, which may still come, must not be sent again:
+        ``repeats``: False if a request without a response, which may still arrive, must not be sent again:
         COORDINATOR_NOT_AVAILABLE then.
 
-        ``resumed``: who must have the id for that (KIP-360); unless it is NOBODY what was open has to be ended before.
-        A coordinator that no longer knows the id grants it to any identity, also to one that a newer producer has
-        replaced. That shows by a fresh producer id, and is refused.
+        ``resumed``: the identity that must own the id (KIP-360). Unless it is NOBODY, an open transaction has to be
+        ended before. A coordinator that no longer knows the id grants it to any identity, also to one that a newer
+        producer has replaced. A fresh producer id in the response shows this, and the request is refused.
         """
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old, repeats=repeats)
@@ -165,11 +165,12 @@ class BrokerRequests:
         return Producer(answer.producer_id, answer.producer_epoch)
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
-        """In the second protocol, before they are written, which would do it, too, but not as fast.
+        """Adds partitions in the second protocol before they are written. The writes would add them, too, but more
+        slowly.
 
-        There each leader adds its own. The coordinator takes one change at a time, and none while it completes the last
-        transaction; to all others it says CONCURRENT_TRANSACTIONS, and they come again after 20 ms (Kafka's
-        ``add.partitions.to.txn.retry.backoff.ms``). If it fails the leaders' answers will say why.
+        There each leader adds its own partitions. The coordinator makes one change at a time, and none while it
+        completes the last transaction. It answers all others CONCURRENT_TRANSACTIONS, and they retry after 20 ms
+        (Kafka's ``add.partitions.to.txn.retry.backoff.ms``). If this fails, the leaders' responses will say why.
         """
         with suppress(TxnError), trio.move_on_after(_AHEAD_SECONDS):
             await self.add_partitions(producer, places)
@@ -273,7 +274,7 @@ def _check(error: int, name: str) -> None:
 
 
 def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
-    """A broker that can't check who goes on would give the id to anybody."""
+    """A broker that can't check the caller's identity would give the id to anybody."""
     if version < _RESUMES and request.producer_id >= 0:
         raise TxnError(
             ErrorCode.UNSUPPORTED_VERSION, "a producer can keep its producer id only with Kafka 2.5 or later"

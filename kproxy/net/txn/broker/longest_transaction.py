@@ -23,7 +23,7 @@ class LongestTransaction:
     """``transaction.max.timeout.ms`` of the brokers."""
 
     def __init__(self, cluster: Cluster, otherwise_ms: int) -> None:
-        """``otherwise_ms``: where they don't tell kproxy."""
+        """``otherwise_ms``: the value where the brokers do not report theirs."""
         self._cluster = cluster
         self._otherwise_ms = otherwise_ms
 

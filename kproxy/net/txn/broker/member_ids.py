@@ -29,7 +29,7 @@ class MemberIds:
         self._used: dict[Producer, str] = {}
 
     async def take(self) -> str:
-        """A name that no member uses. TxnError if it needs a number, and none can be had."""
+        """A name that no member uses. TxnError if it needs a number, and none is available."""
         return self._free.pop() if self._free else f"{self._prefix}{await self._new_id()}"
 
     def joined(self, member: Producer, name: str) -> None:
@@ -41,7 +41,7 @@ class MemberIds:
         self._free.append(name)
 
     def heard(self, entry: Entry) -> None:
-        """Takes note of each record that changed a view."""
+        """Takes each record that changed a view."""
         if isinstance(entry.body, TransactionEnded):
             name = self._used.pop(Producer(entry.body.producer_id, entry.body.epoch), None)
             if name is not None:

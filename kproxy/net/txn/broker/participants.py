@@ -1,4 +1,4 @@
-"""What a decision about members whose data the brokers keep needs of them: before it is made, and behind it."""
+"""What a decision needs of members whose data the brokers keep: before the decision is made, and after it."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
-"""Offsets of groups that are moved by transactions of the broker's: read only where none of them is being decided.
+"""Group offsets that transactions of the broker's move: read only where none of them is being decided.
 
-Clients that can't ask for that (before OffsetFetch v7, KIP-447) would begin at the offsets before the last transaction
-while its markers are on their way, and so read again what it has committed.
+Clients that can't ask for that (before OffsetFetch v7, KIP-447) would otherwise begin at the offsets before the last
+transaction while its markers are in flight, and read again what it has committed.
 """
 
 from collections.abc import Collection
@@ -27,9 +27,9 @@ class StableGroups:
         self._cluster = cluster
 
     async def wait(self, group_ids: Collection[str], places: Collection[TopicPartition] | None = None) -> None:
-        """Until these offsets of the groups are stable; None: all that were ever committed. OSError if not known.
+        """Waits until these offsets of the groups are stable; None: all that were ever committed. OSError if not known.
 
-        A broker that is asked for all does not tell of a partition whose first offset is being decided.
+        If asked for all, a broker leaves out a partition whose first offset is being decided.
         """
         for group_id in group_ids:
             while True:

@@ -1,6 +1,6 @@
-"""Whether members that are prepared can still be committed: what the brokers keep they may have ended by themselves.
+"""Whether members that are prepared can still be committed: the brokers may have aborted what they keep.
 
-Asked before the decision is written down: behind it every member must end so, or the transaction is torn.
+This is asked before the decision is written: after it every member must end as decided, or the transaction is torn.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ class Votes:
         self._patience_s = patience_s
 
     async def check(self, view: "IdView", also: DecisionScope) -> None:
-        """TxnError (TRANSACTION_ABORTABLE) if a member that is to be committed is lost, or may be before it is told."""
+        """TxnError (TRANSACTION_ABORTABLE) if a member to be committed is lost, or may be before it is ended."""
         asked = [
             joined
             for record in prepared_parts(view, also)
