@@ -41,7 +41,7 @@ _STEP_BYTES: Final = 1 << 20
 #: For each answer of TLS, ApiVersions and SASL.
 _SETUP_S: Final = 10.0
 _PROBE_S: Final = 2.0
-#: A login is renewed by a new connection when so much of its time is over (KIP-368).
+#: A login is renewed, by a new connection, after this share of its time (KIP-368).
 _RENEW_AFTER: Final = 0.8
 
 

@@ -1,8 +1,8 @@
 """Record sets of a range of offsets in one partition, one after the other, with bounded memory.
 
-The next Fetch is on its way while the last answer is worked at; so two answers are held at most. Whoever reads
-committed data gets whole batches without what Kafka's own transactions aborted, which a broker leaves to its clients;
-what kproxy's transactions hide never comes.
+The next Fetch is in flight while the last response is processed; so at most two responses are held. A reader of
+committed data gets whole batches without those that Kafka's own transactions aborted, which a broker leaves to its
+clients to drop. kproxy never sends what its own transactions hide.
 """
 
 import logging
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
     #: Without what is aborted, for which the range must end at or below the last stable offset.
     committed: bool
-    #: Whether it is an error that records of the range are gone.
+    #: Whether it is an error that records of the range were deleted.
     fail_on_data_loss: bool
     #: How much one answer may hold; one batch at least is always given.
     fetch_bytes: int
@@ -87,7 +87,7 @@ def record_sets(cluster: KafkaCluster, wanted: Range, how: Reading) -> Iterator[
 
 
 def behind(record_set: Buffer, position: int) -> int:
-    """The offset behind the last whole batch, ``position`` if there is none. Raises RemoteProtocolError."""
+    """The offset after the last whole batch, ``position`` if there is none. Raises RemoteProtocolError."""
     for entry in entries(record_set):
         if entry[MAGIC_OFFSET] == _MAGIC_V2:
             header = read_header(entry)
@@ -105,7 +105,7 @@ class _Fetcher:
         self._wanted = wanted
         self._how = how
         self._position = wanted.start
-        #: Where an answer is on its way.
+        #: The connection on which a request is in flight.
         self._asked: Connection | None = None
         self._version = 0
         self._progress = time.monotonic()
@@ -123,13 +123,13 @@ class _Fetcher:
                 yield data
 
     def stop(self) -> None:
-        """Forgets an answer that is on its way."""
+        """Forgets a response that is in flight."""
         if self._asked is not None:
             self._cluster.drop(self._asked)
             self._asked = None
 
     def _ask(self) -> None:
-        """Asks for what comes next, unless that is on its way."""
+        """Sends the next request, unless it is in flight."""
         if self._asked is not None:
             return
         leader = self._cluster.leader(self._wanted.partition)
@@ -176,7 +176,7 @@ class _Fetcher:
         )
 
     def _take(self, row: FetchResponsePartitionData) -> Buffer:
-        """What of an answer is to be read, whole batches; goes to the offset behind it."""
+        """The whole batches of a response; moves to the offset after them."""
         data = row.records or b""
         partition = self._wanted.partition
         try:
@@ -221,7 +221,7 @@ class _Fetcher:
         return int.from_bytes(first[:8], "big", signed=True) < self._wanted.end
 
     def _step_over_loss(self) -> None:
-        """Goes on with the oldest record there is, or raises DataLost."""
+        """Continues at the oldest record there is, or raises DataLost."""
         partition, end = self._wanted.partition, self._wanted.end
         earliest = self._cluster.offsets({partition: EARLIEST})[partition] or 0
         lost = min(max(earliest, self._position), end) if earliest > self._position else end

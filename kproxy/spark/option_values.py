@@ -1,4 +1,4 @@
-"""Values of options: what is no number, no choice or no JSON is told by name."""
+"""Values of options: one that is not a number, a choice or JSON raises an error that names the option."""
 
 import json
 from collections.abc import Mapping

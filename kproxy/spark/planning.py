@@ -83,13 +83,13 @@ class Planner:
         return {each: latest[each] if offset is None else offset for each, offset in found.items()}
 
     def check_order(self, start: Offsets, end: Offsets) -> None:
-        """Reports loss where a partition ends before it starts, as one that was made anew. Raises DataLost."""
+        """Reports loss where a partition ends before it starts, as a recreated one does. Raises DataLost."""
         for each in sorted(start.keys() & end.keys()):
             if end[each] < start[each]:
                 self.lost(f"{each} ends at offset {end[each]}, though offset {start[each]} should come next")
 
     def lost(self, what: str) -> None:
-        """Reports that records are gone. Raises DataLost, unless the options say to go on."""
+        """Reports that records were deleted. Raises DataLost, unless the options say to continue."""
         if self._options.fail_on_data_loss:
             raise DataLost(f"{what}; set failOnDataLoss to false to continue without the deleted records")
         _LOG.warning("%s", what)

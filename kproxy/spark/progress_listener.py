@@ -19,7 +19,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class ProgressListener(StreamingQueryListener):
-    """Publishes offsets behind the latest, rows, and micro-batches, by the name of the query, or else its id."""
+    """Publishes the lag in offsets, rows, and micro-batches, by the name of the query, or else its id."""
 
     def __init__(self, *, port: int | None = None, address: str = "127.0.0.1") -> None:
         """``port``: where Prometheus finds the metrics, on ``address``; None: nowhere. OSError if it is taken."""

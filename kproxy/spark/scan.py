@@ -17,7 +17,7 @@ class Fields:
     values: list[bytes | None] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    #: A record's headers as they lie in its batch, behind their number; None if it has none. Not filled unless wanted.
+    #: A record's headers as bytes of its batch, after their number; None if it has none. Not filled unless wanted.
     headers: list[tuple[tuple[str, bytes | None], ...] | None] = field(default_factory=list)
 
     def cut(self, since: int, start: int, end: int) -> None:
@@ -37,7 +37,7 @@ class Fields:
 def scan(
     data: bytes, pos: int, stop: int, base_offset: int, base_time: int, fields: Fields, *, with_headers: bool
 ) -> int:
-    """Adds the records from ``pos`` on until one ends at or behind ``stop``; where the next one begins.
+    """Adds the records from ``pos`` on until one ends at or after ``stop``; returns where the next one begins.
 
     ``data`` is the block of a batch's records, decompressed. Numbers are unsigned varints of zigzag numbers (KIP-98);
     nearly all have one or two bytes, which are read in place. Raises CorruptRecord; rows may have been added then.
@@ -63,7 +63,7 @@ def _walk(
         if size > _LOW:
             size, pos = (size & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, size)
         end = pos + (size >> 1)
-        time = data[pos + 1]  # behind the attributes, of which there are none
+        time = data[pos + 1]  # after the attributes, of which there are none
         pos += 2
         if time > _LOW:
             time, pos = (time & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, time)

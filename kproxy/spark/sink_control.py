@@ -41,9 +41,9 @@ class Fenced(KafkaError):
 
 
 def client_id_of(member: str) -> str:
-    """The client.id for a member's data: of those that no kproxy writes outside of a transaction.
+    """The client.id for a member's data: one that no kproxy writes outside of a transaction.
 
-    For the member dies with its kproxy, and the producer would go on to send to the one that comes next.
+    For the member ends with its kproxy, and the producer would keep sending to the next instance.
     """
     return f"{TXN_CLIENTS}{member}"
 
@@ -61,10 +61,10 @@ class Decider:
         self._clock = clock
 
     def take(self) -> OwnerId:
-        """Takes the id: whoever had it is fenced, and what it left, open or prepared, is aborted.
+        """Initializes the id: fences its former owner, and aborts what it left, open or prepared.
 
-        Nobody could commit that any more: the former owner is fenced, and whoever reads the same input again writes
-        all of it again. So readers need not wait for it.
+        Nobody could commit that any more: the former owner is fenced, and the next reader of the same input writes all
+        of it again. So readers of the output need not wait for it.
         """
         found = self._ask(lambda: self._client.initialize(self._id, timeout_ms=self._timeout_ms))
         self._owner = OwnerId(found.producer_id, found.producer_epoch)
@@ -123,7 +123,7 @@ class Decider:
         return batch_id in self._ask(lambda: self._client.describe(self._id)).batch_ids
 
     def abort(self) -> None:
-        """Aborts all that is open or prepared; behind ``take``."""
+        """Aborts all that is open or prepared; called after ``take``."""
         owner = self._owner
         assert owner is not None
         self._ask(lambda: self._client.abort(self._id, owner=owner, abort_others=True))

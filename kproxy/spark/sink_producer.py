@@ -15,7 +15,7 @@ from kproxy.spark.sink_options import SinkOptions
 from kproxy.spark.sink_rows import Row
 from kproxy.spark.spark_errors import KafkaError, OptionError
 
-#: What a worker holds of records on their way, beside a batch of Spark's.
+#: Bytes of records in flight that a worker holds, besides a batch of Spark's.
 _QUEUE_KBYTES: Final = 64 << 10
 _QUEUE_MESSAGES: Final = 200_000
 #: The longest that librdkafka knows.
@@ -69,8 +69,8 @@ def settings(options: SinkOptions, client_id: str) -> dict[str, Any]:
         **_secured(options.security),
         "bootstrap.servers": options.bootstrap,
         "client.id": client_id,
-        # While a broker is away kproxy keeps the request: no answer for long is no reason to give up before the
-        # transaction's own time is over.
+        # While a broker is unavailable kproxy keeps the request: a missing response is no reason to give up before the
+        # transaction's own time-out.
         "message.timeout.ms": options.timeout_ms,
         "socket.timeout.ms": min(options.timeout_ms, _LONGEST_ANSWER_MS),
         "request.timeout.ms": options.timeout_ms,
@@ -135,7 +135,7 @@ class Sender:
         self._producer = Producer({**settings(options, client_id), "on_delivery": self._first})
 
     def send(self, rows: Iterable[Row]) -> int:
-        """Hands rows over, and waits where too much is on its way; returns how many. KafkaError if one failed."""
+        """Sends rows, and waits while too many are in flight; returns how many. KafkaError if one failed."""
         produce, count = self._producer.produce, 0
         for row in rows:
             try:

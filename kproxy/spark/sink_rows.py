@@ -1,4 +1,4 @@
-"""Rows on their way out: the columns of Spark's Kafka sink and a timestamp, from Arrow to the producer's arguments."""
+"""Rows to be written: the columns of Spark's Kafka sink and a timestamp, from Arrow to the producer's arguments."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ class KafkaError(RuntimeError):
 
 
 class DataLost(KafkaError):
-    """Records that were to be read are gone; the message says which, and how to go on without them."""
+    """Records that were to be read are deleted; the message names them, and says how to continue without them."""
 
 
 class LoginFailed(KafkaError):

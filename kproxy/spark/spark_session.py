@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from kproxy.config import StartupError
 from kproxy.spark import register
 
-# Spark's own lines and stack traces would run through the display of progress; what fails is told by the command.
+# Spark's own lines and stack traces would disturb the display of progress; the command reports failures.
 QUIET: Final = {"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"}
 
 #: For a session of few rows on this machine: plans are interpreted, and few tasks sort.
@@ -32,10 +32,10 @@ QUICK: Final[Mapping[str, str]] = MappingProxyType(
 
 @contextmanager
 def spark_session(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session that knows the format ``kproxy``, ended behind the block.
+    """A session that knows the format ``kproxy``; it is stopped after the block.
 
-    One that runs already, or that spark-submit started, is joined: it keeps its configuration, and goes on. Raises
-    StartupError if there is no Java.
+    A session that is running already, or that spark-submit started, is joined: it keeps its configuration, and is not
+    stopped. Raises StartupError if there is no Java.
     """
     joined = "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None
     builder = SparkSession.builder.appName(name)

@@ -35,7 +35,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: OffsetsJson | None = None
 
     def initialOffset(self) -> OffsetsJson:
-        """Where a query without a checkpoint begins: once it was told, it stays. Raises OptionError, KafkaError.
+        """Where a query without a checkpoint begins; once it was returned, it does not change. Raises OptionError,
+        KafkaError.
 
         Spark asks again for each micro-batch until one is complete.
         """
@@ -51,8 +52,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetsJson:
         """How far the next micro-batch goes. New partitions begin at their oldest offset. Raises KafkaError, DataLost.
 
-        Where it is less than ``start``, records are gone; so it is only if ``failOnDataLoss`` is false. The answer has
-        the beginnings that no checkpoint has told yet, so that a batch that is run again is the same.
+        If it is less than ``start``, records were deleted; this is returned only if ``failOnDataLoss`` is false. The
+        result has the beginnings that are in no checkpoint yet, so that a batch that is run again is the same.
         """
         planner, begun = self._planner(), from_json(start)
         end = self._latest(planner, begun)

@@ -14,7 +14,7 @@ _END_SECONDS: Final = 120.0
 
 
 def archive_kafka() -> Path:
-    """Returns the archive, which a broker writes at its end if it is not there. KafkaUnavailable if none can be had."""
+    """Returns the archive, which a broker writes at its end if it is missing. KafkaUnavailable if none can be made."""
     archive = archive_of(f"kafka-{DEFAULT_VERSION}", find_java())
     filled_once(archive.parent, lambda directory: _write(directory / archive.name))
     return archive

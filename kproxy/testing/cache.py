@@ -1,7 +1,6 @@
-"""A cache of what takes long to get, shared by processes: ``$KPROXY_CACHE`` or ``~/.cache/kproxy``.
+"""A cache of slow downloads, shared by processes: ``$KPROXY_CACHE`` or ``~/.cache/kproxy``.
 
-A lock file makes them wait for one download instead of racing it, and only what is whole gets the name that is looked
-for.
+A lock file makes them wait for one download instead of racing it. A file gets its final name when it is complete.
 """
 
 import fcntl

@@ -139,7 +139,7 @@ class ClusterClient:
         _check(self.controller().call(request, 4, DeleteTopicsResponse).responses[0].error_code, f"delete topic {name}")
 
     def wait_served(self, topic: str, partition: int) -> None:
-        """Wait until the leader knows that it leads: metadata tells it a moment earlier, behind a restart, too.
+        """Wait until the leader knows that it leads: metadata names it a moment earlier, after a restart, too.
 
         :raises RuntimeError: it does not within 30 s; the message has Kafka's error.
         """
@@ -256,7 +256,7 @@ class ClusterClient:
         return known
 
     def _ask_anyone(self, request: Message, version: int, answer: type[_MessageT]) -> _MessageT:
-        """Ask a bootstrap broker; once more, anew, if its connection dies under the question."""
+        """Ask a bootstrap broker; once more, on a new connection, if the first one fails."""
         try:
             return self.any_broker().call(request, version, answer)
         except ConnectionError:
@@ -284,7 +284,7 @@ def _committed(batches: bytes, start: int, answer: FetchResponsePartitionData) -
 
 
 def _whole_batches(data: bytes, offset: int) -> tuple[bytes, int]:
-    """Return the part of ``data`` without a cut batch at its end, and the offset behind it."""
+    """Return the part of ``data`` without a cut batch at its end, and the offset after it."""
     position = 0
     while position + 61 <= len(data):
         base_offset, length = struct.unpack_from(">qi", data, position)

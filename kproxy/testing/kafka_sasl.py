@@ -29,7 +29,7 @@ def sasl_settings(users: Mapping[str, str]) -> dict[str, str]:
 
 
 def scram_arguments(users: Mapping[str, str]) -> list[str]:
-    """Return what tells ``kafka-storage format`` of these users."""
+    """Return the arguments for these users of ``kafka-storage format``."""
     return [
         argument
         for name, password in users.items()

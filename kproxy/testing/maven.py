@@ -30,7 +30,7 @@ _KAFKA: Final = """
 
 
 class KafkaUnavailable(RuntimeError):
-    """A real Kafka cannot be had here; the message says what to install or what went wrong."""
+    """A real Kafka is unavailable; the message says what to install or what went wrong."""
 
 
 def find_java() -> str:

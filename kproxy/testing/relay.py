@@ -1,7 +1,8 @@
-"""A TCP relay that understands Kafka's frames and harms them as it is told: a bad network for tests and benchmarks.
+"""A TCP relay that understands Kafka's frames and injects the configured faults: a bad network for tests and
+benchmarks.
 
-It sits anywhere in a chain (client, relay, kproxy, relay, broker). Frames are recognised by their length prefix, an
-answer's API by the correlation id of its request. What is no Kafka frame passes as it is.
+It can be anywhere in a chain (client, relay, kproxy, relay, broker). Frames are recognized by their length prefix, a
+response's API by the correlation id of its request. What is no Kafka frame passes unchanged.
 """
 
 import random
@@ -67,7 +68,7 @@ class FaultRelay:
             self._running = trio.Event()
 
     def resume(self) -> None:
-        """Go on after `pause`; nothing was lost."""
+        """Continue after `pause`; nothing was lost."""
         self._running.set()
 
     def cut_all(self, ending: Ending = Ending.RST) -> int:

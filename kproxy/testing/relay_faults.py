@@ -1,4 +1,4 @@
-"""What a fault relay is told to do, and what it has done."""
+"""The faults that a relay injects, and counts of what it has done."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Faults:
     drop_requests: Drop | None = None
     drop_answers: Drop | None = None
     request_delays: dict[int, float] = field(default_factory=dict)
-    """Seconds by API key before a request is passed on; what comes behind it waits too."""
+    """Seconds by API key before a request is passed on; requests after it wait too."""
     answer_delays: dict[int, float] = field(default_factory=dict)
     cut_requests_at: int | None = None
     """End a connection when so many bytes of its requests, counted from its beginning, have been passed on."""

@@ -1,8 +1,8 @@
-"""A home for Spark's processes that live for seconds: drivers, executors and Python workers of tests.
+"""A home for Spark's processes that run for seconds: drivers, executors and Python workers of tests.
 
-Their Java compiles by the quick compiler alone: the thorough one is not done before they end, and takes the processor
-from those that work. Their Python imports the installed PySpark, whose modules are compiled, not the archive that Spark
-puts before it, of which every process compiles each module anew.
+Their Java compiles with the quick compiler alone: the thorough one does not finish before they end, and takes processor
+time from the others. Their Python imports the installed PySpark, whose modules are compiled, not the archive that Spark
+puts before it, of which every process would compile each module again.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Opens tracing if the options ask for it; what it needs is imported only then."""
+"""Opens tracing if the options ask for it; imports what tracing needs only in that case."""
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.proxy.stats import Stats

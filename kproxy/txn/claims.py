@@ -35,9 +35,9 @@ def needs_producer_id(view: IdView | None, epochs: int = BLOCK_EPOCHS) -> bool:
 def next_claim(
     view: IdView | None, claimant: Claimant, fresh_producer_id: int, epochs: int = BLOCK_EPOCHS
 ) -> TransactionClaim:
-    """The claim behind a view.
+    """The claim that follows a view.
 
-    ``fresh_producer_id``, as brokers gave it, is used where ``needs_producer_id`` says so.
+    ``fresh_producer_id``, from the brokers, is used where ``needs_producer_id`` says so.
     """
     if view is None or view.claim is None or needs_producer_id(view, epochs):
         generation, producer_id, first = len(view.generations) + 1 if view else 1, fresh_producer_id | TXN_BITS, 0
@@ -111,7 +111,7 @@ def fenced(known: Producer) -> TxnError:
 
 
 def next_client(known: Producer, fresh_producer_id: int) -> Producer:
-    """The client's identity behind ``known``: the next epoch, or epoch 0 of a fresh producer id."""
+    """The client's identity after ``known``: the next epoch, or epoch 0 of a fresh producer id."""
     if needs_client_producer_id(known):
         return Producer(client_producer_id(fresh_producer_id), 0)
     return Producer(known.producer_id, known.epoch + 1)

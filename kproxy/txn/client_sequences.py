@@ -1,6 +1,6 @@
 """The sequences of a transactional client, which count on over its transactions, while each of kproxy's begins at 0.
 
-So a client's repeated batch is told from a new one by the client's own sequence, and answered with what became of the
+So a client's repeated batch is told from a new one by the client's own sequence, and answered with the result of the
 first (Kafka's ``ProducerStateManager``, which keeps five batches).
 """
 
@@ -39,10 +39,10 @@ class ClientSequences(Generic[T]):
         self._recent: dict[TopicPartition, deque[tuple[int, int, T]]] = {}
 
     def order(self, client: Producer, batch: ClientBatch) -> tuple[Order, T | None]:
-        """What a batch is; with AGAIN what was noted of its first coming.
+        """What a batch is; with AGAIN what was recorded of its first arrival.
 
         A batch without sequence (-1) is always the next. The first of a partition may have any sequence: kproxy may
-        have been started behind the client.
+        have been started after the client.
         """
         if client != self._client:
             self._client = client

@@ -1,4 +1,4 @@
-"""What the control API tells of a transaction, and its JSON: the same for who answers and who asks."""
+"""The control API's description of a transaction, and its JSON: the same for server and client."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -7,7 +7,7 @@ _ONGOING: Final = "Ongoing"
 
 
 class OwnerId(NamedTuple):
-    """Who has a transactional id: as it was told who initialized it. A newer one fences it."""
+    """The owner of a transactional id: the identity that its initialization returned. A newer one fences it."""
 
     producer_id: int
     producer_epoch: int

@@ -51,7 +51,7 @@ def listed(found: Described) -> Listed:
 
 
 def _parts(view: "IdView") -> list[Part]:
-    """What is prepared, and members that are open; producer ids as they stand in batches."""
+    """What is prepared, and members that are open; producer ids as in batches."""
     parts = [
         Part(one.name, *producer, prepared=True, expires_ms=_expires(view, producer))
         for producer, one in view.prepared.items()

@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 TXN_BITS: Final = 3 << 61
 #: How many epochs a claim reserves; each transaction takes one.
 BLOCK_EPOCHS: Final = 64
-#: The last epoch that is ever used of a producer id; behind it comes the next generation (KAFKA-9666).
+#: The last epoch that is ever used of a producer id; after it comes the next generation (KAFKA-9666).
 LAST_EPOCH: Final = 32_766
-#: A client whose client.id begins so writes in a transaction or not at all. One that was begun for it dies with its
-#: kproxy; the client connects again and goes on to send, and nothing of that may be written as plain records.
+#: A client whose client.id begins so writes in a transaction or not at all. A transaction begun for it ends with its
+#: kproxy. The client then reconnects and keeps sending, and none of that may be written as plain records.
 TXN_CLIENTS: Final = "kproxy-txn-"
 
 
 class Producer(NamedTuple):
-    """A producer id with an epoch: as clients know it, or as it stands in batches."""
+    """A producer id with an epoch: as clients know it, or as it is in batches."""
 
     producer_id: int
     epoch: int

@@ -30,7 +30,7 @@ UNKNOWN: Final = -1
 
 
 class Row(NamedTuple):
-    """What a Fetch tells of a partition."""
+    """The offsets in a Fetch response's row of a partition."""
 
     place: TopicPartition
     #: All that the broker has between this offset and the next one is decided.
@@ -68,8 +68,8 @@ class _Known:
 class LastStable:
     """What is certain, by partition.
 
-    Of many partitions those are forgotten that were used longest ago. What is found when they are met again is not
-    lower than what was reported, because the exact last stable offset is looked for then.
+    Beyond a limit, the partitions used longest ago are forgotten. When such a partition is used again, the offset found
+    is not lower than the one reported before, because the exact last stable offset is determined then.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -168,7 +168,7 @@ class LastStable:
                 known.asked_at = now + _QUIET_SECONDS - _ASK_AGAIN_SECONDS
 
     def lost(self, place: TopicPartition) -> None:
-        """Begins anew with a partition: its log has lost records, or is another topic's."""
+        """Forgets what is known of a partition: its log has lost records, or is another topic's."""
         self._new.pop(place, None)
         self._old.pop(place, None)
 

@@ -27,7 +27,7 @@ from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 __all__ = ["Entry", "Kind", "RawRecord", "UnknownRecord", "decode", "encode"]
 
 _KEY_VERSION: Final = 0
-#: A member whose transaction the broker has is told of in the second: who does not know of it could not end that.
+#: A member whose transaction the broker has is written in the second: a reader without it could not end that one.
 _PLAIN, _NATIVE = 0, 1
 
 
@@ -37,7 +37,7 @@ class Kind(IntEnum):
     CLAIM = 0
     """An instance takes the id and the next block of epochs; all that is undecided below is aborted."""
     PARTITIONS = 1
-    """A transaction begins, or goes on in partitions that its block has not written yet."""
+    """A transaction begins, or continues in partitions that its block has not written yet."""
     OFFSETS = 2
     """Offsets of a consumer group that move if the transaction is committed."""
     DECISION = 3
@@ -47,7 +47,7 @@ class Kind(IntEnum):
     PREPARE = 5
     """A part is durable: claims leave it alone, the then owner decides it."""
     MIRRORED = 6
-    """The offsets of a committed transaction stand in the broker's own group offsets, too."""
+    """The offsets of a committed transaction are in the broker's own group offsets, too."""
     EXPIRY = 7
     """The id was not used for transactional.id.timeout.ms."""
     SNAPSHOT = 8

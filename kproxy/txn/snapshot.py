@@ -17,7 +17,7 @@ from kproxy.txn.view import IdView, LogPosition
 
 #: Bytes of the views in a chunk: a batch with one chunk stays well below the 1 MiB that topics take.
 CHUNK_BYTES: Final = 500_000
-#: A snapshot is due behind so many records, or bytes of them; and behind several times its own size.
+#: A snapshot is due after so many records, or bytes of them; and after several times its own size.
 _DUE_RECORDS: Final = 50_000
 _DUE_BYTES: Final = 16 << 20
 _DUE_SIZES: Final = 4
@@ -93,7 +93,7 @@ class PartitionLoader:
     """
 
     def __init__(self, start: int) -> None:
-        """``start``: the log start offset; what lay before it is in a snapshot behind it."""
+        """``start``: the log start offset; a snapshot after it has the state of earlier records."""
         #: Whether what is applied is all that the log says up to here.
         self.is_sure = start == 0
         #: Records and bytes since the newest whole snapshot (or the start), and that one's offset and bytes.
@@ -129,7 +129,7 @@ class PartitionLoader:
         if chunk.up_to < 0:
             raise RemoteProtocolError(f"snapshot up to {chunk.up_to} at offset {at.offset}")
         if chunk.up_to > at.offset:
-            return _NOTHING  # of a log that was truncated or recreated while this was on its way
+            return _NOTHING  # of a log that was truncated or recreated in the meantime
         whole = self._chunks.take(chunk)
         if whole is None or chunk.up_to < self.up_to:
             return _NOTHING

@@ -1,4 +1,4 @@
-"""Views as the bytes of a snapshot, and back: field by field, so that whoever loads them goes on as if it had read."""
+"""Views as the bytes of a snapshot, and back: field by field, so that a reader continues as if it had read the log."""
 
 from collections import deque
 from collections.abc import Collection, Iterable

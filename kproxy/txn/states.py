@@ -23,7 +23,7 @@ class State(Enum):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a decision is on its way: nothing else may be asked for meanwhile."""
+        """Whether a decision is in flight: no other request is admitted meanwhile."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
@@ -31,7 +31,7 @@ class Event(Enum):
     """What happens to a transaction."""
 
     BEGAN = auto()
-    """Its first partitions or offsets stand in the log."""
+    """Its first partitions or offsets are in the log."""
     COMMIT_ASKED = auto()
     ABORT_ASKED = auto()
     COMMITTED = auto()
@@ -72,7 +72,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
 
 
 def next_state(state: State, event: Event) -> State:
-    """The state behind an event; LocalProtocolError if it may not happen in this one."""
+    """The state after an event; LocalProtocolError if the event is not allowed in this state."""
     found = TRANSITIONS.get((state, event))
     if found is None:
         raise LocalProtocolError(f"{event.name} in state {state.value}")

@@ -5,7 +5,7 @@ from kproxy.errors import KproxyError
 
 
 class TxnError(KproxyError):
-    """A request about a transaction can't be done; ``error_code`` is what the client is told."""
+    """A request about a transaction fails; ``error_code`` is the one that the client receives."""
 
     def __init__(self, error_code: ErrorCode, message: str = "") -> None:
         """``message`` says what is wrong and what would be right, for people."""

@@ -22,7 +22,7 @@ class Met(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """Of the batch: nothing behind it can be read."""
+    """Of the batch: nothing after it can be read."""
 
 
 class UnknownProducers:

@@ -1,7 +1,7 @@
 """What the transaction log says of one transactional id: a function of its records, the same for every reader.
 
-The order of the log is the truth. Two readers that have read as far agree, whoever they are; so a record counts by what
-stands before it in the log, never by who wrote it or by what a broker answered.
+The order of the log is the truth. Two readers that have read equally far agree. So the effect of a record depends on
+the records before it in the log, never on its writer or on a broker's response.
 """
 
 from collections import deque
@@ -64,7 +64,7 @@ class IdView:
     #: Epochs of members that are aborted: nothing can be said of them any more.
     aborted_members: dict[int, EpochSet] = field(default_factory=dict)
     prepared: dict[Producer, Prepared] = field(default_factory=dict)
-    #: Members that are decided and have transactions of the broker's, until the log says that it was told.
+    #: Members that are decided and have transactions of the broker's, until the log says that these have ended.
     unended: dict[Producer, Unended] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
     bounds: dict[Producer, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class IdView:
         return new and body.generation == len(self.generations) + 1
 
     def _forget_aborted(self) -> None:
-        """Behind a claim or a decision: drops what is only of use for parts that are undecided."""
+        """After a claim or a decision: drops what is only of use for parts that are undecided."""
         self._forget_members()
         self.aborted = {
             part for part in self.aborted if part.producer_id in self.generations and not self._is_below_claim(part)

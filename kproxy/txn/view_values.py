@@ -68,7 +68,7 @@ class Claim:
 
     @property
     def end_epoch(self) -> int:
-        """The epoch behind the last one."""
+        """The epoch after the last one."""
         return self.first_epoch + self.epochs
 
     def covers(self, producer: Producer) -> bool:

@@ -50,7 +50,7 @@ class Views:
     # -- what is read
 
     def restart(self, partition: int, start: int) -> None:
-        """Forgets what one partition of the log said; it is read anew, from its log start ``start`` on."""
+        """Forgets what one partition of the log said; it is read again, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
             self.offsets_bytes -= view.offsets_bytes
@@ -89,7 +89,7 @@ class Views:
         return partition not in self.foreign and self.loader(partition).is_sure
 
     def without_beginning(self, partitions: Iterable[int]) -> list[int]:
-        """Those of which the log no longer has the first records, nor a snapshot that stands for them."""
+        """Those of which the log no longer has the first records, nor a snapshot that replaces them."""
         return [partition for partition in partitions if not self.loader(partition).is_sure]
 
     def loader(self, partition: int) -> PartitionLoader:

@@ -73,12 +73,12 @@ def visible(
 ) -> Seen:
     """What a reader that asked from ``first_offset`` on may see.
 
-    Where that is everything, the very record set is the only piece; else a batch cut off at its end is left out. So is
-    it for a reader that ``reads_natively`` (passes over markers, and leaves out what is aborted, by the broker's list
-    itself) as long as nothing of kproxy's transactions is in it.
-    Hidden batches behind a visible one are put into its offsets, so that whoever goes on from there passes them.
-    ``aborted`` is the broker's list for this record set. ``decisions`` None: data of kproxy's transactions are shown.
-    Raises ``RemoteProtocolError`` if it is no record set.
+    If that is everything, the very record set is the only piece; otherwise a batch cut off at its end is left out. The
+    same holds for a reader that ``reads_natively`` (skips markers, and drops aborted batches by the broker's list
+    itself) as long as no batch of kproxy's transactions is in it. The offsets of a visible batch are extended over the
+    hidden batches after it, so that a reader continues after them. ``aborted`` is the broker's list for this record
+    set. ``decisions`` None: data of kproxy's transactions are shown. Raises ``RemoteProtocolError`` if it is no record
+    set.
     """
     aborted = list(aborted)
     kproxys = _NONE if decisions is None else TXN_BITS
@@ -94,10 +94,10 @@ def visible(
 
 
 def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool, kproxys: int) -> int | None:
-    """The offset behind a record set of which the reader may be given everything; None if that takes a closer look.
+    """The offset after a record set of which the reader may be given everything; None if that needs a full check.
 
-    Most are such; so this is one glance at each header and nothing else. -1 if there is no whole batch.
-    ``kproxys`` is the lowest producer id of transactions that have to be judged.
+    Most are such; so this reads each header once and nothing else. -1 if there is no whole batch. ``kproxys`` is the
+    lowest producer id of transactions that have to be judged.
     """
     glance, end, pos, last, before = _GLANCE.unpack_from, len(record_set), 0, -1, -1
     special = 0 if natively else CONTROL | TRANSACTIONAL if some_aborted else CONTROL
@@ -160,7 +160,7 @@ class _Walk:
         #: Whose aborted transactions the walk is in the midst of.
         self._aborting: set[int] = set()
         self._decisions = decisions
-        #: The header of the last piece, if hidden batches behind it can be put into its offsets.
+        #: The header of the last piece, if its offsets can be extended over hidden batches after it.
         self._last: BatchHeader | None = None
 
     def take(self, entry: memoryview) -> bool:
@@ -184,7 +184,7 @@ class _Walk:
         return True
 
     def end(self) -> None:
-        """Puts what was hidden behind the last visible batch into its offsets."""
+        """Extends the offsets of the last visible batch over the hidden ones after it."""
         seen, last = self.seen, self._last
         if last is not None and seen.next_offset > last.base_offset + last.last_offset_delta + 1:
             # The epoch of what is hidden, too: else the older epoch would seem to reach up to there (KIP-320).

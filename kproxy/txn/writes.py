@@ -26,7 +26,7 @@ _NOTHING: Final = memoryview(b"")
 _MOST_DOUBLINGS: Final = 20
 #: How often a broker may answer what could be due to a partition that it has not heard of yet, or to any fault.
 PATIENCE: Final = 10
-#: What batches are told that were given up because of another one.
+#: The error of batches that were given up because of another one.
 GIVEN_UP: Final = ErrorCode.TRANSACTION_ABORTABLE
 #: The broker does not know the transaction's batches any more, or has them in another order.
 STATE_LOST: Final = ErrorCode.UNKNOWN_PRODUCER_ID
@@ -41,7 +41,7 @@ class Timing(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a transaction has in a partition: the offset behind it, and the batches that were sent more than once.
+    """A transaction's data in a partition: the offset after them, and the batches that were sent more than once.
 
     ``copies``: (base sequence, base offset) of each, in order; a copy at another offset does not count.
     """
@@ -52,7 +52,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TxnSend:
-    """One batch on its way to one partition. Once it is settled it holds no bytes; then ``error_code`` 0: written."""
+    """One batch for one partition. Once it is settled it holds no bytes; then ``error_code`` 0: written."""
 
     place: TopicPartition
     batch: memoryview
@@ -62,7 +62,7 @@ class TxnSend:
     #: When it was sent first.
     sent_at: float = inf
     in_flight: bool = False
-    #: An attempt ended without a word about its fate: a copy may be in the log, or still on its way there.
+    #: An attempt ended without an outcome: a copy may be in the log, or may still arrive there.
     ever_open: bool = False
     #: Why it has to be sent again, for counters.
     reason: str = ""
@@ -88,9 +88,9 @@ class _Track:
     due_at: float = -inf
 
     def next_send(self, now: float, limit: int) -> TxnSend | None:
-        """The batch to send now, with at most ``limit`` whose fates are open or unknown.
+        """The batch to send now, with at most ``limit`` whose outcomes are open or unknown.
 
-        Behind a failure the oldest goes alone, until all are written that were sent before.
+        After a failure the oldest goes alone, until all are written that were sent before.
         """
         if now < self.due_at:
             return None
@@ -106,7 +106,7 @@ class _Track:
         return fresh
 
     def take_in(self, done: TxnSend) -> bool:
-        """Notes where the oldest batch is; False if that is not behind all before it."""
+        """Records where the oldest batch is; False if that is not after all before it."""
         in_order = done.base_offset >= self.end_offset
         self.end_offset = done.base_offset + done.records
         if done.attempts > 1:
@@ -123,9 +123,9 @@ class Writes:
     def __init__(
         self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int, *, is_native: bool = False
     ) -> None:
-        """``max_in_flight``: batches on their way for each partition; a broker remembers the last 5.
+        """``max_in_flight``: batches in flight for each partition; a broker remembers the last 5.
 
-        ``is_native``: brokers decide the transaction, and are told so by each batch.
+        ``is_native``: brokers decide the transaction, and each batch says so.
         """
         self._is_native = is_native
         self._producer_id = producer_id
@@ -150,9 +150,9 @@ class Writes:
     # -- accepting
 
     def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
-        """Stamps batches in place, says whether they are transactional and holds them: at most one for each partition.
+        """Stamps batches in place, marks whether they are transactional and holds them: at most one for each partition.
 
-        Behind a failure they are settled at once. RemoteProtocolError: one is not whole, and none was accepted;
+        After a failure they are settled at once. RemoteProtocolError: one is not whole, and none was accepted;
         LocalProtocolError: a partition is named twice.
         """
         sends = [self._stamped(*batch) for batch in batches]

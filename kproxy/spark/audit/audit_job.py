@@ -100,11 +100,11 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
     # kept before anything is made of them: plans that exist already would read them again
     log = read_log(spark, log_from, slices).persist(_STORED)
     facts = log_facts(log, {each.partition: each.start for each in slices}).persist(_STORED)
-    # the log is read before the groups are asked: a group that goes on meanwhile is not behind
+    # the log is read before the groups are asked: a group that continues meanwhile has no lag
     is_readable = facts.where(_UNREADABLE).count() == 0
     with open_cluster() as cluster:
         spans = find_spans(cluster, topics, request.since, state) if is_readable else []
-    # with a log that can't be read kproxy does not tell what is committed, and so nothing else can be judged
+    # with a log that can't be read kproxy cannot say what is committed, and so nothing else can be judged
     told = facts if is_readable else facts.where(_UNREADABLE)
     limits = Limits(
         int(began.timestamp() * 1000), request.window_ms, request.open_ms, request.prepared_ms, request.run_length

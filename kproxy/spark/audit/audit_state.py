@@ -14,7 +14,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """Of one partition: judged up to ``offset``; what lies behind ``reread`` is within the window of repetitions."""
+    """Progress in one partition: judged up to ``offset``; from ``reread`` on is the window of repetitions."""
 
     topic: str
     partition: int

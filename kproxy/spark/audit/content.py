@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from kproxy.spark.audit.tables import Tables
 
-#: Offsets of a partition that are looked at by one task, where records are matched with batches.
+#: Offsets of a partition that one task reads, where records are matched with batches.
 _STRETCH: Final = 1 << 18
 #: A record that is there twice, and its time.
 REPEATED: Final = ("topic", "partition", "offset", "timestamp")

@@ -1,7 +1,7 @@
-"""The transaction log as DataFrames: what it says (``log_fold``), and each of its records.
+"""The transaction log as DataFrames: its facts (``log_fold``), and each of its records.
 
-A partition of the log is short (snapshots stand for what was deleted), so one task reads it in order and holds what
-kproxy itself holds of it. Nothing comes to the driver. Rows, not Arrow: for that PySpark would want pandas, too.
+A partition of the log is short (snapshots replace deleted records), so one task reads it in order and holds the same
+state as kproxy itself. Nothing comes to the driver. Rows, not Arrow: for that PySpark would need pandas, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -26,7 +26,7 @@ _Pending: TypeAlias = Mapping[Producer, list[TransactionOffsets]]
 
 
 def fold_log(records: Iterable[LogRecord], starts: Mapping[int, int]) -> Iterator[Row]:
-    """Facts (``tables.FACTS``; what is missing in a row is null) from records in order, one partition behind another.
+    """Facts (``tables.FACTS``; what is missing in a row is null) from records in order, one partition after another.
 
     ``starts``: the log start offset of each partition of the log. Kinds of facts: ``part`` (open or prepared now; one
     for each topic that it wrote to), ``decided`` (a partition of a committed transaction, with the offset after its
@@ -77,7 +77,7 @@ class _Folding:
         self._problem = f"{what}: {why}"
 
     def take(self, offset: int, at: datetime, key: bytes | None, value: bytes | None) -> Iterator[Row]:
-        """Facts that stand in the next record."""
+        """Facts in the next record."""
         self._last = offset, at
         bounds, pending = self._undecided(key, value)
         for entry in self._views.apply(self.partition, LogPosition(offset, int(at.timestamp() * 1000)), key, value):

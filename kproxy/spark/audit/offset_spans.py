@@ -69,7 +69,7 @@ def _beginning(
 def _span(
     each: TopicPartition, former: PartitionProgress | None, begin: int, log_start: int, end: int, stable: int
 ) -> Span:
-    # an offset behind the end: the topic was deleted and made again
+    # an offset after the end: the topic was deleted and made again
     if former is not None and former.offset <= end:
         reread, start = former.reread, former.offset
     else:

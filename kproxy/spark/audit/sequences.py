@@ -1,6 +1,6 @@
-"""Sequences of idempotent producers: those that come twice, and those that are missing (KIP-98).
+"""Sequences of idempotent producers: those that occur twice, and those that are missing (KIP-98).
 
-A producer numbers its records in each partition, from 0 for each epoch; behind 2^31-1 comes 0 again. So in the order of
+A producer numbers its records in each partition, from 0 for each epoch; after 2^31-1 comes 0 again. So in the order of
 offsets the batches of one (producer id, epoch) follow each other without a hole and never go back. Batches that no
 reader sees (aborted, or a copy that does not count) use up sequences, but repeat nothing.
 """

@@ -1,4 +1,4 @@
-"""Charts as SVG that stands in a page: its colours are the page's, so that it is light or dark as that is."""
+"""Charts as inline SVG: they have the page's colours, so that they are light or dark as the page is."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

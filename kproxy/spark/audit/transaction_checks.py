@@ -10,10 +10,10 @@ _PART = (*_PLACE, "producer_id", "producer_epoch")
 
 
 def torn_transactions(tables: Tables) -> DataFrame:
-    """Partitions of committed transactions whose data are missing, or are not all there.
+    """Partitions of committed transactions whose data are missing, in whole or in part.
 
-    The decision names each partition that was written, and the offset behind its last batch. Judged are those that end
-    between start and end of what is read; their beginning, where the log still says where it was.
+    The decision names each partition that was written, and the offset after its last batch. Partitions are judged that
+    end between start and end of the offsets read; their beginning is checked where the log still has it.
     """
     spans = tables.spans.select(*_PLACE, "start", "end")
     named = tables.of_fact("decided").drop("state", "group_id", "generation", "detail")
@@ -98,5 +98,5 @@ def unknown_producers(tables: Tables) -> DataFrame:
 
 
 def unreadable_log(tables: Tables) -> DataFrame:
-    """Partitions of the transaction log with a record that this kproxy can't read: nothing behind it counts."""
+    """Partitions of the transaction log with a record that this kproxy can't read: nothing after it counts."""
     return tables.of_fact("unreadable").select("log_partition", "log_offset", "detail", "at")

@@ -76,7 +76,7 @@ class LogLines(_Plain):
 
 
 class LiveTable:
-    """One row for each query, drawn anew as batches come."""
+    """One row for each query, drawn again as batches come."""
 
     def __init__(self, console: Console) -> None:
         self._latest: dict[str, BatchDone] = {}

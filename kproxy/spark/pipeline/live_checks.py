@@ -1,4 +1,4 @@
-"""What only kproxy and Spark can tell of a pipeline: topics, settings, SQL. No record is read or written."""
+"""Checks of a pipeline that need kproxy and Spark: topics, settings, SQL. No record is read or written."""
 
 import re
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ _KINDS = ("topics", "pattern", "parquet")
 
 
 def read_source(sources: Section, name: str) -> Source | None:
-    """The source of that name; None if it is none, which is told."""
+    """The source of that name; None, with an error reported, if it is none."""
     section = sources.section(name)
     assert section is not None
     check_name(section, name)

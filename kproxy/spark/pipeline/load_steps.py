@@ -12,7 +12,7 @@ _EXPRESSIONS = ("key", "value", "headers", "partition")
 
 
 def read_step(section: Section, folder: Path) -> Step | None:
-    """A step; None if it is none, which is told. Paths within are relative to ``folder``."""
+    """A step; None, with an error reported, if it is none. Paths in it are relative to ``folder``."""
     name = section.text("name")
     if name:
         check_name(section, name)
@@ -26,7 +26,7 @@ def read_step(section: Section, folder: Path) -> Step | None:
 
 
 def read_sink(section: Section) -> Sink | None:
-    """A sink; None if it is none, which is told."""
+    """A sink; None, with an error reported, if it is none."""
     kinds = [kind for kind in ("topic", "parquet") if section.has(kind)]
     if len(kinds) != 1:
         section.fault(f"must have {'only ' if kinds else ''}one of topic, parquet")

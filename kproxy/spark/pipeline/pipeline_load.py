@@ -1,4 +1,4 @@
-"""Reads a pipeline's file; all that can be told to be wrong with it without Spark is told at once."""
+"""Reads a pipeline's file, and reports at once all errors that can be found without Spark."""
 
 from collections.abc import Mapping
 from pathlib import Path

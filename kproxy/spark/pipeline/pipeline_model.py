@@ -12,7 +12,7 @@ _KAFKA: Final = Location(1, "kafka")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may be (``DataFrame.withWatermark``): ``delay`` behind the newest ``column``, "10 minutes"."""
+    """How late rows may be (``DataFrame.withWatermark``): ``delay`` before the newest ``column``, "10 minutes"."""
 
     column: str
     delay: str

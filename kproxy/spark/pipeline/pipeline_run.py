@@ -16,10 +16,10 @@ from kproxy.spark.spark_session import spark_session
 
 
 def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = None) -> None:
-    """Returns when all that was there is written (availableNow), or when it was told to stop, by ``stop`` or a signal.
+    """Returns when all available records are written (availableNow), or when stopped, by ``stop`` or a signal.
 
-    Raises StartupError if Spark or kproxy can't be reached, FileError for what Spark says of the file,
-    PipelineFailed if a query fails: the next run goes on at the last committed batch.
+    Raises StartupError if Spark or kproxy can't be reached, FileError for Spark's errors about the file, PipelineFailed
+    if a query fails: the next run continues at the last committed batch.
     """
     stop = stop or Stop()
     with display or choose(json_lines=False) as shown:
@@ -53,7 +53,7 @@ def _pace(pipeline: Pipeline) -> str:
 
 
 def _check_control(kafka: Kafka) -> None:
-    """A kproxy that does not answer is told before half a minute of Spark's start."""
+    """Reports a kproxy that does not answer before half a minute of Spark's start is spent."""
     try:
         ControlClient(kafka.control_socket or DEFAULT_SOCKET, url=kafka.control_url, token_file=kafka.token_file).list(
             ["Ongoing"]

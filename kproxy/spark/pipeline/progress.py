@@ -19,7 +19,7 @@ class BatchDone(NamedTuple):
     rows_out: Mapping[str, int]
     """By topic; of a directory, under its path."""
     lag: int | None
-    """Records behind the end of the topics, None where no source tells."""
+    """Records up to the end of the topics that are not read yet, None where no source says."""
     seconds: float
     committed_at: str
     """ISO 8601, UTC."""

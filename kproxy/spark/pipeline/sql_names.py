@@ -1,6 +1,6 @@
-"""Which tables a query reads, as far as can be told without Spark: enough to check names and their order.
+"""Which tables a query reads, as far as can be found without Spark: enough to check names and their order.
 
-Only what surely is a table is told of. Spark has the last word: it parses the text when the pipeline starts.
+Only names that surely are tables are returned. Spark has the last word: it parses the text when the pipeline starts.
 """
 
 import re
@@ -31,7 +31,7 @@ class _Level:
 
 
 def tables_read(sql: str) -> tuple[str, ...]:
-    """The names behind FROM and JOIN, each once, without those that the query defines (WITH) or that have a dot."""
+    """The names after FROM and JOIN, each once, without those that the query defines (WITH) or that have a dot."""
     tokens = list(_tokens(sql))
     own = {_plain(name) for name in _defined(tokens)}
     found = dict.fromkeys(name for name in _relations(tokens) if _plain(name) not in own)

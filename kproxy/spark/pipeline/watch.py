@@ -35,7 +35,7 @@ class Stop:
 
 @contextmanager
 def on_signals(stop: Stop) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for the end while the block lasts; what they did before comes back behind it."""
+    """SIGINT and SIGTERM ask for the end while the block lasts; after it the former handlers are restored."""
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.ask()

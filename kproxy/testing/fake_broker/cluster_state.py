@@ -30,7 +30,7 @@ class Broker:
     """A broker's address and how it is.
 
     :param alive: whether it runs.
-    :param listed: whether the controller counts it among the live ones, so that Metadata tells of it.
+    :param listed: whether the controller counts it among the live ones, so that Metadata lists it.
     :param failed: whether its log directory is offline.
     """
 
@@ -110,7 +110,7 @@ class ClusterState:
         placed: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> ErrorCode:
-        """Create a topic as CreateTopics does; -1 stands for what ``placed`` says, or the broker's default.
+        """Create a topic as CreateTopics does; -1: what ``placed`` says, or the broker's default.
 
         :param placed: the replicas of each partition, the leader first; omitted: dealt out to the live brokers.
         """

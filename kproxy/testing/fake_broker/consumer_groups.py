@@ -1,8 +1,8 @@
-"""A classic consumer group: who is in it, which generation it is at, and when a rebalance is complete.
+"""A classic consumer group: its members, its generation, and when a rebalance is complete.
 
-States and error codes follow Kafka's group coordinator (KIP-62, KIP-394 for member ids). Time-outs are applied
-whenever the group is touched, by ``expire``; whoever waits wakes up at ``next_deadline`` to touch it. So no task
-of its own is needed, and nothing can be seen that a timer would have changed.
+States and error codes follow Kafka's group coordinator (KIP-62, KIP-394 for member ids). Time-outs are applied whenever
+the group is touched, by ``expire``; a waiting request wakes up at ``next_deadline`` to touch it. So the group needs no
+task of its own, and no one can see a state that a timer would have changed.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Faults to inject into the fake broker: what a control function may ask for, and the registration of one.
 
-A control function sees each call of its API key before the handler does and returns one of the classes below, or
-None for "go on as usual". It may be async, to hold a request until the test lets it go.
+A control function sees each call of its API key before the handler does and returns one of the classes below, or None
+for "handle it as usual". It may be async, to hold a request until the test lets it go.
 """
 
 import inspect
@@ -80,7 +80,7 @@ class Controls:
         return control
 
     def remove(self, control: Control) -> None:
-        """Forget a control function; harmless when it is gone already."""
+        """Forget a control function; harmless when it was removed already."""
         for controls in self._by_key.values():
             if control in controls:
                 controls.remove(control)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request on its way: who asked which broker, in which version.
+    """One request that is being handled: which client sent it to which broker, in which version.
 
-    :param served: the version ranges that ApiVersions tells.
+    :param served: the version ranges in ApiVersions.
     :param connection: number of the connection, counted from 1 over the whole cluster.
     """
 

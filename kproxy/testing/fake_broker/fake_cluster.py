@@ -75,7 +75,7 @@ class FakeCluster(ClusterState):
         self._settle_all()
 
     def shrink_isr(self, broker_id: int) -> None:
-        """Count a broker's replicas that stand still as out of sync, as after ``replica.lag.time.max.ms``."""
+        """Count a broker's replicas that have stopped as out of sync, as after ``replica.lag.time.max.ms``."""
         for _, partition in self._partitions():
             if partition.holds(broker_id):
                 partition.shrink(broker_id)

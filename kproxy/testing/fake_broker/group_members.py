@@ -33,5 +33,5 @@ class Member:
         return dict(self.protocols).get(protocol, b"")
 
     def expired(self, now: int) -> bool:
-        """Tell whether the session is over; a member whose request waits is alive by definition."""
+        """Return whether the session has expired; a member whose request waits is alive by definition."""
         return not (self.joined or self.synced) and now - self.last_seen >= self.session_timeout_ms

@@ -26,9 +26,9 @@ def is_compacted(config: Mapping[str, str]) -> bool:
 
 
 def count_expired(batches: Sequence[StoredBatch], config: Mapping[str, str], now: int, high_watermark: int) -> int:
-    """Return how many of the oldest batches ``retention.ms`` and ``retention.bytes`` throw away at ``now`` (ms).
+    """Return how many of the oldest batches ``retention.ms`` and ``retention.bytes`` delete at ``now`` (ms).
 
-    Nothing behind the high watermark goes, and nothing at all unless ``cleanup.policy`` has deletion in it.
+    Nothing above the high watermark is deleted, and nothing at all unless ``cleanup.policy`` has deletion in it.
     """
     if "delete" not in config.get("cleanup.policy", "delete"):
         return 0

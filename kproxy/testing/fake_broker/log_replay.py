@@ -12,7 +12,7 @@ _COORDINATOR_EPOCH: Final = slice(-5, -1)
 
 
 def replay(batches: Iterable[StoredBatch], producers: ProducerStates) -> None:
-    """Tell ``producers`` of these batches."""
+    """Add these batches to ``producers``."""
     for batch in batches:
         header = read_header(batch.data)
         if header.is_control:

@@ -1,7 +1,7 @@
 """The transactions in one partition's log: which are open, how far all is decided, which were aborted.
 
 As in Kafka's ``ProducerStateManager`` and ``TransactionIndex`` (KIP-98): a transaction begins with its producer's first
-transactional batch behind the last marker, and ends with the next marker.
+transactional batch after the last marker, and ends with the next marker.
 """
 
 from typing import NamedTuple

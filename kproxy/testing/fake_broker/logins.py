@@ -16,10 +16,10 @@ _FIRST: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 
 @dataclass(frozen=True, slots=True)
 class SaslRules:
-    """What clients must show: a name and its password for PLAIN and SCRAM-SHA-256, or a token that stands for a name.
+    """What clients must show: a name and its password for PLAIN and SCRAM-SHA-256, or a token that names a user.
 
     :param max_reauth_ms: Kafka's ``connections.max.reauth.ms``; 0: a login lasts as long as its connection.
-    :param hangs_up: whether a request behind the end of a login ends the connection, as a real broker has it.
+    :param hangs_up: whether a request after the end of a login ends the connection, as at a real broker.
     """
 
     users: Mapping[str, str] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class SaslRules:
 
 @dataclass(slots=True)
 class Login:
-    """One connection's.
+    """The login of one connection.
 
-    :param mechanism: of the exchange that goes on; None: none does.
-    :param said: what was said in it so far, client and server in turn.
-    :param name: who is logged in; None: nobody yet.
-    :param ends: when that is over, in ms of the cluster's clock.
+    :param mechanism: of the exchange that is in progress; None: none is.
+    :param said: its messages so far, client and server in turn.
+    :param name: the user that is logged in; None: nobody yet.
+    :param ends: when the login expires, in ms of the cluster's clock.
     """
 
     mechanism: str | None = None
@@ -96,7 +96,7 @@ class Logins:
         return answer
 
     def forget(self, connection: int) -> None:
-        """A connection is over."""
+        """A connection has ended."""
         self.by_connection.pop(connection, None)
 
 

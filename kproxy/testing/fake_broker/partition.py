@@ -1,7 +1,7 @@
-"""One partition and its replicas: who leads, who is in sync, how far the high watermark is, what an election loses.
+"""One partition and its replicas: leader, replicas in sync, high watermark, and what an election loses.
 
-All replicas share one log, which is the leader's. A replica that does not follow is known by how far it had copied;
-it can only ever hold the beginning of the log, so that electing it means to cut the log there.
+All replicas share one log, which is the leader's. A replica that does not follow is known by how far it had copied; it
+can only ever hold the beginning of the log, so that electing it means to cut the log there.
 """
 
 from collections.abc import Container
@@ -45,9 +45,9 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset behind the last record that consumers may see.
+        """The offset after the last record that consumers may see.
 
-        It stands still while too few replicas are in sync (``Partition.maybeIncrementLeaderHW``, KIP-966).
+        It does not move while too few replicas are in sync (``Partition.maybeIncrementLeaderHW``, KIP-966).
         """
         if self.under_min_isr:
             return self._reached
@@ -57,7 +57,7 @@ class Partition:
         return self._reached
 
     def hold(self, node: int) -> None:
-        """Let a replica stand still where it is; it stays in sync until ``shrink``."""
+        """Stop a replica from following; it remains in sync until ``shrink``."""
         self._reached = self.high_watermark
         self._copied.setdefault(node, self.log.end_offset)
 
@@ -76,7 +76,7 @@ class Partition:
                 self.eligible.clear()
 
     def holds(self, node: int) -> bool:
-        """Tell whether a replica stands still."""
+        """Return whether a replica has stopped."""
         return node in self._copied
 
     def log_end(self, node: int) -> int:

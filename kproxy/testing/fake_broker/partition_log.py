@@ -28,9 +28,9 @@ NO_OFFSET: Final = -1
 
 
 class Appended(NamedTuple):
-    """What became of a batch; ``append_time`` is -1 when the records keep their producer's time.
+    """The result of an append; ``append_time`` is -1 when the records keep their producer's time.
 
-    ``end_offset`` is the offset behind the batch, which a repeated one has, too.
+    ``end_offset`` is the offset after the batch, also for a repeated one.
     """
 
     error: ErrorCode
@@ -141,7 +141,7 @@ class PartitionLog:
         return self._batches[min(self._find(offset), len(self._batches) - 1)].leader_epoch
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch not above ``epoch``, the offset behind its last record), or (-1, -1)."""
+        """Return (the largest epoch not above ``epoch``, the offset after its last record), or (-1, -1)."""
         found = [batch for batch in self._batches if batch.leader_epoch <= epoch]
         return (found[-1].leader_epoch, found[-1].last_offset + 1) if found else (-1, NO_OFFSET)
 

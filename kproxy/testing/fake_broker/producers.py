@@ -133,7 +133,7 @@ class ProducerStates:
         return entry is not None and entry.last_offset == last_offset
 
     def keep_before(self, offset: int) -> None:
-        """Drop the producers whose newest batch is not below ``offset``, before the log is read anew from there."""
+        """Drop the producers whose newest batch is not below ``offset``, before the log is read again from there."""
         self._entries = {
             producer_id: entry for producer_id, entry in self._entries.items() if entry.last_offset < offset
         }

@@ -39,7 +39,7 @@ async def until_replicated(call: Call, awaited: list[Awaited], timeout_ms: int) 
 
 
 def _settled(call: Call, append: Awaited) -> bool:
-    """Tell whether an append's fate is known; a bad one is told."""
+    """Return whether an append's outcome is known; an error counts as one."""
     if call.cluster.topics.get(append.topic.name) is not append.topic:
         append.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     elif not call.leads(append.partition):

@@ -1,4 +1,4 @@
-"""Single batches as a log needs them: checked on arrival, stamped, compressed anew, built as markers."""
+"""Single batches as a log needs them: checked on arrival, stamped, recompressed, built as markers."""
 
 import struct
 from typing import Final, NamedTuple

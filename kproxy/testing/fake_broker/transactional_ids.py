@@ -17,7 +17,7 @@ _MOST: Final = 32_767
 
 
 class TxnState(Enum):
-    """Where the transaction is; while it is prepared its markers are on their way."""
+    """The state of a transaction; while it is prepared its markers are in flight."""
 
     EMPTY = auto()
     ONGOING = auto()
@@ -132,9 +132,10 @@ class TransactionalId:
         return self.state is TxnState.ONGOING and now >= self.began_ms + self.timeout_ms
 
     def renew(self, named: int | None) -> ErrorCode:
-        """Give the id to who asks for it, under the next epoch.
+        """Give the id to the caller, under the next epoch.
 
-        :param named: the epoch that it says it has (KIP-360); the one before the last rise is a repeated request.
+        :param named: the epoch that the caller says it has (KIP-360); the one before the last rise is a repeated
+        request.
         :returns: PRODUCER_FENCED if that is another one.
         """
         if named is not None and named not in (self.epoch, self.last_epoch):

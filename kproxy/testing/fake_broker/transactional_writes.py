@@ -20,10 +20,10 @@ def joins(call: Call) -> bool:
 def transaction_error(call: Call, partition: Partition, records: memoryview, topic: str) -> ErrorCode:
     """Return the error of a batch that is in no transaction of its producer; NONE if it is, or is now.
 
-    Where the partition has an open transaction of the batch's producer and epoch nobody is asked: that may be one
-    whose end is decided, and whose marker is on its way (measured on 4.3.0). Another's epoch is INVALID_PRODUCER_EPOCH.
-    Who has not added the partition is told INVALID_TXN_STATE, from version 11 on TRANSACTION_ABORTABLE; from 12 on the
-    partition joins by this.
+    If the partition has an open transaction of the batch's producer and epoch, the coordinator is not asked: its end
+    may be decided, with the marker in flight (measured on 4.3.0). Another epoch gives INVALID_PRODUCER_EPOCH. A
+    producer that has not added the partition gets INVALID_TXN_STATE, from version 11 on TRANSACTION_ABORTABLE; from 12
+    on the partition is added by this.
     """
     header = one_batch(records)
     if isinstance(header, ErrorCode):

@@ -1,8 +1,8 @@
 """ApiVersions (18): versions 0-4.
 
-Any other version is answered, not closed on: in the shape of version 0, with UNSUPPORTED_VERSION and only the entry
-of ApiVersions itself (KIP-511); ``fallback`` builds that. Of the cluster's features only ``transaction.version`` is
-told; that it may be 0 only to those that can know of such (version 4), and a level of 0 is left out.
+Any other version is answered, not closed on: in the shape of version 0, with UNSUPPORTED_VERSION and only the entry of
+ApiVersions itself (KIP-511); ``fallback`` builds that. Of the cluster's features only ``transaction.version`` is
+listed. That it may be 0 is said only in version 4, and a level of 0 is left out.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """EndTxn (26): versions 0-5. From 5 on the producer's epoch rises with each end (KIP-890).
 
-Behind the last epoch the next transaction has a fresh producer id. Where no controller gives a block of them the answer
+After the last epoch the next transaction has a fresh producer id. Where no controller gives a block of them the answer
 is COORDINATOR_LOAD_IN_PROGRESS, and nothing is decided.
 """
 

@@ -1,12 +1,12 @@
 """Fetch (1): versions 4-18.
 
-Long poll: the answer waits until min_bytes are there, max_wait_ms have passed, or a partition has an error. The first
-batch found is given whole whatever the limits (KIP-74), everything behind it is cut by bytes, inside a batch if need
-be, as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and
-later name the new leader and its address (KIP-951). A reader that tells the leader epoch of what it read last (version
-12) hears where the log parts from it, if it does. What lies above the high watermark is not given; an offset there
-is no error, one behind the log's end is. For read_committed the last stable offset is the bound, and what was aborted
-below it is named (KIP-98). Sessions (7 and later) are never created.
+Long poll: the response waits until min_bytes are available, max_wait_ms have passed, or a partition has an error. The
+first batch found is given whole whatever the limits (KIP-74). All after it is cut by bytes, inside a batch if need be,
+as a real broker cuts its file. Versions from 9 check the leader epoch, 13 and later know topics by id, 16 and later
+name the new leader and its address (KIP-951). To a reader that names the leader epoch of its last record (version 12),
+the response says where the log diverges from it, if it does. Records above the high watermark are not given; an offset
+there is no error, one after the log's end is. For read_committed the last stable offset is the bound, and aborted
+transactions below it are listed (KIP-98). Sessions (7 and later) are never created.
 """
 
 import trio
@@ -35,7 +35,7 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 async def handle(call: Call) -> FetchResponse:
-    """Read at once; if that is too little, read anew at each change until the time is up."""
+    """Read at once; if that is too little, read again at each change until the time is up."""
     request: FetchRequest = call.request
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,10 +1,11 @@
 """InitProducerId (22): versions 0-5.
 
-Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer, one epoch on, so that the
-former owner is fenced. While its transaction is open that is aborted, under an epoch that nobody is told, and the
-answer is CONCURRENT_TRANSACTIONS until that is complete. A caller that names an older producer is told so
+Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer with the next epoch, so that the
+former owner is fenced. An open transaction is aborted, under an epoch that no client receives, and the answer is
+CONCURRENT_TRANSACTIONS until that is complete. A caller that names an older producer is refused
 (INVALID_PRODUCER_EPOCH, from version 4 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh
-producer. A broker whose block of ids is used up says COORDINATOR_LOAD_IN_PROGRESS while no controller gives it another.
+producer. A broker whose block of ids is used up answers COORDINATOR_LOAD_IN_PROGRESS until a controller gives it
+another.
 """
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -58,7 +58,7 @@ def _look_up(
 
 
 def _end(call: Call, partition: Partition) -> int:
-    """Return the offset behind the last record that the reader may see."""
+    """Return the offset after the last record that the reader may see."""
     end = partition.high_watermark
     committed = call.request.isolation_level == _READ_COMMITTED
     return partition.log.transactions.stable_offset(end) if committed else end

@@ -2,9 +2,9 @@
 
 acks=1 is answered at once; acks=all when the high watermark has passed the batch, also if it is a repeat, or with
 REQUEST_TIMED_OUT and the offset all the same; with too few replicas in sync nothing is written, a repeat included.
-acks=0 gets no answer, and a closed connection if anything failed. Version 10 and later name the new leader on
-NOT_LEADER_OR_FOLLOWER, version 13 knows topics by id. A transactional batch needs a transactional id, and is looked at
-by ``transactional_writes``.
+acks=0 gets no response, and a closed connection if anything failed. Version 10 and later name the new leader on
+NOT_LEADER_OR_FOLLOWER, version 13 knows topics by id. A transactional batch needs a transactional id, and is checked by
+``transactional_writes``.
 """
 
 from functools import partial

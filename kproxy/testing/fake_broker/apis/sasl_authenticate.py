@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): versions 0-2. Who is refused is told so, and finds the connection closed."""
+"""SaslAuthenticate (36): versions 0-2. A client that is refused gets the reason, and its connection is closed."""
 
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -7,7 +7,7 @@ from kproxy.testing.fake_broker.logins import Refused
 
 
 async def handle(call: Call) -> SaslAuthenticateResponse:
-    """Go on with a login."""
+    """Handle the next step of a login."""
     logins = call.cluster.logins
     login = logins.by_connection.get(call.connection)
     if logins.rules is None or login is None or login.mechanism is None:

@@ -43,7 +43,7 @@ def _write(
     result = WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(partition_index=index)
     found = call.find(name, index)
     if found is None or not call.leads(found[1]):
-        # A broker looks for a replica it leads and does not tell the two cases apart.
+        # A broker searches the replicas that it leads, and does not distinguish the two cases.
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return result
     topic, partition = found
