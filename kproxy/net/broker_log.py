@@ -49,6 +49,7 @@ _WARN_AGAIN_S: Final = 600
 _ATTEMPTS: Final = 5
 _NONE: Final[Mapping[Any, int]] = MappingProxyType({})
 _NOBODY: Final[Mapping[Any, Mapping[int, int]]] = MappingProxyType({})
+_UNSURVEYED: Final[Mapping[Any, Survey]] = MappingProxyType({})
 
 
 class BrokerLog:
@@ -173,14 +174,15 @@ class BrokerLog:
         floors: Mapping[TopicPartition, int] = _NONE,
         first_epochs: Mapping[int, int] = _NONE,
         unseen: Mapping[TopicPartition, Mapping[int, int]] = _NOBODY,
+        surveyed: Mapping[TopicPartition, Survey] = _UNSURVEYED,
         failed: Failures | None = None,
     ) -> dict[TopicPartition, list[Batch]]:
         """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
 
         They are read backwards from the log's end, at most ``recovery_max_bytes`` of each partition. ``floors``:
         offsets below which nothing is of interest; ``unseen``: the same by producer id; ``first_epochs``: by producer
-        id the epoch at whose sequence 0 it began. With ``failed``, partitions that cannot be read are added to it and
-        left out.
+        id the epoch at whose sequence 0 it began; ``surveyed``: what the leaders returned before, and may have
+        forgotten since. With ``failed``, partitions that cannot be read are added to it and left out.
         """
         failures: Failures = {}
         seen = await self.survey(places, failures)
@@ -188,9 +190,10 @@ class BrokerLog:
         tails: dict[TopicPartition, Tail] = {}
         for place, (end, active) in seen.items():
             none = unseen.get(place, _NONE)
+            remembered = surveyed[place][1] | active if place in surveyed else active
             wanted = [
                 Wanted(row, first_epochs.get(pid), none.get(pid, 0))
-                for pid, row in active.items()
+                for pid, row in remembered.items()
                 if pid in producer_ids
             ]
             try:

@@ -75,7 +75,7 @@ class Recovery:
             fenced = [lane for lane in lanes if not (lane.returned and _is_known(lane, surveyed, unseen))]
             for markers in self._markers(fenced, len(places)):
                 await self._broker_log.fence(fencing, markers, failed)
-            await self._read(past, [place for place in places if place not in failed], unseen, failed, take)
+            await self._read(past, [place for place in places if place not in failed], surveyed, unseen, failed, take)
         finally:
             self._stats.recovery_seconds += trio.current_time() - began
         for error in sorted(failed.values(), key=lambda error: isinstance(error, RemoteProtocolError)):
@@ -120,6 +120,7 @@ class Recovery:
         self,
         past: "_Past",
         places: Sequence[TopicPartition],
+        surveyed: Mapping[TopicPartition, Survey],
         unseen: Mapping[TopicPartition, Mapping[int, int]],
         failed: Failures,
         take: Callable[[TopicPartition, list[Batch]], None],
@@ -129,7 +130,12 @@ class Recovery:
             part = places[following : following + portion]
             async with self._limiter:
                 tails = await self._broker_log.tails(
-                    part, past.first_epochs, first_epochs=past.first_epochs, unseen=unseen, failed=failed
+                    part,
+                    past.first_epochs,
+                    first_epochs=past.first_epochs,
+                    unseen=unseen,
+                    surveyed=surveyed,
+                    failed=failed,
                 )
                 size = sum(len(batch.data) for batches in tails.values() for batch in batches)
                 for place, batches in tails.items():

@@ -280,6 +280,26 @@ async def test_nor_where_nothing_is_known_of_the_lanes_at_all() -> None:
         assert found == {("t", 0): [b"a"]}
 
 
+async def test_what_a_returned_lane_wrote_is_found_though_its_broker_forgets_it_meanwhile() -> None:
+    lane = Past(ONE.producer_id, returned=True)
+    async with recovery() as (proxy, recover):
+        write(proxy, lane, b"old", age_ms=48 * HOUR_MS)
+        producers = proxy.brokers.topics["t"].partitions[0].log.producers
+        surveys: list[Call] = []
+
+        def forget_after_the_first(call: Call) -> None:
+            surveys.append(call)
+            if len(surveys) > 1:
+                producers.expire(proxy.brokers.clock() + HOUR_MS)
+
+        proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, forget_after_the_first)
+        found = Found()
+        await recover.recover([lane], [("t", 0)], found.take)
+        assert not producers.items(), "the broker has forgotten the producer"
+        assert found == {("t", 0): [b"old"]}
+        assert not proxy.stats.fences
+
+
 async def test_what_was_fenced_before_is_looked_for_all_the_same() -> None:
     """By a kproxy that was killed before it was done."""
     async with recovery(1, 2) as (proxy, recover):
