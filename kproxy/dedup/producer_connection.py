@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING
 
 from kproxy.dedup.fate import Fate
@@ -25,8 +26,13 @@ class Suspect:
     only: frozenset[tuple[int, int]] | None = None
     #: Of another instance.
     elsewhere: bool = False
-    #: The other instance has given it back: no copy of it is in flight, so it needs no fence.
-    returned: bool = False
+    #: When the other instance gave it back, in seconds since the epoch.
+    in_use_until: float = inf
+
+    @property
+    def returned(self) -> bool:
+        """Whether no copy of it is in flight, so that it needs no fence."""
+        return self.in_use_until < inf
 
     @property
     def fence_epoch(self) -> int:
@@ -250,7 +256,9 @@ def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = 
             key = send.track.key
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told
-            yield UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
+            entry = UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
+            entry.taken_at = send.taken_at
+            yield entry
     for entry in answer.moved:
         entry.sure = entry.sure and sure and entry.key not in answer.told
         entry.clean, entry.since = clean, since

@@ -180,6 +180,7 @@ class RetryLedger:
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
         elsewhere = self._elsewhere(self.identity)
+        in_use_until = max((lane.in_use_until for lane in elsewhere), default=0.0)
         for key in keys:
             found = [lane for lane, _ in self._suspects.get(key, ())]
             if key not in self._recovered:
@@ -188,6 +189,8 @@ class RetryLedger:
             if elsewhere:
                 done = self._recovered_to.get(key, {})
                 found += [lane for lane in elsewhere if lane.last_epoch > done.get(lane.producer_id, -1)]
+                for entry in self.entries.get(key, ()):
+                    entry.sure = entry.sure and self.rules.surely_not_had_elsewhere(entry, in_use_until)
             if found:
                 places.append(key)
                 lanes.update(dict.fromkeys(found))

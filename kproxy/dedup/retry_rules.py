@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 
+#: The clocks of two instances may differ by less.
+CLOCKS_AGREE_SECONDS = 1.0
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
 #: Seconds. A host may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
@@ -61,6 +63,13 @@ class Rules:
     def surely_not_had(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
         """The end of the answer has not reached the client's host, which had the time to say so."""
         return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
+
+    def surely_not_had_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
+        """No other instance can have answered a retry: none had the producer at ``in_use_until`` (s) or later.
+
+        An instance that finds the batch in the log answers a success, and writes nothing that would show it.
+        """
+        return in_use_until + CLOCKS_AGREE_SECONDS < entry.taken_at
 
     # -- matched
 

@@ -55,6 +55,8 @@ class UnconfirmedBatch:
     #: Since when the connection has ended, or the answer been given, in seconds.
     since: float
     log_append_time_ms: int = -1
+    #: When it was taken from the client, in seconds since the epoch; 0: by a former kproxy.
+    taken_at: float = 0.0
     #: A success beside errors of these partitions: repeated only where they are, too, since the whole request is.
     beside: frozenset[TrackKey] = frozenset()
     #: By record; None until they are read back.
@@ -86,7 +88,7 @@ class UnconfirmedBatch:
         assert self.digests is not None
         digests, offsets, taken = self.digests, self.offsets, set(places)
         other = UnconfirmedBatch(
-            self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms
+            self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]

@@ -13,14 +13,13 @@ import trio
 from kproxy.config import Config
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
+from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS
 from kproxy.net.lane_log import LaneLog
 
 log = structlog.get_logger("kproxy.fleet")
 
 #: So many connections that were fenced while in use show that their producer is shared.
 _TELLING_FENCES: Final = 2
-#: A request that came so much later than the other's lease was not sent before it: clocks may differ by less.
-_CLOCKS_AGREE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 0.2
 
 
@@ -87,7 +86,7 @@ class Fleet:
         now, window = self._wall(), self._config.retry_window_ms / 1000
         # a client that failed over sends nothing more over its former connection
         fenced = self._fenced.pop(identity, [])
-        new = [at for at in fenced if any(at > since + _CLOCKS_AGREE_SECONDS for since in held)]
+        new = [at for at in fenced if any(at > since + CLOCKS_AGREE_SECONDS for since in held)]
         telling = [at for at in self._telling.pop(identity, []) + new if at > now - window]
         if len(telling) >= _TELLING_FENCES and not self.is_shared(identity):
             log.warning(

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -71,7 +72,13 @@ class RetryLedgerKeeper:
 
     def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
         return [
-            Suspect(lane.producer_id, lane.epoch, lane.last_epoch, elsewhere=True, returned=lane.returned)
+            Suspect(
+                lane.producer_id,
+                lane.epoch,
+                lane.last_epoch,
+                elsewhere=True,
+                in_use_until=lane.recorded_ms / 1000 if lane.returned else inf,
+            )
             for lane in self._lanes.fleet.lanes(identity)
         ]
 

@@ -1,5 +1,7 @@
 """All producers together."""
 
+from math import inf
+
 import pytest
 
 from kproxy.dedup import retry_ledgers as module
@@ -97,7 +99,7 @@ def test_what_another_instance_wrote_is_looked_for_once_for_each_of_its_leases()
     assert talk.prerequisite() == Recover(world.elsewhere, [KEY])
     talk.did("a")
     assert world.text() == "a"
-    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, returned=True)]
+    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, in_use_until=1001.0)]
     assert world.connect().prerequisite() is None  # the same lease
     world.elsewhere = [Suspect(101, 0, 64, elsewhere=True)]
     talk = world.connect()
@@ -105,6 +107,35 @@ def test_what_another_instance_wrote_is_looked_for_once_for_each_of_its_leases()
     before = world.ledgers.counts()
     talk.world.clear(talk, Recover(world.elsewhere, [KEY]))
     assert world.ledgers.counts() == before  # nothing of the former lease is found a second time
+
+
+@pytest.mark.parametrize(
+    ("in_use_until", "text"),
+    [(inf, "aa"), (999.5, "aa"), (999.0, "a")],  # the first request is taken at 1000.001
+    ids=["in use", "given back as clocks may say", "given back before"],
+)
+def test_an_equal_record_of_another_time_is_no_retry_if_another_instance_may_have_answered(
+    in_use_until: float, text: str
+) -> None:
+    world = World()
+    talk = world.connect()
+    answer = talk.ask("a", time=7)
+    talk.close(reset=True)
+    talk.write(answer)  # no answer was ever written
+    world.elsewhere = [Suspect(900, 0, 31, elsewhere=True, in_use_until=in_use_until)]
+    world.connect().did("a", time=9)
+    assert world.text() == text
+
+
+def test_nor_where_it_was_found_of_that_instance_before_the_batch_was_in_doubt() -> None:
+    world = World()
+    world.elsewhere = [Suspect(900, 0, 31, elsewhere=True)]
+    talk = world.connect()
+    answer = talk.ask("a", time=7)
+    talk.close(reset=True)
+    talk.write(answer)
+    world.connect().did("a", time=9)
+    assert world.text() == "aa"
 
 
 def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:
