@@ -2,16 +2,23 @@
 
 import json
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kproxy.spark import register
+from kproxy.spark.sink_task import task_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 KPROXY: Final = "kproxy"
 KAFKA: Final = "kafka"
+INPUT_PARTITIONS: Final = 4
+_LOOK_SECONDS: Final = 0.05
 
 _CONF: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -58,8 +65,22 @@ def _rows(spark: "SparkSession", arguments: Mapping[str, str]) -> "DataFrame":
     source = spark.readStream.format("kproxy").option("kafka.bootstrap.servers", arguments["kproxy"])
     source = source.option("subscribe", arguments["input"]).option("startingOffsets", "earliest")
     rows = source.option("maxOffsetsPerTrigger", arguments["batch"]).load()
+    if arguments["gates"]:
+        rows = rows.mapInArrow(partial(hold, arguments["gates"]), rows.schema)
     topics = ", ".join(f"'{topic}'" for topic in arguments["outputs"].split(","))
     return rows.selectExpr("key", "value", f"explode(array({topics})) as topic")
+
+
+def hold(gates: str, rows: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """The rows of a task. The last task of a batch waits before them while ``gates`` has a file of the batch's number.
+
+    The last one: with one executor the others have written by then.
+    """
+    names = task_names()
+    gate = Path(gates) / names.batch
+    while names.partition == INPUT_PARTITIONS - 1 and gate.exists():
+        time.sleep(_LOOK_SECONDS)
+    yield from rows
 
 
 def _sink(arguments: Mapping[str, str]) -> dict[str, str]:

@@ -96,3 +96,15 @@ def read_to_end(bootstrap: str, places: Sequence[TopicPartition], *, committed: 
     reader = Reader(bootstrap, places, committed=committed)
     reader.look()
     return reader
+
+
+def check_decided(bootstrap: str, places: Sequence[TopicPartition]) -> None:
+    """RuntimeError, or OSError, while readers of committed data are not shown all of each partition.
+
+    A broker answers a commit before it has written the markers that let readers see what was committed.
+    """
+    with ClusterClient(bootstrap, client_id="proof-reader", timeout=_REQUEST_SECONDS) as client:
+        for place in places:
+            stable, end = client.offset(*place, isolation_level=_COMMITTED), client.offset(*place)
+            if stable < end:
+                raise RuntimeError(f"{place.topic}-{place.partition} is undecided from offset {stable} to {end}")

@@ -6,34 +6,40 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import Producer
 
+from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
 from verification.copiers.processes import Kproxy, ToolFailed
 from verification.spark_proof.connector import connector_jars
 from verification.spark_proof.driver import DRIVER, EXECUTOR, WORKER, Driver, running
-from verification.spark_proof.job import KAFKA, KPROXY
-from verification.spark_proof.reader import Beside, Reader, read_to_end
+from verification.spark_proof.job import INPUT_PARTITIONS, KAFKA, KPROXY
+from verification.spark_proof.kills import Kills, PlannedKills, RandomKills
+from verification.spark_proof.reader import Beside, Reader, check_decided, read_to_end
 from verification.spark_proof.verdict import Outcome, TopicPartition, exactness, torn_moments
 
 INPUT: Final = "proof-input"
-_INPUT_PARTITIONS: Final = 4
 _OUTPUTS: Final = ("a", "b", "c")
 _OUTPUT_PARTITIONS: Final = 2
 _PADDING: Final = "-" * 80
 _LOOK_SECONDS: Final = 0.2
 _BROKER_AWAY_SECONDS: Final = 4.0
+_PATIENCE_SECONDS: Final = 120.0
 #: What is killed at random, the likelier ones more than once.
 _VICTIMS: Final = (DRIVER, EXECUTOR, EXECUTOR, WORKER, WORKER, KPROXY, KPROXY, "broker")
 VICTIMS: Final = tuple(dict.fromkeys(_VICTIMS))
 
+TRANSACTIONAL_ID: Final = "proof"
+
 Tell = Callable[[str, int], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,13 @@ class Job:
     master: str
     #: Of kproxy's transactions; where the broker decides, all is read there.
     home: Home = Home.KPROXY
-    #: Whom to kill, in an order by ``seed``, in place of ``kills`` at random. Each kill comes within ``pause`` seconds
-    #: after the beginning of a batch that the present driver was the first to plan, so that none hits a start only.
+    #: Whom to kill, in an order by ``seed``, in place of ``kills`` at random: each in the middle of a batch of its own.
     victims: tuple[str, ...] = ()
+
+    @property
+    def batches(self) -> int:
+        """How many batches Spark makes of the records."""
+        return -(-self.records // self.batch)
 
 
 class Stage:
@@ -94,46 +104,68 @@ class Stage:
             "kproxy": kproxy.bootstrap,
             "control": str(self.control),
             "brokers": self.kafka.bootstrap,
-            "id": "proof",
+            "id": TRANSACTIONAL_ID,
             "input": INPUT,
             "outputs": ",".join(_outputs(sink)),
             "batch": str(self.job.batch),
             "checkpoint": str(self.directory / f"checkpoint-{sink}"),
+            "gates": str(self._gates(sink)) if self.job.victims else "",
         }
 
     def _until_done(self, driver: Driver, outcome: Outcome, progress: Callable[[], None], tell: Tell) -> None:
-        """Kills what stands in the way; a driver that has ended otherwise than well is started again."""
-        chance, job = random.Random(self.job.seed), self.job
-        deadline = time.monotonic() + job.seconds
-        victims, moments = _victims(job, chance), self._moments(outcome.sink, chance)
-        victim = next(victims, None)
+        """Kills what is due; a driver that has ended otherwise than well is started again."""
+        chance = random.Random(self.job.seed)
+        kills = self._kills(outcome.sink, chance)
+        deadline = time.monotonic() + self.job.seconds
         while driver.exit_code != 0:
             if time.monotonic() > deadline:
-                raise ToolFailed(f"not copied within {job.seconds:.0f} s:\n{driver.tail()}")
+                raise ToolFailed(self._why_not_done(driver, outcome))
             if driver.exit_code is not None:
                 driver.start()
             driver.note()
             # Workers come and go: if there is none now, one is killed as soon as there is.
-            if victim is not None and next(moments) and self._kill(victim, driver, chance):
+            victim = kills.due()
+            if victim is not None and self._kill(victim, driver, chance):
                 outcome.kills[victim] += 1
-                victim, moments = next(victims, None), self._moments(outcome.sink, chance)
+                kills.killed()
             tell("kills", outcome.kills.total())
             progress()
             time.sleep(_LOOK_SECONDS)
 
-    def _moments(self, sink: str, chance: random.Random) -> Iterator[bool]:
-        """Whether it is time for the next kill, each time it is asked."""
-        pause, before = self.job.pause, self._batches(sink)
-        while self.job.victims and self._batches(sink) <= before:
-            yield False
-        due = time.monotonic() + pause * (chance.random() if self.job.victims else chance.uniform(0.5, 1.5))
-        while True:
-            yield time.monotonic() > due
+    def _why_not_done(self, driver: Driver, outcome: Outcome) -> str:
+        planned, noted = (self._noted(outcome.sink, notes) for notes in ("offsets", "commits"))
+        return (
+            f"not copied within {self.job.seconds:.0f} s: {len(planned)} batches planned, {len(noted)} committed, "
+            f"{driver.starts} drivers, kills: {dict(outcome.kills)}\n{driver.tail()}\n{self.kproxy.tail()}"
+        )
 
-    def _batches(self, sink: str) -> int:
-        """How many batches Spark has planned."""
-        planned = self.directory / f"checkpoint-{sink}" / "offsets"
-        return sum(path.name.isdigit() for path in planned.iterdir()) if planned.exists() else 0
+    def _kills(self, sink: str, chance: random.Random) -> Kills:
+        job = self.job
+        if not job.victims:
+            return RandomKills((chance.choice(_VICTIMS) for _ in range(job.kills)), job.pause, chance)
+        victims = chance.sample(job.victims, len(job.victims))
+        return PlannedKills(victims, job.batches, self._gates(sink), partial(self._is_written, sink))
+
+    def _gates(self, sink: str) -> Path:
+        return self.directory / f"gates-{sink}"
+
+    def _is_written(self, sink: str, batch: int) -> bool:
+        """Whether a task of this batch has written its rows, and the batch is not committed. Spark's own sink does not
+        say so: there it is enough that the batch is planned."""
+        if batch not in self._noted(sink, "offsets"):
+            return False
+        if sink != KPROXY:
+            return True
+        try:
+            parts = ControlClient(self.control).describe(TRANSACTIONAL_ID).parts
+        except (ControlError, ControlUnreachable):
+            return False  # kproxy, or its log's leader, is being started
+        return any(part.prepared and part.name.startswith(f"{batch}-") for part in parts)
+
+    def _noted(self, sink: str, notes: str) -> set[int]:
+        """The batches of which Spark's checkpoint has a note: ``offsets``, planned, or ``commits``, done."""
+        directory = self.directory / f"checkpoint-{sink}" / notes
+        return {int(path.name) for path in directory.glob("*") if path.name.isdigit()}
 
     def _kill(self, what: str, driver: Driver, chance: random.Random) -> bool:
         if what == KPROXY:
@@ -153,6 +185,7 @@ class Stage:
 
     def _judge(self, outcome: Outcome, reader: Reader, places: Sequence[TopicPartition]) -> None:
         self.kproxy.wait_ready()
+        _patiently(lambda: check_decided(self._readers, places))
         found = _patiently(lambda: read_to_end(self._readers, places, committed=True))
         for topic in _outputs(outcome.sink):
             rows = (found.numbers[place] for place in places if place.topic == topic)
@@ -162,20 +195,13 @@ class Stage:
             outcome.hidden = sum(client.offset(*place) for place in places) - outcome.shown
         outcome.batches = len(next(iter(ends.values()), ()))
         if outcome.sink == KPROXY and not self.job.home.is_broker:  # the brokers' markers come one by one
-            outcome.torn = torn_moments(reader.seen, found.numbers, ends, _INPUT_PARTITIONS)
+            outcome.torn = torn_moments(reader.seen, found.numbers, ends, INPUT_PARTITIONS)
             outcome.torn += [
                 f"{place.topic}-{place.partition} was read otherwise while it was written"
                 for place, row in reader.numbers.items()
                 if row != found.numbers[place][: len(row)]
             ]
         outcome.bugs = self.kproxy.bugs()
-
-
-def _victims(job: Job, chance: random.Random) -> Iterator[str]:
-    if job.victims:
-        yield from chance.sample(job.victims, len(job.victims))
-    else:
-        yield from (chance.choice(_VICTIMS) for _ in range(job.kills))
 
 
 def batch_ends(checkpoint: Path) -> dict[int, list[int]]:
@@ -215,7 +241,7 @@ def _create_outputs(bootstrap: str, sink: str, brokers: int) -> list[TopicPartit
 def _fill(bootstrap: str, job: Job) -> None:
     """Number n is at offset n div 4 of partition n modulo 4."""
     with ClusterClient(bootstrap) as client:
-        client.create_topic(INPUT, _INPUT_PARTITIONS, min(3, job.brokers))
+        client.create_topic(INPUT, INPUT_PARTITIONS, min(3, job.brokers))
     failed: list[str] = []
     settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 50}
     producer = Producer(
@@ -228,7 +254,7 @@ def _fill(bootstrap: str, job: Job) -> None:
     for number in range(job.records):
         while True:
             try:
-                producer.produce(INPUT, _PADDING, str(number), number % _INPUT_PARTITIONS)
+                producer.produce(INPUT, _PADDING, str(number), number % INPUT_PARTITIONS)
                 break
             except BufferError:
                 producer.poll(_LOOK_SECONDS)
@@ -245,12 +271,12 @@ def _copied(reader: Reader) -> int:
     return min(by_topic.values())
 
 
-def _patiently(read: Callable[[], Reader]) -> Reader:
-    deadline = time.monotonic() + 60
+def _patiently(ask: Callable[[], _T]) -> _T:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            return read()
-        except (OSError, RuntimeError):
+            return ask()
+        except (OSError, RuntimeError) as error:
             if time.monotonic() > deadline:
-                raise
+                raise ToolFailed(f"no verdict within {_PATIENCE_SECONDS:.0f} s of the copy's end: {error}") from error
             time.sleep(_LOOK_SECONDS)

@@ -13,3 +13,9 @@ def test_who_is_killed_and_how_often_is_checked(given: str) -> None:
     assert "must be one of driver, executor, worker, kproxy, broker, then = and a number" in " ".join(
         ended.output.replace("│", " ").split()
     )
+
+
+def test_more_kills_than_batches_are_refused() -> None:
+    ended = CliRunner().invoke(main, ["--kill", "driver=3", "--records", "1000", "--batch", "500"])
+    assert ended.exit_code == 2
+    assert "3 kills need as many batches, and there are 2" in ended.output

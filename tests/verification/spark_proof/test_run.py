@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.proxy.coordinator_rules import Home
-from verification.spark_proof.driver import DRIVER, EXECUTOR
+from verification.spark_proof.driver import DRIVER, EXECUTOR, WORKER
 from verification.spark_proof.job import KPROXY
 from verification.spark_proof.run import Job, batch_ends, stage
 
@@ -22,13 +22,15 @@ def test_batches_are_read_from_the_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-@pytest.mark.parametrize(("home", "victims"), [(Home.KPROXY, ()), (Home.BROKER, (DRIVER, EXECUTOR))])
+@pytest.mark.parametrize(
+    ("home", "victims"), [(Home.KPROXY, (WORKER, KPROXY, DRIVER)), (Home.BROKER, (DRIVER, EXECUTOR))]
+)
 def test_each_number_is_once_in_each_topic(home: Home, victims: tuple[str, ...], tmp_path: Path) -> None:
     master = "local-cluster[2,1,1024]"
-    job = Job(4000, 1000, kills=3, pause=5, seconds=600, seed=3, brokers=1, master=master, home=home, victims=victims)
+    job = Job(4000, 1000, kills=0, pause=0, seconds=600, seed=3, brokers=1, master=master, home=home, victims=victims)
     with stage(job, tmp_path) as made:
         outcome = made.run(KPROXY, lambda what, count: None)
     assert outcome.holds, outcome.as_json()
-    assert outcome.looks
-    assert outcome.batches == 4
-    assert not victims or outcome.kills == Counter(victims)
+    assert outcome.looks, outcome.as_json()
+    assert outcome.batches == job.batches, outcome.as_json()
+    assert outcome.kills == Counter(victims), outcome.as_json()
