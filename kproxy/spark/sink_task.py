@@ -80,11 +80,14 @@ def write_attempt(
         for batch in batches:
             if not batch.num_rows:
                 continue
-            if attempt is None and batch_id is not None and decider.has_committed(batch_id):
-                for _ in batches:
-                    pass
-                return Written(None, 0, is_committed=True)
-            attempt = attempt or _Attempt(options, decider, names)
+            if attempt is None:
+                attempt = _Attempt(options, decider, names)
+                # After the member has begun: a commit that comes later than this question aborts the member.
+                if batch_id is not None and decider.has_committed(batch_id):
+                    attempt.abandon()
+                    for _ in batches:
+                        pass
+                    return Written(None, 0, is_committed=True)
             attempt.send(batch, columns)
         return attempt.finish() if attempt is not None else Written(None, 0)
     except BaseException:
