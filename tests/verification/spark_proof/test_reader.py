@@ -2,10 +2,13 @@
 
 import time
 
+import pytest
+from confluent_kafka import Producer
+
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.cluster_client import ClusterClient
 from tests.spark.fake_cluster import fake_cluster
-from verification.spark_proof.reader import Beside, Reader, read_to_end
+from verification.spark_proof.reader import Beside, Reader, check_decided, read_to_end
 from verification.spark_proof.verdict import Seen, TopicPartition
 
 _PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -40,3 +43,17 @@ def test_a_reader_beside_goes_on_when_there_is_no_answer() -> None:
             while not reader.numbers[_PLACES[0]] and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert list(reader.numbers[_PLACES[0]]) == [5]
+
+
+def test_there_is_no_verdict_while_a_transaction_is_undecided() -> None:
+    with fake_cluster() as fake, fake.client() as client:
+        client.create_topic("t", 2)
+        producer = Producer({"bootstrap.servers": fake.bootstrap, "transactional.id": "open"})
+        producer.init_transactions(_PATIENCE)
+        producer.begin_transaction()
+        producer.produce("t", b"v", b"5", partition=1)
+        assert producer.flush(_PATIENCE) == 0
+        with pytest.raises(RuntimeError, match="t-1 is undecided from offset 0 to 1"):
+            check_decided(fake.bootstrap, _PLACES)
+        producer.commit_transaction(_PATIENCE)
+        check_decided(fake.bootstrap, _PLACES)

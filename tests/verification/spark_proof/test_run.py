@@ -27,7 +27,7 @@ def test_batches_are_read_from_the_checkpoint(tmp_path: Path) -> None:
 )
 def test_each_number_is_once_in_each_topic(home: Home, victims: tuple[str, ...], tmp_path: Path) -> None:
     master = "local-cluster[2,1,1024]"
-    job = Job(4000, 1000, kills=0, pause=0, seconds=600, seed=3, brokers=1, master=master, home=home, victims=victims)
+    job = Job(4000, 1000, kills=0, pause=0, seconds=1500, seed=3, brokers=1, master=master, home=home, victims=victims)
     with stage(job, tmp_path) as made:
         outcome = made.run(KPROXY, lambda what, count: None)
     assert outcome.holds, outcome.as_json()
