@@ -1,0 +1,1 @@
+"""kproxy as a sidecar of pods that ask for it: an admission webhook of Kubernetes."""

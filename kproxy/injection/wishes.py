@@ -1,0 +1,164 @@
+"""What a sidecar is like: the defaults of the webhook, and the annotations of a pod over them."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from typing import Final
+
+from kproxy.config.values import parse_address, suggest, words
+from kproxy.errors import KproxyError
+
+PREFIX: Final = "kproxy.io/"
+#: The port of health and metrics in each pod.
+HTTP_PORT: Final = 19644
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME: Final = 253
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
+_CPU: Final = re.compile(r"([0-9]{1,6})(\.[0-9]{1,3}|m)?")
+_MEMORY: Final = re.compile(r"([0-9]{1,15})(k|M|G|T|Ki|Mi|Gi|Ti)?")
+_UNITS: Final = {
+    "": 1,
+    **{f"{letter}": 1000**power for power, letter in enumerate("kMGT", 1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)},
+}
+_SHOWN: Final = 100
+
+
+class WishRefused(KproxyError):
+    """A wish that cannot be met; the text names it, its value and what is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """One sidecar. Each field is a wish of the same name, with hyphens."""
+
+    image: str
+    #: None: the file in ``config_map`` names them.
+    bootstrap_servers: str | None = None
+    #: None: as the file says, or kproxy's default.
+    listen: str | None = None
+    #: A ConfigMap with kproxy.yaml, in the pod's namespace.
+    config_map: str | None = None
+    #: A Secret whose files the configuration names, in the pod's namespace.
+    secret: str | None = None
+    cpu_request: str = "100m"
+    cpu_limit: str | None = None
+    memory_request: str = "96Mi"
+    memory_limit: str = "384Mi"
+
+
+def parse_servers(text: str) -> str:
+    """Brokers as ``HOST:PORT,HOST:PORT``. ValueError says what is valid."""
+    found = [str(parse_address(word)) for word in words(text, "")]
+    if not found:
+        raise ValueError("must be HOST:PORT,HOST:PORT")
+    return ",".join(found)
+
+
+def _parse_listen(text: str) -> str:
+    address = parse_address(text)
+    if address.port == HTTP_PORT:
+        raise ValueError(f"must have another port: {HTTP_PORT} is that of kproxy's health and metrics")
+    return str(address)
+
+
+def _parse_name(text: str) -> str:
+    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
+        raise ValueError("must be a name in Kubernetes: small letters, digits, hyphens and dots")
+    return text
+
+
+def parse_image(text: str) -> str:
+    """An image's reference. ValueError says what is valid."""
+    if not _IMAGE.fullmatch(text):
+        raise ValueError("must be the reference of an image, such as registry.example/kproxy:0.1.0")
+    return text
+
+
+def parse_cpu(text: str) -> str:
+    """A quantity of CPU. ValueError says what is valid."""
+    if not _CPU.fullmatch(text):
+        raise ValueError("must be an amount of CPU, such as 100m or 0.5")
+    return text
+
+
+def parse_memory(text: str) -> str:
+    """A quantity of memory. ValueError says what is valid."""
+    if not _MEMORY.fullmatch(text):
+        raise ValueError("must be an amount of memory, such as 96Mi or 1Gi")
+    return text
+
+
+#: By the name of a wish, what parses it.
+PARSERS: Final[Mapping[str, Callable[[str], str]]] = {
+    "image": parse_image,
+    "bootstrap-servers": parse_servers,
+    "listen": _parse_listen,
+    "config-map": _parse_name,
+    "secret": _parse_name,
+    "cpu-request": parse_cpu,
+    "cpu-limit": parse_cpu,
+    "memory-request": parse_memory,
+    "memory-limit": parse_memory,
+}
+assert set(PARSERS) == {entry.name.replace("_", "-") for entry in fields(Sidecar)}
+
+
+def wished(defaults: Sidecar, annotations: Mapping[str, str]) -> Sidecar:
+    """The sidecar of a pod with these annotations. WishRefused for one that is unknown, or has a wrong value."""
+    wishes = {name.removeprefix(PREFIX): text for name, text in annotations.items() if name.startswith(PREFIX)}
+    values = {name.replace("-", "_"): _parsed(name, text) for name, text in wishes.items()}
+    if "config_map" in values:
+        # What the file says shall not be overridden by what is only the webhook's default.
+        values = {"bootstrap_servers": None, **values}
+    sidecar = replace(defaults, **values)
+    check(sidecar)
+    return sidecar
+
+
+def _parsed(name: str, text: str) -> str:
+    parse = PARSERS.get(name)
+    if parse is None:
+        known = sorted(PARSERS)
+        raise WishRefused(
+            f"annotation {shown(PREFIX + name)}: there is no such annotation; valid: {', '.join(known)}"
+            f"{suggest(name[:_SHOWN], known)}"
+        )
+    try:
+        return parse(text.strip())
+    except ValueError as error:
+        raise WishRefused(f"annotation {PREFIX}{name} = {shown(text)}: {error}") from None
+
+
+def check(sidecar: Sidecar) -> None:
+    """WishRefused if values contradict one another, or one is missing."""
+    if sidecar.bootstrap_servers is None and sidecar.config_map is None:
+        raise WishRefused(
+            f"no brokers: set the annotation {PREFIX}bootstrap-servers to HOST:PORT,HOST:PORT, or "
+            f"{PREFIX}config-map to the name of a ConfigMap with kproxy.yaml"
+        )
+    limits = (
+        ("cpu", sidecar.cpu_request, sidecar.cpu_limit, _cpu),
+        ("memory", sidecar.memory_request, sidecar.memory_limit, _bytes),
+    )
+    for what, request, limit, amount in limits:
+        if limit is not None and amount(request) > amount(limit):
+            raise WishRefused(
+                f"{what}-request = {request} is above {what}-limit = {limit}: lower the annotation "
+                f"{PREFIX}{what}-request, or raise {PREFIX}{what}-limit"
+            )
+
+
+def _cpu(text: str) -> Decimal:
+    return Decimal(text[:-1]) / 1000 if text.endswith("m") else Decimal(text)
+
+
+def _bytes(text: str) -> Decimal:
+    digits = text.rstrip("kMGTKi")
+    return Decimal(digits) * _UNITS[text[len(digits) :]]
+
+
+def shown(text: str) -> str:
+    """A value for a message, on one line and not too long."""
+    return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
