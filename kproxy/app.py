@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from kproxy import __version__
-from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show
+from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show, startup_error
 from kproxy.config.os_limits import open_files_for
 from kproxy.control.control_server import serve_control
 from kproxy.control.http import serve_http
@@ -70,7 +70,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
         with unreadable_names_untold():
             return trio.run(_main, settings, logs, predecessor_at)
     except* StartupError as group:
-        error = _first(group)
+        error = startup_error(group)
     raise error
 
 
@@ -84,11 +84,6 @@ def allow_connections(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
     if raised < wanted:
         log.info("open files are limited below what max.connections may need", limit=raised, needed=wanted)
-
-
-def _first(group: BaseExceptionGroup[StartupError]) -> StartupError:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 async def _main(settings: Settings, logs: Logs, predecessor_at: Path | None) -> int:

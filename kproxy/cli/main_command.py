@@ -50,6 +50,9 @@ _ELSEWHERE = {
     "sandbox": Elsewhere("kproxy.demo.sandbox", "sandbox", "Run a Kafka and kproxy here, to try clients with."),
     "status": Elsewhere("kproxy.cli.status_commands", "status", "Show what a running kproxy is doing."),
     "txn": Elsewhere("kproxy.cli.txn_commands", "txn", "Begin, decide and inspect transactions; print their log."),
+    "webhook": Elsewhere(
+        "kproxy.cli.webhook_command", "webhook", "Add kproxy to pods that ask for it, for Kubernetes."
+    ),
 }
 
 

@@ -7,7 +7,7 @@ Our own parser, because every fault is reported with the flag, variable or file 
 once; libraries for settings validate the merged values.
 """
 
-from kproxy.config.exits import EXIT_CODES, ExitCode, StartupError, cannot_listen
+from kproxy.config.exits import EXIT_CODES, ExitCode, StartupError, cannot_listen, startup_error
 from kproxy.config.model import Config
 from kproxy.config.options import Change, Option, options
 from kproxy.config.reload import Changed, Reload, merge
@@ -35,4 +35,5 @@ __all__ = [
     "merge",
     "options",
     "show",
+    "startup_error",
 ]

@@ -46,6 +46,12 @@ class StartupError(KproxyError):
         self.exit_code = exit_code
 
 
+def startup_error(group: BaseExceptionGroup[StartupError]) -> StartupError:
+    """The first error of a group, which nurseries may have put into groups of its own."""
+    inner = group.exceptions[0]
+    return startup_error(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
 def cannot_listen(option: str, where: object, why: OSError | str) -> StartupError:
     """Return the error for an option whose address cannot be listened on, with what to do about it."""
     message = f"cannot listen on {option} = '{where}': "

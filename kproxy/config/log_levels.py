@@ -29,6 +29,7 @@ SUBSYSTEMS: Final = (
     "transactions",
     "unknown_producer_ids",
     "upstream",
+    "webhook",
 )
 """What ``subsystem`` says in a line; in the code ``structlog.get_logger("kproxy.app")``."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from kproxy.config.values import parse_address, suggest, words
 from kproxy.errors import KproxyError
@@ -17,7 +17,7 @@ _LONGEST_NAME: Final = 253
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _CPU: Final = re.compile(r"([0-9]{1,6})(\.[0-9]{1,3}|m)?")
 _MEMORY: Final = re.compile(r"([0-9]{1,15})(k|M|G|T|Ki|Mi|Gi|Ti)?")
-_UNITS: Final = {
+_UNITS: Final[dict[str, int]] = {
     "": 1,
     **{f"{letter}": 1000**power for power, letter in enumerate("kMGT", 1)},
     **{f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)},
@@ -48,8 +48,7 @@ class Sidecar:
     memory_limit: str = "384Mi"
 
 
-def parse_servers(text: str) -> str:
-    """Brokers as ``HOST:PORT,HOST:PORT``. ValueError says what is valid."""
+def _parse_servers(text: str) -> str:
     found = [str(parse_address(word)) for word in words(text, "")]
     if not found:
         raise ValueError("must be HOST:PORT,HOST:PORT")
@@ -69,38 +68,35 @@ def _parse_name(text: str) -> str:
     return text
 
 
-def parse_image(text: str) -> str:
-    """An image's reference. ValueError says what is valid."""
+def _parse_image(text: str) -> str:
     if not _IMAGE.fullmatch(text):
         raise ValueError("must be the reference of an image, such as registry.example/kproxy:0.1.0")
     return text
 
 
-def parse_cpu(text: str) -> str:
-    """A quantity of CPU. ValueError says what is valid."""
+def _parse_cpu(text: str) -> str:
     if not _CPU.fullmatch(text):
         raise ValueError("must be an amount of CPU, such as 100m or 0.5")
     return text
 
 
-def parse_memory(text: str) -> str:
-    """A quantity of memory. ValueError says what is valid."""
+def _parse_memory(text: str) -> str:
     if not _MEMORY.fullmatch(text):
         raise ValueError("must be an amount of memory, such as 96Mi or 1Gi")
     return text
 
 
-#: By the name of a wish, what parses it.
+#: By the name of a wish, what parses it; ValueError says what is valid.
 PARSERS: Final[Mapping[str, Callable[[str], str]]] = {
-    "image": parse_image,
-    "bootstrap-servers": parse_servers,
+    "image": _parse_image,
+    "bootstrap-servers": _parse_servers,
     "listen": _parse_listen,
     "config-map": _parse_name,
     "secret": _parse_name,
-    "cpu-request": parse_cpu,
-    "cpu-limit": parse_cpu,
-    "memory-request": parse_memory,
-    "memory-limit": parse_memory,
+    "cpu-request": _parse_cpu,
+    "cpu-limit": _parse_cpu,
+    "memory-request": _parse_memory,
+    "memory-limit": _parse_memory,
 }
 assert set(PARSERS) == {entry.name.replace("_", "-") for entry in fields(Sidecar)}
 
@@ -108,12 +104,17 @@ assert set(PARSERS) == {entry.name.replace("_", "-") for entry in fields(Sidecar
 def wished(defaults: Sidecar, annotations: Mapping[str, str]) -> Sidecar:
     """The sidecar of a pod with these annotations. WishRefused for one that is unknown, or has a wrong value."""
     wishes = {name.removeprefix(PREFIX): text for name, text in annotations.items() if name.startswith(PREFIX)}
-    values = {name.replace("-", "_"): _parsed(name, text) for name, text in wishes.items()}
+    values: dict[str, Any] = {name.replace("-", "_"): _parsed(name, text) for name, text in wishes.items()}
     if "config_map" in values:
         # What the file says shall not be overridden by what is only the webhook's default.
         values = {"bootstrap_servers": None, **values}
     sidecar = replace(defaults, **values)
-    check(sidecar)
+    if sidecar.bootstrap_servers is None and sidecar.config_map is None:
+        raise WishRefused(
+            f"no brokers: set the annotation {PREFIX}bootstrap-servers to HOST:PORT,HOST:PORT, or "
+            f"{PREFIX}config-map to the name of a ConfigMap with kproxy.yaml"
+        )
+    check_resources(sidecar)
     return sidecar
 
 
@@ -131,13 +132,8 @@ def _parsed(name: str, text: str) -> str:
         raise WishRefused(f"annotation {PREFIX}{name} = {shown(text)}: {error}") from None
 
 
-def check(sidecar: Sidecar) -> None:
-    """WishRefused if values contradict one another, or one is missing."""
-    if sidecar.bootstrap_servers is None and sidecar.config_map is None:
-        raise WishRefused(
-            f"no brokers: set the annotation {PREFIX}bootstrap-servers to HOST:PORT,HOST:PORT, or "
-            f"{PREFIX}config-map to the name of a ConfigMap with kproxy.yaml"
-        )
+def check_resources(sidecar: Sidecar) -> None:
+    """WishRefused if a request is above its limit."""
     limits = (
         ("cpu", sidecar.cpu_request, sidecar.cpu_limit, _cpu),
         ("memory", sidecar.memory_request, sidecar.memory_limit, _bytes),
@@ -145,8 +141,7 @@ def check(sidecar: Sidecar) -> None:
     for what, request, limit, amount in limits:
         if limit is not None and amount(request) > amount(limit):
             raise WishRefused(
-                f"{what}-request = {request} is above {what}-limit = {limit}: lower the annotation "
-                f"{PREFIX}{what}-request, or raise {PREFIX}{what}-limit"
+                f"{what}-request = {request} is above {what}-limit = {limit}: lower the one, or raise the other"
             )
 
 

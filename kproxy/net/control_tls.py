@@ -1,4 +1,4 @@
-"""TLS of control.http, as the configuration has it."""
+"""TLS of the HTTP listeners: control.http, as the configuration has it, and the webhook."""
 
 import ssl
 
@@ -9,14 +9,19 @@ from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, server_contex
 
 
 def control_context(config: Config) -> ssl.SSLContext | None:
-    """A context whose connections get the certificate that is in its file when they are opened; None without one.
-
-    Made inside trio. StartupError names a file that is bad.
-    """
+    """A context for control.http, made inside trio; None without a certificate. StartupError names a bad file."""
     certificate = config.control_ssl_certificate_location
     if certificate is None:
         return None
     files = TlsFiles(certificate, config.control_ssl_key_location, config.control_ssl_key_password_location)
+    return renewed_context("control.ssl", files)
+
+
+def renewed_context(option: str, files: TlsFiles) -> ssl.SSLContext:
+    """A context whose connections get the certificate that is in its file when they are opened.
+
+    Made inside trio. StartupError names the option and a file that is bad.
+    """
 
     def make() -> ssl.SSLContext:
         return server_context(files, "none")
@@ -24,7 +29,7 @@ def control_context(config: Config) -> ssl.SSLContext | None:
     try:
         kept, context = TlsContext(files, make, trio.current_time), make()
     except TlsError as error:
-        raise StartupError(f"control.ssl: {error}", ExitCode.USAGE) from None
+        raise StartupError(f"{option}: {error}", ExitCode.USAGE) from None
 
     def use_current(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, of: ssl.SSLContext) -> None:
         connection.context = kept.current()

@@ -12,7 +12,7 @@ from kproxy.net.draining import Left
 ROOT = Path(__file__).parent.parent.parent
 METHODS = ("log.debug", "log.info", "log.warning", "log.error", "log.exception")
 #: Handed on as ``**`` by those who log for others.
-PASSED_ON = {"client_id", "mechanism", "peer"}
+PASSED_ON = {"client_id", "mechanism", "outcome", "peer", "pod"}
 
 
 @cache

@@ -60,8 +60,11 @@ def test_no_brokers_at_all_is_refused() -> None:
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [
-        ({"cpu-request": "600m", "cpu-limit": "0.5"}, r"cpu-request = 600m is above cpu-limit = 0\.5: lower"),
-        ({"memory-request": "1G"}, "memory-request = 1G is above memory-limit = 384Mi: lower the annotation"),
+        ({"cpu-request": "600m", "cpu-limit": "0.5"}, r"cpu-request = 600m is above cpu-limit = 0\.5: lower the one"),
+        (
+            {"memory-request": "1G"},
+            "memory-request = 1G is above memory-limit = 384Mi: lower the one, or raise the other",
+        ),
         ({"memory-limit": "100"}, "memory-request = 96Mi is above memory-limit = 100"),
     ],
 )
