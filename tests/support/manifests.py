@@ -16,7 +16,7 @@ Manifest: TypeAlias = dict[str, Any]
 #: The oldest that the native sidecar and a pause before SIGTERM need, one between, and the newest that has schemas.
 RELEASES: Final = ("1.30", "1.33", kubernetes_validate.latest_version())
 #: Made by operators: their schemas are not Kubernetes'.
-_CUSTOM: Final = ("PodMonitor", "PrometheusRule")
+_CUSTOM: Final = ("Certificate", "Issuer", "PodMonitor", "PrometheusRule")
 
 
 def documents(text: str) -> list[Manifest]:

@@ -1,8 +1,8 @@
-{{/* What a container of kproxy is in both modes; the caller gives name, probes, ports and what differs by pod. */}}
-{{- define "kproxy.container" -}}
-image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
-imagePullPolicy: {{ .Values.image.pullPolicy }}
-args: [run]
+{{- define "kproxy.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "kproxy.securityContext" -}}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -13,6 +13,14 @@ securityContext:
     drop: [ALL]
   seccompProfile:
     type: RuntimeDefault
+{{- end -}}
+
+{{/* What a container of kproxy is in both modes; the caller gives name, probes, ports and what differs by pod. */}}
+{{- define "kproxy.container" -}}
+image: {{ include "kproxy.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [run]
+{{ include "kproxy.securityContext" . }}
 {{- with .Values.envFrom }}
 envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
