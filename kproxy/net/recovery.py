@@ -151,12 +151,9 @@ class Recovery:
 def _is_known(
     lane: PastLane, surveyed: Mapping[TopicPartition, Survey], unseen: Mapping[TopicPartition, Mapping[int, int]]
 ) -> bool:
-    """Whether it is known of all places what a lane wrote.
-
-    Where nothing is believed, a broker may forget a producer that it knew just now: only a marker keeps it known.
-    """
+    """Whether it is known of all places what a lane wrote. A marker makes a producer known that a broker forgot."""
     return all(
-        place in unseen and (lane.producer_id in active or lane.producer_id in unseen[place])
+        lane.producer_id in active or lane.producer_id in unseen.get(place, ())
         for place, (_, active) in surveyed.items()
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -250,25 +250,6 @@ async def test_nothing_is_believed_of_lanes_whose_records_were_old_when_they_wer
         found = Found()
         await recover.recover([ONE], [("t", 0), ("t", 1)], found.take)
         assert found == {("t", 0): [b"old"], ("t", 1): [b"old"]}
-
-
-async def test_a_producer_that_the_broker_forgets_meanwhile_is_found_though_it_was_given_back() -> None:
-    """Records that were old when they were sent: the broker may forget their producer at any time."""
-    async with recovery() as (proxy, recover):
-        write(proxy, ONE, b"old", age_ms=20 * HOUR_MS)
-        log = proxy.brokers.topics["t"].partitions[0].log
-        asked: list[Call] = []
-
-        def forget(call: Call) -> None:
-            asked.append(call)
-            if len(asked) == 2:
-                log.producers.expire(proxy.brokers.clock() + 5 * HOUR_MS)
-
-        proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, forget)
-        found = Found()
-        await recover.recover([replace(ONE, returned=True)], [("t", 0)], found.take)
-        assert found == {("t", 0): [b"old"]}
-        assert len(asked) == 2
 
 
 async def test_nor_where_nothing_is_known_of_the_lanes_at_all() -> None:
